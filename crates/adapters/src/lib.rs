@@ -1,0 +1,1 @@
+//! The outside world: one module per vendor or remote service.

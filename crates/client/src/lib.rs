@@ -1,0 +1,1 @@
+//! An asynchronous client that keeps one device connected.

@@ -1,0 +1,1 @@
+//! Who should hear: one encoding, one envelope per node.

@@ -1,0 +1,1 @@
+//! The socket: upgrade, authentication, session, outbox, drain.

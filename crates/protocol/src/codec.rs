@@ -1,0 +1,196 @@
+//! Bytes to frames and back.
+//!
+//! A client's frame is read in two passes over the same small text: first its `type` and
+//! `request_id`, so that even a frame with a bad field gets an answer with its id, then the fields
+//! of that type. Unknown fields are ignored.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::client_frame::{ClientFrame, SendMessage};
+use crate::ids::RequestId;
+use crate::limits::{
+    CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, PRESENCE_USERS_PER_FRAME_MAX,
+};
+use crate::server_frame::ServerFrame;
+use crate::timestamp::Timestamp;
+
+/// What a client's text turned out to be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decoded {
+    /// A frame of this protocol.
+    Frame(ClientFrame),
+    /// An object of a type that this version does not know.
+    UnknownType {
+        /// Present when the sender wants an answer.
+        request_id: Option<RequestId>,
+    },
+}
+
+/// Why a client's text is not a frame.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// Not a JSON object at all: a bad frame.
+    #[error("{0}")]
+    NotAnObject(String),
+    /// An object with a missing, mistyped or illegal field.
+    #[error("{message}")]
+    InvalidField {
+        /// The request, if it could be read.
+        request_id: Option<RequestId>,
+        /// The field.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The content is over its limit.
+    #[error("content is over {CONTENT_BYTES_MAX} bytes")]
+    ContentTooLarge {
+        /// The request.
+        request_id: RequestId,
+    },
+}
+
+/// Stop 3 of the life of a message: understood.
+pub fn decode_client(text: &str) -> Result<Decoded, DecodeError> {
+    let envelope = read_envelope(text)?;
+    let request_id = match envelope.request_id.as_deref().map(str::parse::<RequestId>) {
+        None => None,
+        Some(Ok(request_id)) => Some(request_id),
+        Some(Err(error)) => return Err(invalid_field(None, "request_id", error)),
+    };
+    let frame = match &*envelope.kind {
+        "authenticate" => ClientFrame::Authenticate(fields(text, request_id)?),
+        "refresh_token" => ClientFrame::RefreshToken(fields(text, request_id)?),
+        "heartbeat" => ClientFrame::Heartbeat(fields(text, request_id)?),
+        "send_message" => ClientFrame::SendMessage(legal_message(fields(text, request_id)?)?),
+        "ack" => ClientFrame::Ack(fields(text, request_id)?),
+        "sync_request" => ClientFrame::SyncRequest(fields(text, request_id)?),
+        "sync_manifest" => ClientFrame::SyncManifest(fields(text, request_id)?),
+        "presence_subscribe" => ClientFrame::PresenceSubscribe(fields(text, request_id)?),
+        "presence_unsubscribe" => ClientFrame::PresenceUnsubscribe(fields(text, request_id)?),
+        "typing" => ClientFrame::Typing(fields(text, request_id)?),
+        _ => return Ok(Decoded::UnknownType { request_id }),
+    };
+    if let ClientFrame::PresenceSubscribe(users) | ClientFrame::PresenceUnsubscribe(users) = &frame
+        && !(1..=PRESENCE_USERS_PER_FRAME_MAX).contains(&users.user_ids.len())
+    {
+        let message = format!("user_ids must name 1 to {PRESENCE_USERS_PER_FRAME_MAX} users");
+        return Err(invalid_field(Some(users.request_id.clone()), "user_ids", message));
+    }
+    Ok(Decoded::Frame(frame))
+}
+
+/// The JSON text of a client's frame.
+pub fn encode_client(frame: &ClientFrame) -> String {
+    serde_json::to_string(frame).expect("client frames have only string keys")
+}
+
+/// The JSON text of a server's frame, with its timestamp as the last field.
+pub fn encode_server(frame: &ServerFrame, timestamp: Timestamp) -> String {
+    let mut text = serde_json::to_string(frame).expect("server frames have only string keys");
+    let brace = text.pop();
+    debug_assert_eq!(brace, Some('}'), "a frame is an object");
+    text.push_str(",\"timestamp\":\"");
+    text.push_str(&timestamp.to_string());
+    text.push_str("\"}");
+    text
+}
+
+/// A server's frame from its JSON text; a type of a newer version is [`ServerFrame::Unknown`].
+pub fn decode_server(text: &str) -> Result<ServerFrame, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: std::borrow::Cow<'a, str>,
+    #[serde(borrow, default)]
+    request_id: Option<std::borrow::Cow<'a, str>>,
+}
+
+fn read_envelope(text: &str) -> Result<Envelope<'_>, DecodeError> {
+    if !text.trim_start().starts_with('{') {
+        return Err(DecodeError::NotAnObject("a frame must be a JSON object".to_owned()));
+    }
+    if nests_deeper_than(text, JSON_DEPTH_MAX) {
+        let message = format!("a frame may nest at most {JSON_DEPTH_MAX} levels");
+        return Err(DecodeError::NotAnObject(message));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        if error.is_data() {
+            field_error(None, &error.to_string(), "")
+        } else {
+            DecodeError::NotAnObject(format!("a frame must be a JSON object: {error}"))
+        }
+    })
+}
+
+fn fields<T: DeserializeOwned>(
+    text: &str,
+    request_id: Option<RequestId>,
+) -> Result<T, DecodeError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        field_error(request_id, &error.into_inner().to_string(), &path)
+    })
+}
+
+/// Names the field of a serde error: by its path, or by the name that serde quotes.
+fn field_error(request_id: Option<RequestId>, message: &str, path: &str) -> DecodeError {
+    let quoted = message.split('`').nth(1).unwrap_or("type");
+    let field = if path.is_empty() || path == "." { quoted } else { path };
+    let message = message.split(" at line ").next().unwrap_or_default();
+    invalid_field(request_id, field, format!("{field}: {message}"))
+}
+
+fn invalid_field(
+    request_id: Option<RequestId>,
+    field: &str,
+    message: impl ToString,
+) -> DecodeError {
+    DecodeError::InvalidField {
+        request_id,
+        field: field.to_owned(),
+        message: message.to_string(),
+    }
+}
+
+fn legal_message(frame: SendMessage) -> Result<SendMessage, DecodeError> {
+    if frame.content.len() > CONTENT_BYTES_MAX {
+        return Err(DecodeError::ContentTooLarge { request_id: frame.request_id });
+    }
+    if frame.content.is_empty() {
+        return Err(invalid_field(Some(frame.request_id), "content", "content is empty"));
+    }
+    let content_type_length = frame.content_type.as_ref().map_or(1, String::len);
+    if !(1..=CONTENT_TYPE_BYTES_MAX).contains(&content_type_length) {
+        let message = format!("content_type must have 1 to {CONTENT_TYPE_BYTES_MAX} bytes");
+        return Err(invalid_field(Some(frame.request_id), "content_type", message));
+    }
+    Ok(frame)
+}
+
+/// Whether brackets outside of strings nest deeper than `depth_max`. It runs before the parser,
+/// which has no bound of its own on what it skips.
+fn nests_deeper_than(text: &str, depth_max: usize) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > depth_max {
+                    return true;
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}

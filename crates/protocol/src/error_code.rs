@@ -1,0 +1,121 @@
+//! Why a request was refused: one table for frames and HTTP.
+
+use serde::{Deserialize, Serialize};
+
+/// What went wrong with a request, and by that whether to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    /// A malformed frame, field or request.
+    InvalidMessage,
+    /// No valid token; a new one helps.
+    Unauthorized,
+    /// The role, the scope or the token's owner forbids it.
+    Forbidden,
+    /// Not a member of the chat, or there is no such chat.
+    NotAMember,
+    /// There is no such thing.
+    NotFound,
+    /// It contradicts what was said before.
+    Conflict,
+    /// Content, frame or body over its limit.
+    MessageTooLarge,
+    /// Too many in too short a time.
+    RateLimited,
+    /// A warning: read faster within the grace period.
+    SlowConsumer,
+    /// A queue is full.
+    ServerBusy,
+    /// A store or bus failed, or its breaker is open.
+    ServiceUnavailable,
+    /// The chat is stopped until an operator acts.
+    ChatHalted,
+    /// A fault of the server's own.
+    InternalError,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of the reference.
+    pub const ALL: [Self; 13] = [
+        Self::InvalidMessage,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotAMember,
+        Self::NotFound,
+        Self::Conflict,
+        Self::MessageTooLarge,
+        Self::RateLimited,
+        Self::SlowConsumer,
+        Self::ServerBusy,
+        Self::ServiceUnavailable,
+        Self::ChatHalted,
+        Self::InternalError,
+    ];
+
+    /// The code as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidMessage => "INVALID_MESSAGE",
+            Self::Unauthorized => "UNAUTHORIZED",
+            Self::Forbidden => "FORBIDDEN",
+            Self::NotAMember => "NOT_A_MEMBER",
+            Self::NotFound => "NOT_FOUND",
+            Self::Conflict => "CONFLICT",
+            Self::MessageTooLarge => "MESSAGE_TOO_LARGE",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::SlowConsumer => "SLOW_CONSUMER",
+            Self::ServerBusy => "SERVER_BUSY",
+            Self::ServiceUnavailable => "SERVICE_UNAVAILABLE",
+            Self::ChatHalted => "CHAT_HALTED",
+            Self::InternalError => "INTERNAL_ERROR",
+        }
+    }
+
+    /// The HTTP status of the same refusal; none for `SLOW_CONSUMER`, which only sockets get.
+    pub const fn http_status(self) -> Option<u16> {
+        match self {
+            Self::InvalidMessage => Some(400),
+            Self::Unauthorized => Some(401),
+            Self::Forbidden | Self::NotAMember => Some(403),
+            Self::NotFound => Some(404),
+            Self::Conflict => Some(409),
+            Self::MessageTooLarge => Some(413),
+            Self::RateLimited => Some(429),
+            Self::SlowConsumer => None,
+            Self::ServerBusy | Self::ServiceUnavailable | Self::ChatHalted => Some(503),
+            Self::InternalError => Some(500),
+        }
+    }
+
+    /// Whether the same request may succeed later, after a pause or with a new token.
+    pub const fn retryable(self) -> bool {
+        match self {
+            Self::Unauthorized
+            | Self::RateLimited
+            | Self::ServerBusy
+            | Self::ServiceUnavailable
+            | Self::InternalError => true,
+            Self::InvalidMessage
+            | Self::Forbidden
+            | Self::NotAMember
+            | Self::NotFound
+            | Self::Conflict
+            | Self::MessageTooLarge
+            | Self::SlowConsumer
+            | Self::ChatHalted => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_written_form_is_the_serialised_form() {
+        for code in ErrorCode::ALL {
+            let json = serde_json::to_string(&code).unwrap();
+            assert_eq!(json, format!("\"{}\"", code.as_str()));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What is said on the wire: frames, codes, ids and limits.
+//!
+//! This crate is types and bytes only: no IO, no runtime, no clock. Every other crate, the
+//! generated TypeScript and the reference page take the vocabulary from here.
+
+pub mod ids;
+pub mod timestamp;
+pub mod limits;
+pub mod error_code;
+pub mod close;
+pub mod client_frame;
+pub mod server_frame;
+pub mod codec;
+
+pub use client_frame::{ClientFrame, Token};
+pub use close::{CloseReason, Reconnect};
+pub use codec::{DecodeError, Decoded, decode_client, decode_server, encode_client, encode_server};
+pub use error_code::ErrorCode;
+pub use ids::{
+    ChatId, ClientMessageId, ConnectionId, DeviceId, InvalidId, MessageId, NodeId, RequestId,
+    UserId,
+};
+pub use server_frame::{ErrorFrame, Outcome, ServerFrame};
+pub use timestamp::Timestamp;
+
+/// The WebSocket subprotocol that a client asks for and the server answers with.
+pub const SUBPROTOCOL: &str = "heartline.v1";
+
+/// The version that `connection_established` announces.
+pub const PROTOCOL_VERSION: u32 = 1;

@@ -1,0 +1,87 @@
+//! A lease: the claim that one connection of one user is alive on one node.
+
+use std::time::Duration;
+
+use heartline_protocol::{ConnectionId, DeviceId, NodeId, UserId};
+
+/// What a connection is for. Kinds count together for presence and limits, but a connection only
+/// ever replaces one of its own kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LeaseKind {
+    /// A `/v1/ws` socket.
+    Chat,
+    /// A party socket: never a target for chat frames.
+    Party,
+}
+
+impl LeaseKind {
+    /// The kind as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Party => "party",
+        }
+    }
+}
+
+/// What names a lease: enough to find it in any part of a sharded directory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LeaseKey {
+    /// Whose connection it is.
+    pub user_id: UserId,
+    /// The node that holds the socket.
+    pub node_id: NodeId,
+    /// The socket.
+    pub connection_id: ConnectionId,
+}
+
+/// What a node claims when it registers a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Who and where.
+    pub key: LeaseKey,
+    /// Which of the user's devices.
+    pub device_id: DeviceId,
+    /// What the connection is for.
+    pub kind: LeaseKind,
+    /// How long the socket has been open already: zero at first, more when a lost lease is
+    /// registered again. The directory computes `connected_at` with its own clock.
+    pub age: Duration,
+}
+
+/// A live lease as the directory shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveConnection {
+    /// Who and where.
+    pub key: LeaseKey,
+    /// Which of the user's devices.
+    pub device_id: DeviceId,
+    /// What the connection is for.
+    pub kind: LeaseKind,
+    /// How long the socket has been open.
+    pub age: Duration,
+    /// How long the lease still lasts unless it is renewed.
+    pub remaining: Duration,
+}
+
+/// The shard of a user: CRC-16 (XMODEM, the one that Redis Cluster uses) modulo the shard count.
+pub fn shard_of(user_id: &UserId, shards: u16) -> u16 {
+    assert!(shards > 0, "a directory has at least one shard");
+    crc16(user_id.as_str().as_bytes()) % shards
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    let step = |crc: u16| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+    bytes.iter().fold(0, |crc, &byte| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| step(crc)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_one_that_redis_cluster_uses() {
+        // The check value of CRC-16/XMODEM, also given in the Redis Cluster specification.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+    }
+}

@@ -1,0 +1,19 @@
+//! Who is where: leases, routes and links between nodes.
+//!
+//! A lease is the one truth about a live connection. The [`Directory`] holds the leases, the
+//! [`NodeLink`] carries envelopes to the node that a lease names, and [`renewal`] keeps a node's
+//! own leases alive.
+
+pub mod clock;
+pub mod lease;
+pub mod directory;
+pub mod memory;
+pub mod renewal;
+pub mod link;
+pub mod contract;
+
+pub use clock::Clock;
+pub use directory::{Directory, DirectoryError, Policy, Refusal, Registration};
+pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
+pub use link::{Envelope, LinkError, NodeLink};
+pub use memory::MemoryDirectory;

@@ -1,0 +1,1 @@
+//! One binary: Heartline, a real-time server.

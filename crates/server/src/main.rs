@@ -1,0 +1,2 @@
+//! One binary: Heartline.
+fn main() {}
