@@ -1,1 +1,8 @@
 //! The outside world: one module per vendor or remote service.
+//!
+//! Each module implements a port that a plane owns. No plane knows that this crate exists; only
+//! the server, which puts the parts together, does.
+
+pub mod jwks;
+
+pub use jwks::{HttpJwks, JwksUrlError};

@@ -1,1 +1,34 @@
 //! The socket: upgrade, authentication, session, outbox, drain.
+//!
+//! The modules stand in the order in which a connection meets them.
+
+pub mod config;
+pub mod refusal;
+pub mod websocket;
+mod origin;
+pub mod addresses;
+pub mod auth;
+pub mod gateway;
+mod accept;
+pub mod session;
+pub mod pressure;
+pub mod outbox;
+pub mod transport;
+mod connection;
+mod serve;
+pub mod handle;
+pub mod hub;
+pub mod inbox;
+pub mod drain;
+pub mod budget;
+pub mod metrics;
+mod rate;
+mod sync;
+
+pub use accept::Accepted;
+pub use config::{Config, Limits, SessionPolicy};
+pub use gateway::{Gateway, Parts};
+pub use hub::Hub;
+pub use metrics::Metrics;
+pub use refusal::Refusal;
+pub use transport::Transport;

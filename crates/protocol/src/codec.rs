@@ -151,11 +151,7 @@ fn invalid_field(
     field: &str,
     message: impl ToString,
 ) -> DecodeError {
-    DecodeError::InvalidField {
-        request_id,
-        field: field.to_owned(),
-        message: message.to_string(),
-    }
+    DecodeError::InvalidField { request_id, field: field.to_owned(), message: message.to_string() }
 }
 
 fn legal_message(frame: SendMessage) -> Result<SendMessage, DecodeError> {

@@ -3,14 +3,15 @@
 //! This crate is types and bytes only: no IO, no runtime, no clock. Every other crate, the
 //! generated TypeScript and the reference page take the vocabulary from here.
 
-pub mod ids;
-pub mod timestamp;
-pub mod limits;
-pub mod error_code;
-pub mod close;
 pub mod client_frame;
-pub mod server_frame;
+pub mod close;
 pub mod codec;
+pub mod rest;
+pub mod error_code;
+pub mod ids;
+pub mod limits;
+pub mod server_frame;
+pub mod timestamp;
 
 pub use client_frame::{ClientFrame, Token};
 pub use close::{CloseReason, Reconnect};

@@ -75,9 +75,6 @@ mod tests {
 
     #[test]
     fn a_time_beyond_the_year_9999_is_clamped() {
-        assert_eq!(
-            Timestamp::from_unix_seconds(u64::MAX).to_string(),
-            "9999-12-31T23:59:59.999Z"
-        );
+        assert_eq!(Timestamp::from_unix_seconds(u64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
     }
 }

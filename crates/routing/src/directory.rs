@@ -41,6 +41,17 @@ pub enum Refusal {
     Replaced,
 }
 
+/// A node that holds connections of some of the users asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The node.
+    pub node_id: NodeId,
+    /// Which of the users have a live chat connection there, each once.
+    pub user_ids: Vec<UserId>,
+    /// How many such connections they have there.
+    pub connections: usize,
+}
+
 /// The directory could not be asked or did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the directory is unavailable")]
@@ -58,8 +69,7 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     /// The younger socket (the smaller age) wins a place; a replaced lease is removed in the same
     /// step. A lease that is already held is renewed, and one that was lost is made again: neither
     /// is ever refused for a limit.
-    async fn register(&self, lease: Lease, policy: Policy)
-    -> Result<Registration, DirectoryError>;
+    async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError>;
 
     /// Extends leases, in one call for many. Answers those that are not held (any more), which
     /// the caller registers again if their sockets are still open.
@@ -71,6 +81,14 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
 
     /// Ends a lease. Ending one that does not exist, or was replaced, changes nothing.
     async fn unregister(&self, lease: &LeaseKey) -> Result<(), DirectoryError>;
+
+    /// Where else to send a push: the nodes besides `own`, whose own memory decides there, that
+    /// hold live chat connections of these users, each with its users. One call for all.
+    async fn routes(
+        &self,
+        user_ids: &[UserId],
+        own: &NodeId,
+    ) -> Result<Vec<Route>, DirectoryError>;
 
     /// The live connections of each user, in the order asked, with none for who is offline.
     async fn by_user(

@@ -44,9 +44,11 @@ pub struct Lease {
     pub device_id: DeviceId,
     /// What the connection is for.
     pub kind: LeaseKind,
-    /// How long the socket has been open already: zero at first, more when a lost lease is
-    /// registered again. The directory computes `connected_at` with its own clock.
+    /// How long the socket has been open. The directory computes `connected_at` with its own
+    /// clock, so the younger of two sockets is known although nodes' clocks differ.
     pub age: Duration,
+    /// True when the connection held a lease before and lost it: it is never refused for a limit.
+    pub again: bool,
 }
 
 /// A live lease as the directory shows it.

@@ -5,15 +5,15 @@
 //! own leases alive.
 
 pub mod clock;
-pub mod lease;
+pub mod contract;
 pub mod directory;
+pub mod lease;
+pub mod link;
 pub mod memory;
 pub mod renewal;
-pub mod link;
-pub mod contract;
 
 pub use clock::Clock;
-pub use directory::{Directory, DirectoryError, Policy, Refusal, Registration};
+pub use directory::{Directory, DirectoryError, Policy, Refusal, Registration, Route};
 pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
-pub use link::{Envelope, LinkError, NodeLink};
+pub use link::{Envelope, LinkError, LocalLink, NodeLink};
 pub use memory::MemoryDirectory;

@@ -1,0 +1,124 @@
+//! The growing pause between attempts.
+
+use std::time::Duration;
+
+use heartline_protocol::limits::{
+    RECONNECT_DELAY_MAX, RECONNECT_DELAY_MIN, RECONNECT_JITTER_PERCENT,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// How pauses grow. The default is the protocol's: 1 s doubling to 16 s, moved by up to 20%.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackOffConfig {
+    /// The pause after the first failure.
+    pub delay_min: Duration,
+    /// The longest pause, before jitter.
+    pub delay_max: Duration,
+    /// How far a pause is moved up or down at random, in percent.
+    pub jitter_percent: u32,
+}
+
+impl Default for BackOffConfig {
+    fn default() -> Self {
+        Self {
+            delay_min: RECONNECT_DELAY_MIN,
+            delay_max: RECONNECT_DELAY_MAX,
+            jitter_percent: RECONNECT_JITTER_PERCENT,
+        }
+    }
+}
+
+/// The pauses of one client. The jitter keeps the clients of a fallen server from returning in
+/// step, so every client has its own seed.
+#[derive(Debug)]
+pub struct BackOff {
+    config: BackOffConfig,
+    /// Failures since the last success.
+    failures: u32,
+    rng: StdRng,
+}
+
+impl BackOff {
+    /// Pauses that follow `seed`.
+    pub fn new(config: BackOffConfig, seed: u64) -> Self {
+        Self { config, failures: 0, rng: StdRng::seed_from_u64(seed) }
+    }
+
+    /// The pause after one more failure.
+    pub fn next_delay(&mut self) -> Duration {
+        let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
+        self.failures = self.failures.saturating_add(1);
+        let delay = self.config.delay_min.saturating_mul(factor).min(self.config.delay_max);
+        let jitter = self.jitter();
+        delay.mul_f64(self.rng.random_range(1.0 - jitter..=1.0 + jitter))
+    }
+
+    /// A pause that the server asked for in the same words of everybody: never shorter, and a
+    /// little longer at random.
+    pub fn at_least(&mut self, delay: Duration) -> Duration {
+        let jitter = self.jitter();
+        delay.mul_f64(self.rng.random_range(1.0..=1.0 + jitter))
+    }
+
+    /// The next failure is the first again.
+    pub fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    fn jitter(&self) -> f64 {
+        f64::from(self.config.jitter_percent.min(100)) / 100.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within_a_fifth(delay: Duration, middle_seconds: u64) -> bool {
+        let middle = Duration::from_secs(middle_seconds);
+        (middle.mul_f64(0.8)..=middle.mul_f64(1.2)).contains(&delay)
+    }
+
+    #[test]
+    fn it_doubles_from_one_to_sixteen_seconds_within_a_fifth() {
+        for seed in 0..200 {
+            let mut back_off = BackOff::new(BackOffConfig::default(), seed);
+            for middle in [1, 2, 4, 8, 16, 16, 16] {
+                let delay = back_off.next_delay();
+                assert!(within_a_fifth(delay, middle), "{delay:?} is not about {middle} s");
+            }
+            back_off.reset();
+            assert!(within_a_fifth(back_off.next_delay(), 1));
+        }
+    }
+
+    #[test]
+    fn it_stays_at_the_longest_pause_however_often_it_fails() {
+        let mut back_off = BackOff::new(BackOffConfig::default(), 7);
+        for _ in 0..1000 {
+            back_off.next_delay();
+        }
+        assert!(within_a_fifth(back_off.next_delay(), 16));
+    }
+
+    #[test]
+    fn two_clients_pause_differently_and_one_seed_repeats_itself() {
+        let delays = |seed| {
+            let mut back_off = BackOff::new(BackOffConfig::default(), seed);
+            [back_off.next_delay(), back_off.next_delay(), back_off.next_delay()]
+        };
+        assert_eq!(delays(1), delays(1));
+        assert_ne!(delays(1), delays(2));
+    }
+
+    #[test]
+    fn a_pause_that_the_server_asked_for_is_never_shortened() {
+        let mut back_off = BackOff::new(BackOffConfig::default(), 3);
+        let asked = Duration::from_secs(10);
+        for _ in 0..1000 {
+            let delay = back_off.at_least(asked);
+            assert!(delay >= asked && delay <= asked.mul_f64(1.2), "{delay:?}");
+        }
+    }
+}

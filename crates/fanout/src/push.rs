@@ -1,0 +1,102 @@
+//! An event of the application's own back end, to all devices of some users.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use heartline_protocol::limits::{EVENT_DATA_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUSH_USERS_MAX};
+use heartline_protocol::{NodeId, ServerFrame, UserId, encode_server};
+use heartline_routing::{Clock, Directory, DirectoryError, Envelope, LinkError, NodeLink};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+/// What to push to whom.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Push {
+    /// To whom: 1 to 1000 users.
+    pub user_ids: Vec<UserId>,
+    /// The application's name for it.
+    pub name: String,
+    /// The application's data, at most 16 KiB as JSON.
+    pub data: Value,
+}
+
+/// Why nothing was pushed.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// Too many users, or none.
+    #[error("user_ids must name 1 to {PUSH_USERS_MAX} users")]
+    Users,
+    /// An empty or overlong name.
+    #[error("name must have 1 to {EVENT_NAME_BYTES_MAX} bytes")]
+    Name,
+    /// Too much data.
+    #[error("data may have at most {EVENT_DATA_BYTES_MAX} bytes as JSON")]
+    Data,
+    /// Nobody could say where the users are.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// This node's own queue is gone: it is stopping.
+    #[error("this node is stopping")]
+    Stopping,
+}
+
+/// Sends frames to where their receivers are.
+#[derive(Debug, Clone)]
+pub struct Fanout {
+    /// This node.
+    pub node_id: NodeId,
+    /// Where everybody is.
+    pub directory: Arc<dyn Directory>,
+    /// How nodes are reached.
+    pub link: Arc<dyn NodeLink>,
+    /// For the frames' timestamps.
+    pub clock: Clock,
+}
+
+impl Fanout {
+    /// Pushes an `event`, encoded once, and answers for how many connections it was queued here
+    /// plus how many are leased elsewhere.
+    pub async fn push(&self, push: Push) -> Result<usize, PushError> {
+        check(&push)?;
+        let frame = ServerFrame::Event { name: push.name, data: push.data };
+        let frame = Bytes::from(encode_server(&frame, self.clock.wall()));
+        let routes = self.directory.routes(&push.user_ids, &self.node_id).await?;
+        let mut elsewhere = 0;
+        for route in routes {
+            let user_ids = route.user_ids;
+            let envelope = Envelope::Push { user_ids, frame: frame.clone(), queued: None };
+            match self.link.send(&route.node_id, envelope).await {
+                Ok(()) => elsewhere += route.connections,
+                Err(LinkError::Full | LinkError::Gone) => {
+                    warn!(node = %route.node_id, "a push did not leave for a node");
+                }
+            }
+        }
+        Ok(self.push_here(push.user_ids, frame).await? + elsewhere)
+    }
+
+    async fn push_here(&self, user_ids: Vec<UserId>, frame: Bytes) -> Result<usize, PushError> {
+        let (answer, queued) = oneshot::channel();
+        let envelope = Envelope::Push { user_ids, frame, queued: Some(answer) };
+        self.link.send(&self.node_id, envelope).await.map_err(|_| PushError::Stopping)?;
+        queued.await.map_err(|_| PushError::Stopping)
+    }
+}
+
+fn check(push: &Push) -> Result<(), PushError> {
+    if !(1..=PUSH_USERS_MAX).contains(&push.user_ids.len()) {
+        return Err(PushError::Users);
+    }
+    if !(1..=EVENT_NAME_BYTES_MAX).contains(&push.name.len()) {
+        return Err(PushError::Name);
+    }
+    if json_length(&push.data) > EVENT_DATA_BYTES_MAX {
+        return Err(PushError::Data);
+    }
+    Ok(())
+}
+
+fn json_length(data: &Value) -> usize {
+    data.to_string().len()
+}

@@ -1,0 +1,252 @@
+//! Who may connect: the upgrade, authentication, admission, and the start of a connection.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use heartline_protocol::{
+    CloseReason, ConnectionId, DeviceId, ErrorCode, SUBPROTOCOL, Token,
+};
+use heartline_routing::{
+    Envelope, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
+};
+use http::header::{
+    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE, USER_AGENT,
+};
+use http::{Response, StatusCode, request};
+use tracing::{debug, warn};
+use ulid::Ulid;
+
+use crate::addresses::{AddressPermit, client_address};
+use crate::auth::{AuthError, Claims};
+use crate::gateway::Gateway;
+use crate::handle::Identity;
+use crate::metrics::ReasonLabel;
+use crate::origin::origin_is_allowed;
+use crate::refusal::Refusal;
+use crate::session::Admitted;
+use crate::websocket::Upgrade;
+
+/// How long a refused client is asked to wait.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// An upgrade that was granted: give it to [`Gateway::serve`] with the socket, or to
+/// [`Gateway::abandon`] if there is none.
+#[derive(Debug)]
+pub struct Accepted {
+    pub(crate) permit: AddressPermit,
+    pub(crate) ticket: Ticket,
+    pub(crate) device_id: Option<DeviceId>,
+    pub(crate) admitted: Option<(Admitted, Identity)>,
+}
+
+/// What is known of a client, for its log lines.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) address: std::net::IpAddr,
+    pub(crate) client: Option<Box<str>>,
+}
+
+impl Gateway {
+    /// Stop 1 of the life of a message: admitted. Decides about an upgrade request; a token that
+    /// it carries is checked, and its connection admitted and leased, before the answer.
+    pub async fn upgrade(
+        &self,
+        request: &request::Parts,
+        peer: SocketAddr,
+    ) -> Result<(Response<()>, Accepted), Refusal> {
+        let granted = self.grant(request, peer).await;
+        if let Err(refusal) = &granted {
+            let reason = refusal.code.as_str();
+            self.metrics.refused.get_or_create(&ReasonLabel { reason }).inc();
+            debug!(%peer, reason, message = refusal.message, "refused an upgrade");
+        }
+        granted
+    }
+
+    async fn grant(
+        &self,
+        request: &request::Parts,
+        peer: SocketAddr,
+    ) -> Result<(Response<()>, Accepted), Refusal> {
+        let upgrade = Upgrade::from_request(request)?;
+        if !origin_is_allowed(&request.headers, &self.config.allowed_origins) {
+            let message = "this Origin is not allowed: add it to server.allowed_origins";
+            return Err(Refusal::new(ErrorCode::Forbidden, message));
+        }
+        self.check_capacity()?;
+        let address = client_address(peer.ip(), &request.headers, &self.config.trusted_proxies);
+        let permit = self
+            .addresses
+            .take(address, self.config.limits.connections_per_address)
+            .ok_or_else(|| {
+                let message = "too many connections from this address";
+                Refusal::later(ErrorCode::RateLimited, message, RETRY_AFTER_SECONDS)
+            })?;
+        let ticket = Ticket { address, client: client_name(request) };
+        let mut accepted =
+            Accepted { permit, ticket, device_id: upgrade.device_id.clone(), admitted: None };
+        if let Some(token) = &upgrade.token {
+            let claims = self.verify(token).await.map_err(|error| match error {
+                AuthError::NotReady => {
+                    let message = "the signing keys are not loaded yet";
+                    let code = ErrorCode::ServiceUnavailable;
+                    Refusal::later(code, message, RETRY_AFTER_SECONDS)
+                }
+                AuthError::Invalid(_) | AuthError::UnknownKey => Refusal::unauthorized(),
+            })?;
+            let admission = self.admit(claims, upgrade.device_id.clone(), Duration::ZERO).await;
+            accepted.admitted = Some(admission.map_err(NotAdmitted::refusal)?);
+        }
+        Ok((switching_protocols(&upgrade), accepted))
+    }
+
+    fn check_capacity(&self) -> Result<(), Refusal> {
+        if self.is_draining() {
+            let message = "this node is shutting down";
+            return Err(Refusal::later(ErrorCode::ServiceUnavailable, message, 1));
+        }
+        if self.budget.used() > self.budget.refuse_above() {
+            let message = "this node is out of outbox memory";
+            return Err(Refusal::later(ErrorCode::ServerBusy, message, RETRY_AFTER_SECONDS));
+        }
+        Ok(())
+    }
+
+    /// Checks a token, and counts and logs one that is refused.
+    pub async fn verify(&self, token: &Token) -> Result<Claims, AuthError> {
+        let verified = self.authenticator.verify(&token.0).await;
+        if let Err(error) = &verified {
+            self.metrics.auth_failures.inc();
+            debug!(%error, "refused a token");
+        }
+        verified
+    }
+
+    /// Registers a connection, and has the connections closed whose place it took.
+    pub(crate) async fn admit(
+        &self,
+        claims: Claims,
+        device_id: Option<DeviceId>,
+        age: Duration,
+    ) -> Result<(Admitted, Identity), NotAdmitted> {
+        let user_id = claims.user_id;
+        let device_id = claims.device_id.or(device_id).unwrap_or_else(made_device);
+        let shard = shard_of(&user_id, self.config.shards);
+        let ulid = Ulid::from_parts(self.clock.wall().unix_ms, rand::random());
+        let key = LeaseKey {
+            user_id: user_id.clone(),
+            node_id: self.node_id.clone(),
+            connection_id: ConnectionId { ulid, shard },
+        };
+        let lease = Lease {
+            key: key.clone(),
+            device_id: device_id.clone(),
+            kind: LeaseKind::Chat,
+            age,
+            again: false,
+        };
+        match self.directory.register(lease, self.config.policy()).await {
+            Ok(Registration::Admitted { replaced }) => {
+                self.close_replaced(replaced).await;
+                let identity = Identity { key, device_id: device_id.clone() };
+                let expires_at = claims.expires_at;
+                Ok((Admitted { user_id, device_id, expires_at }, identity))
+            }
+            Ok(Registration::Refused(LeaseRefusal::ConnectionLimit)) => Err(NotAdmitted::Limit),
+            Ok(Registration::Refused(LeaseRefusal::Replaced)) => Err(NotAdmitted::Replaced),
+            Err(error) => {
+                warn!(%error, "a connection could not be registered");
+                Err(NotAdmitted::Unavailable)
+            }
+        }
+    }
+
+    async fn close_replaced(&self, replaced: Vec<LeaseKey>) {
+        for lease in replaced {
+            let node_id = lease.node_id.clone();
+            let reason = CloseReason::SessionReplaced;
+            let envelope = Envelope::Close { leases: vec![lease], reason };
+            if let Err(error) = self.link.send(&node_id, envelope).await {
+                // Its lease is gone, so its own node finds out at the next renewal.
+                warn!(%error, %node_id, "a replaced connection was not told");
+            }
+        }
+    }
+
+    /// Gives back what an upgrade had taken when its socket never came.
+    pub async fn abandon(&self, accepted: Accepted) {
+        if let Some((_, identity)) = accepted.admitted {
+            self.unregister(&identity.key).await;
+        }
+    }
+
+    pub(crate) async fn unregister(&self, key: &LeaseKey) {
+        if let Err(error) = self.directory.unregister(key).await {
+            // The lease runs out by itself: it is not renewed any more.
+            warn!(%error, connection_id = %key.connection_id, "a lease was not given back");
+        }
+    }
+
+}
+
+/// Why a connection got no lease.
+pub(crate) enum NotAdmitted {
+    Limit,
+    Replaced,
+    Unavailable,
+}
+
+impl NotAdmitted {
+    /// Before the upgrade.
+    fn refusal(self) -> Refusal {
+        match self {
+            Self::Limit => {
+                let message = "this user has too many connections";
+                Refusal::later(ErrorCode::RateLimited, message, RETRY_AFTER_SECONDS)
+            }
+            Self::Replaced => {
+                Refusal::new(ErrorCode::Conflict, "a newer connection of this device is open")
+            }
+            Self::Unavailable => {
+                let message = "connections cannot be registered at the moment";
+                Refusal::later(ErrorCode::ServiceUnavailable, message, RETRY_AFTER_SECONDS)
+            }
+        }
+    }
+
+    /// After a challenge.
+    pub(crate) fn reason(&self) -> CloseReason {
+        match self {
+            Self::Limit => CloseReason::ConnectionLimit,
+            Self::Replaced => CloseReason::SessionReplaced,
+            Self::Unavailable => CloseReason::Overloaded,
+        }
+    }
+}
+
+fn switching_protocols(upgrade: &Upgrade) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let accept = HeaderValue::from_str(&upgrade.accept).expect("base64 is a legal header value");
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    if upgrade.subprotocol {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    response
+}
+
+/// A device for a client that named none: it replaces nobody.
+fn made_device() -> DeviceId {
+    let text = format!("made-{}", Ulid(rand::random()));
+    text.parse().expect("a made device id is legal")
+}
+
+/// The client's name and version, cut and cleaned for one log line.
+fn client_name(request: &request::Parts) -> Option<Box<str>> {
+    const CHARACTERS_MAX: usize = 64;
+    let name = request.headers.get(USER_AGENT)?.to_str().ok()?;
+    Some(name.chars().filter(|character| !character.is_control()).take(CHARACTERS_MAX).collect())
+}

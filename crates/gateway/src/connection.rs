@@ -1,0 +1,378 @@
+//! One task per socket: the only place that waits for one.
+//!
+//! Every turn polls, in this order, what may end or change the connection, what it is waiting
+//! for, the client, room to write, and the time; then it performs what the session answers. All
+//! of it is polled, so a blocked peer never stops a timer, an expiry, a grace or a drain.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
+use heartline_protocol::server_frame::ConnectionClosing;
+use heartline_protocol::{CloseReason, ServerFrame, encode_server};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use crate::accept::Ticket;
+use crate::auth::{AuthError, Claims};
+use crate::gateway::Gateway;
+use crate::handle::{Handle, Identity};
+use crate::hub::Listing;
+use crate::outbox::{Flushed, Signal};
+use crate::session::{Admitted, Closing, Counted, Effect, Effects, Input, Moment, Session};
+use crate::transport::Transport;
+use crate::websocket::{
+    FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame,
+};
+
+/// Bytes read from a socket at a time, into a buffer on the stack: an idle connection owns none.
+const READ_BYTES: usize = 4096;
+
+/// A running connection.
+pub(crate) struct Connection {
+    gateway: Arc<Gateway>,
+    transport: Transport,
+    reader: FrameReader,
+    session: Session,
+    handle: Arc<Handle>,
+    listing: Option<Listing>,
+    /// A token being checked, or an admission under way.
+    pending: Option<Pin<Box<dyn Future<Output = Pending> + Send>>>,
+    /// The end of the slow consumer's grace that the timer knows of.
+    grace_ends: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    /// What the log line of the end needs.
+    ticket: Ticket,
+    frames_received: u64,
+}
+
+/// What a connection waited for outside of its socket.
+pub(crate) enum Pending {
+    Verified(Result<Claims, AuthError>),
+    Admitted(Result<(Admitted, Identity), CloseReason>),
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The server closed it.
+    Closed(CloseReason),
+    /// The client closed it.
+    ClientClosed,
+    /// The socket broke.
+    Lost,
+}
+
+impl Ended {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed(reason) => reason.as_str(),
+            Self::ClientClosed => "client_closed",
+            Self::Lost => "connection_lost",
+        }
+    }
+}
+
+enum Event {
+    Signal(Signal),
+    Pending(Pending),
+    Read(usize),
+    Writable,
+    Deadline,
+    Broken,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        transport: Transport,
+        reader: FrameReader,
+        session: Session,
+        handle: Arc<Handle>,
+        listing: Listing,
+        ticket: Ticket,
+    ) -> Self {
+        let timer = Box::pin(sleep_until(session.deadline()));
+        Self {
+            gateway,
+            transport,
+            reader,
+            session,
+            handle,
+            listing: Some(listing),
+            pending: None,
+            grace_ends: None,
+            timer,
+            ticket,
+            frames_received: 0,
+        }
+    }
+
+    /// Stops 2 and 14 of the life of a message: read, and heard. Runs until the connection ends.
+    pub(crate) async fn run(&mut self, first: Effects) -> Ended {
+        if let Some(ended) = self.perform(first).await {
+            return ended;
+        }
+        loop {
+            // What came together with the upgrade request is in the reader already.
+            if let Some(ended) = self.read_messages().await {
+                return ended;
+            }
+            let event = poll_fn(|context| self.poll_event(context)).await;
+            let effects = match event {
+                Event::Signal(Signal::Stop(reason)) => self.input(Input::Stop(reason)),
+                Event::Signal(Signal::Grace(ends)) => {
+                    self.grace_ends = ends;
+                    Effects::new()
+                }
+                Event::Signal(Signal::Writable) | Event::Writable => Effects::new(),
+                Event::Pending(pending) => self.resolve(pending),
+                Event::Read(0) | Event::Broken => return self.lost(),
+                Event::Read(_) => continue,
+                Event::Deadline => self.deadline(),
+            };
+            if let Some(ended) = self.perform(effects).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Leaves the hub, and answers what the log line of the end needs.
+    pub(crate) fn end(self) -> (u64, Ticket) {
+        (self.frames_received, self.ticket)
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        let outbox = &self.handle.outbox;
+        if let Poll::Ready(signal) = outbox.poll_signal(context, self.grace_ends) {
+            match signal {
+                Signal::Writable if self.poll_write(context).is_err() => {
+                    return Poll::Ready(Event::Broken);
+                }
+                // The flush may have left a reason to wait: ask again what there is to do.
+                Signal::Writable => return Poll::Ready(Event::Signal(signal)),
+                Signal::Stop(_) | Signal::Grace(_) => return Poll::Ready(Event::Signal(signal)),
+            }
+        }
+        if let Some(pending) = &mut self.pending
+            && let Poll::Ready(pending) = pending.as_mut().poll(context)
+        {
+            self.pending = None;
+            return Poll::Ready(Event::Pending(pending));
+        }
+        // While answers wait for a slow reader, no more questions are taken.
+        if outbox.urgent_frames() < self.gateway.config().limits.urgent_frames
+            && let Poll::Ready(read) = self.poll_read(context)
+        {
+            return Poll::Ready(read.map_or(Event::Broken, Event::Read));
+        }
+        if self.handle.outbox.is_blocked()
+            && let Poll::Ready(writable) = self.transport.poll_writable(context)
+        {
+            let written = writable.and_then(|()| self.poll_write(context));
+            return Poll::Ready(if written.is_ok() { Event::Writable } else { Event::Broken });
+        }
+        self.poll_timer(context).map(|()| Event::Deadline)
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut buffer = [0; READ_BYTES];
+        let read = std::task::ready!(self.transport.poll_read(context, &mut buffer))?;
+        self.reader.feed(&buffer[..read]);
+        Poll::Ready(Ok(read))
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let transport = &mut self.transport;
+        self.handle.outbox.flush_with(|slices| transport.write(context, slices))?;
+        match transport.poll_flush(context) {
+            Poll::Ready(flushed) => flushed,
+            // TLS holds encrypted bytes that the socket does not take yet: its own waker is set.
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Ready at the session's deadline or the end of the grace. The timer is moved only when it
+    /// fires or must fire earlier, so a busy connection does not touch it.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let due = self.due();
+        if due < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(due);
+        }
+        self.timer.as_mut().poll(context)
+    }
+
+    fn due(&self) -> Instant {
+        let session = self.session.deadline();
+        self.grace_ends.map_or(session, |grace_ends| grace_ends.min(session))
+    }
+
+    fn deadline(&mut self) -> Effects {
+        let now = self.gateway.clock().now();
+        if self.grace_ends.is_some_and(|grace_ends| now >= grace_ends) {
+            return self.input(Input::Stop(CloseReason::SlowConsumer));
+        }
+        let late = now.saturating_duration_since(self.due());
+        self.input(Input::Tick { late })
+    }
+
+    /// Gives every whole message that was read to the session.
+    async fn read_messages(&mut self) -> Option<Ended> {
+        loop {
+            let input = match self.reader.next() {
+                Ok(None) => return None,
+                Ok(Some(Incoming::Close(code))) => return Some(self.answer_close(code).await),
+                Ok(Some(Incoming::Text(text))) => Input::Text(text),
+                Ok(Some(Incoming::Binary(_))) => Input::Binary,
+                Ok(Some(Incoming::Ping(payload))) => Input::Ping(payload),
+                Ok(Some(Incoming::Pong)) => Input::Pong,
+                Err(error) => Input::Violation(error),
+            };
+            self.frames_received += 1;
+            self.gateway.metrics().frames_received.inc();
+            let effects = self.input(input);
+            if let Some(ended) = self.perform(effects).await {
+                return Some(ended);
+            }
+        }
+    }
+
+    fn input(&mut self, input: Input) -> Effects {
+        self.session.on(input, self.moment())
+    }
+
+    fn moment(&self) -> Moment {
+        let clock = self.gateway.clock();
+        Moment { now: clock.now(), wall: clock.wall() }
+    }
+
+    fn resolve(&mut self, pending: Pending) -> Effects {
+        match pending {
+            Pending::Verified(answer) => self.input(Input::Verified(answer)),
+            Pending::Admitted(Ok((admitted, identity))) => {
+                let listing = self.gateway.establish(&self.handle, identity, &self.ticket);
+                self.listing = Some(listing);
+                self.input(Input::Admitted(Ok(admitted)))
+            }
+            Pending::Admitted(Err(reason)) => self.input(Input::Admitted(Err(reason))),
+        }
+    }
+
+    /// Does what the session answered; answers how the connection ended if it did.
+    async fn perform(&mut self, effects: Effects) -> Option<Ended> {
+        for effect in effects {
+            match effect {
+                Effect::Send(frame) => self.send(&frame),
+                Effect::Ping => self.handle.outbox.push_urgent(ping_frame()),
+                Effect::Pong(payload) => self.handle.outbox.push_urgent(pong_frame(&payload)),
+                Effect::Verify(token) => self.verify(token),
+                Effect::Admit { claims, device_id } => {
+                    let gateway = Arc::clone(&self.gateway);
+                    let age = self.handle.age(gateway.clock().now());
+                    self.pending = Some(Box::pin(async move {
+                        let admission = gateway.admit(claims, device_id, age).await;
+                        Pending::Admitted(admission.map_err(|refused| refused.reason()))
+                    }));
+                }
+                Effect::Count(counted) => self.count(counted),
+                Effect::Close(closing) => return Some(self.close(closing).await),
+            }
+        }
+        None
+    }
+
+    fn send(&self, frame: &ServerFrame) {
+        let text = encode_server(frame, self.gateway.clock().wall());
+        self.handle.outbox.push_urgent(text_frame(&text));
+    }
+
+    /// Most tokens are checked on the spot; only an unknown key of a JWKS URL has to be waited for.
+    fn verify(&mut self, token: heartline_protocol::Token) {
+        let gateway = Arc::clone(&self.gateway);
+        self.pending = Some(Box::pin(async move {
+            Pending::Verified(gateway.verify(&token).await)
+        }));
+    }
+
+    fn count(&self, counted: Counted) {
+        let metrics = self.gateway.metrics();
+        match counted {
+            Counted::UnknownType => &metrics.unknown_types,
+            Counted::BadFrame => &metrics.bad_frames,
+            Counted::RateLimited => &metrics.rate_limited,
+            Counted::Unauthorized => &metrics.auth_failures,
+        }
+        .inc();
+    }
+
+    /// The client has closed: its code is answered and nothing else is said.
+    async fn answer_close(&mut self, code: Option<u16>) -> Ended {
+        self.handle.outbox.seal([close_frame(code, "")]);
+        self.finish().await;
+        Ended::ClientClosed
+    }
+
+    /// The server closes: the reason in a frame, then the Close, then the end of TCP.
+    async fn close(&mut self, closing: Closing) -> Ended {
+        let Closing { reason, code, reconnect_delay } = closing;
+        self.gateway.metrics().closing(reason);
+        let frame = ServerFrame::ConnectionClosing(ConnectionClosing {
+            reason,
+            reconnect_allowed: reason.reconnect_allowed(),
+            reconnect_delay_ms: reconnect_delay.as_millis() as u64,
+            sync_hints: None,
+        });
+        let text = encode_server(&frame, self.gateway.clock().wall());
+        self.handle.outbox.seal([text_frame(&text), close_frame(Some(code), reason.as_str())]);
+        if !self.finish().await {
+            self.gateway.metrics().signals_undelivered.inc();
+        }
+        Ended::Closed(reason)
+    }
+
+    /// The socket ended without a Close.
+    fn lost(&mut self) -> Ended {
+        self.handle.outbox.seal([]);
+        Ended::Lost
+    }
+
+    /// Writes what is left, ends our half, and reads until the peer has ended its own, so that
+    /// the last words are not lost to a reset. Answers whether they were written in time.
+    async fn finish(&mut self) -> bool {
+        let deadline = self.gateway.clock().now() + CLOSE_WRITE_DEADLINE;
+        let written = timeout_at(deadline, poll_fn(|context| self.poll_last_words(context))).await;
+        let delivered = matches!(written, Ok(Ok(())));
+        if delivered {
+            // A peer that does not end its half by the deadline loses nothing by our end.
+            let _ = timeout_at(deadline, poll_fn(|context| self.poll_peer_end(context))).await;
+        } else {
+            self.transport.abort();
+        }
+        delivered
+    }
+
+    fn poll_last_words(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let transport = &mut self.transport;
+            let outbox = &self.handle.outbox;
+            match outbox.flush_with(|slices| transport.write(context, slices))? {
+                Flushed::All => break,
+                Flushed::Blocked => std::task::ready!(self.transport.poll_writable(context))?,
+            }
+        }
+        std::task::ready!(self.transport.poll_flush(context))?;
+        self.transport.poll_shutdown(context)
+    }
+
+    fn poll_peer_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            match std::task::ready!(self.transport.poll_read(context, &mut buffer)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(_) => {}
+            }
+        }
+    }
+}

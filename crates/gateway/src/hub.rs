@@ -1,0 +1,239 @@
+//! The connections of this node, by user.
+//!
+//! The node's own memory decides local delivery: whoever is listed here gets the frame. Shards
+//! keep the locks short; none is ever held across a write or an await.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use heartline_protocol::limits::URGENT_FRAMES_MAX;
+use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
+use heartline_protocol::{CloseReason, ErrorCode, ServerFrame, UserId, encode_server};
+use heartline_routing::renewal::Holdings;
+use heartline_routing::{Clock, Lease, LeaseKey};
+use tracing::info;
+
+use crate::handle::Handle;
+use crate::metrics::Metrics;
+use crate::pressure::{Load, Verdict};
+use crate::websocket::text_frame;
+
+const SHARDS: usize = 64;
+
+/// How long a client waits at most before it syncs after its lease was lost.
+const RESYNC_DELAY_MS_MAX: u64 = 5000;
+
+/// The connections of this node.
+#[derive(Debug)]
+pub struct Hub {
+    shards: [Mutex<Shard>; SHARDS],
+    /// Sockets that have not authenticated yet, by their own number.
+    guests: Mutex<HashMap<u64, Arc<Handle>>>,
+    hasher: RandomState,
+    clock: Clock,
+    metrics: Metrics,
+    /// What a `SLOW_CONSUMER` warning announces.
+    grace_seconds: u64,
+}
+
+type Shard = HashMap<UserId, Vec<Arc<Handle>>>;
+
+/// A connection's place in the hub, given up when it is dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    hub: Arc<Hub>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Guest(u64),
+    Member(Arc<Handle>),
+}
+
+impl Hub {
+    pub(crate) fn new(clock: Clock, metrics: Metrics, grace_seconds: u64) -> Self {
+        let shards = std::array::from_fn(|_| Mutex::default());
+        let (guests, hasher) = (Mutex::default(), RandomState::new());
+        Self { shards, guests, hasher, clock, metrics, grace_seconds }
+    }
+
+    fn shard(&self, user_id: &UserId) -> MutexGuard<'_, Shard> {
+        let shard = self.hasher.hash_one(user_id) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists an identified connection: from here on it is pushed to.
+    pub(crate) fn list(self: &Arc<Self>, handle: Arc<Handle>) -> Listing {
+        let identity = handle.identity().expect("only identified connections are listed");
+        let user_id = identity.key.user_id.clone();
+        let mut shard = self.shard(&user_id);
+        let handles = shard.entry(user_id).or_default();
+        handles.reserve_exact(1);
+        handles.push(Arc::clone(&handle));
+        drop(shard);
+        self.metrics.connections.inc();
+        self.metrics.connections_active.inc();
+        Listing { hub: Arc::clone(self), place: Place::Member(handle) }
+    }
+
+    /// Lists a socket that has not authenticated yet, so that a drain reaches it.
+    pub(crate) fn list_guest(self: &Arc<Self>, number: u64, handle: Arc<Handle>) -> Listing {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
+        self.metrics.connections_unauthenticated.inc();
+        Listing { hub: Arc::clone(self), place: Place::Guest(number) }
+    }
+
+    /// Stop 12 of the life of a message: arrived. Queues a frame for every connection of a user,
+    /// and adds those that must be flushed to `touched`. Answers for how many it was queued.
+    pub(crate) fn push(
+        &self,
+        user_id: &UserId,
+        frame: &Bytes,
+        touched: &mut Vec<Arc<Handle>>,
+    ) -> usize {
+        let now = self.clock.now();
+        let mut queued = 0;
+        let shard = self.shard(user_id);
+        for handle in shard.get(user_id).map_or(&[][..], Vec::as_slice) {
+            let Some(pushed) = handle.outbox.push(frame, now) else { continue };
+            queued += 1;
+            if pushed.first {
+                touched.push(Arc::clone(handle));
+            }
+            if pushed.verdict != Verdict::Fine {
+                self.pressed(handle, pushed.verdict);
+            }
+        }
+        queued
+    }
+
+    /// Does what the slow-consumer rule says. The frames queued here leave with the flush that
+    /// follows every push, or with the closing.
+    fn pressed(&self, handle: &Arc<Handle>, verdict: Verdict) {
+        let connection_id = handle.identity().map(|identity| identity.key.connection_id);
+        let load = handle.outbox.load();
+        match verdict {
+            Verdict::Fine => {}
+            Verdict::Elevated => {
+                self.metrics.outbox_elevated.inc();
+                let Load { messages, bytes } = load;
+                info!(?connection_id, messages, bytes, "outbox is over 80 percent");
+            }
+            Verdict::Slow => {
+                self.warn(handle);
+                handle.outbox.wake();
+            }
+            Verdict::Close { warned } => {
+                if !warned {
+                    self.warn(handle);
+                }
+                handle.outbox.wake();
+            }
+        }
+    }
+
+    fn warn(&self, handle: &Handle) {
+        self.metrics.slow_consumer_warnings.inc();
+        let details =
+            ErrorDetails { grace_period_seconds: Some(self.grace_seconds), ..Default::default() };
+        let frame = ServerFrame::Error(ErrorFrame {
+            details: Some(details),
+            ..ErrorFrame::new(ErrorCode::SlowConsumer, "you read too slowly: catch up or be cut")
+        });
+        handle.outbox.push_urgent(text_frame(&encode_server(&frame, self.clock.wall())));
+    }
+
+    /// Asks one connection to close; nothing happens if it is not here.
+    pub(crate) fn close(&self, lease: &LeaseKey, reason: CloseReason) {
+        if let Some(handle) = self.find(lease) {
+            handle.stop(reason);
+        }
+    }
+
+    /// A connection by its lease.
+    pub fn find(&self, lease: &LeaseKey) -> Option<Arc<Handle>> {
+        let shard = self.shard(&lease.user_id);
+        let handles = shard.get(&lease.user_id)?;
+        let is_it = |handle: &&Arc<Handle>| {
+            handle.identity().is_some_and(|identity| identity.key == *lease)
+        };
+        handles.iter().find(is_it).cloned()
+    }
+
+    /// Every connection of this node, guests first, then shard by shard.
+    pub(crate) fn all(&self) -> Vec<Arc<Handle>> {
+        let guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Handle>> = guests.values().cloned().collect();
+        drop(guests);
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(shard.values().flatten().cloned());
+        }
+        all
+    }
+
+    fn unlist(&self, handle: &Arc<Handle>) {
+        let identity = handle.identity().expect("only identified connections are listed");
+        let mut shard = self.shard(&identity.key.user_id);
+        if let Some(handles) = shard.get_mut(&identity.key.user_id) {
+            handles.retain(|other| !Arc::ptr_eq(other, handle));
+            if handles.is_empty() {
+                shard.remove(&identity.key.user_id);
+            }
+        }
+        self.metrics.connections_active.dec();
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        match &self.place {
+            Place::Member(handle) => self.hub.unlist(handle),
+            Place::Guest(number) => {
+                let mut guests = self.hub.guests.lock().unwrap_or_else(PoisonError::into_inner);
+                guests.remove(number);
+                self.hub.metrics.connections_unauthenticated.dec();
+            }
+        }
+    }
+}
+
+// === impl Holdings ===
+
+impl Holdings for Hub {
+    fn leases_in_slice(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
+        let mut leases = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let keys = shard.values().flatten().filter_map(|handle| handle.identity());
+            let in_slice = |key: &&LeaseKey| (key.connection_id.ulid.0 as u64) % slices == slice;
+            leases.extend(keys.map(|identity| &identity.key).filter(in_slice).cloned());
+        }
+        leases
+    }
+
+    fn lease_again(&self, lease: &LeaseKey) -> Option<Lease> {
+        self.find(lease)?.lease_again(self.clock.now())
+    }
+
+    fn lease_healed(&self, lease: &LeaseKey) {
+        let Some(handle) = self.find(lease) else { return };
+        // The connection's own number spreads the syncs of many that lost theirs together.
+        let delay_ms = (lease.connection_id.ulid.0 as u64) % RESYNC_DELAY_MS_MAX;
+        let reason = "lease_lost".to_owned();
+        let frame = ServerFrame::ResyncRequired { reason, chat_ids: None, delay_ms };
+        if handle.outbox.urgent_frames() < URGENT_FRAMES_MAX {
+            handle.signal(text_frame(&encode_server(&frame, self.clock.wall())));
+            self.metrics.resync_forced("lease_lost");
+        } else {
+            handle.stop(CloseReason::SlowConsumer);
+        }
+    }
+
+    fn lease_replaced(&self, lease: &LeaseKey) {
+        self.close(lease, CloseReason::SessionReplaced);
+    }
+}

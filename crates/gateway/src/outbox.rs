@@ -1,0 +1,321 @@
+//! What waits to be written to one socket: two lanes, one bound, one owner of half-written bytes.
+//!
+//! Anybody may queue; whoever writes does so under the outbox' lock with a write that never
+//! blocks, so bytes of two frames cannot mix. The urgent lane (replies, warnings, the closing) is
+//! written before the data lane (pushes), but never inside a frame that is already half out.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use heartline_protocol::CloseReason;
+use heartline_protocol::limits::WRITE_BATCH_FRAMES_MAX;
+use prometheus_client::metrics::counter::Counter;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::budget::Budget;
+use crate::pressure::{Bounds, Load, Pressure, Verdict};
+use crate::sync::Mutex;
+
+/// The queue to one socket.
+#[derive(Debug)]
+pub struct Outbox {
+    bounds: Bounds,
+    budget: Arc<Budget>,
+    /// Counts the frames of all outboxes that were written.
+    frames_sent: Counter,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The rest of a frame whose first bytes are out, and whether it came from the data lane.
+    half_written: Option<(Bytes, Lane)>,
+    urgent: VecDeque<Bytes>,
+    data: VecDeque<Bytes>,
+    /// The data lane and, until it is out, a half-written frame of it.
+    load: Load,
+    pressure: Pressure,
+    /// Set once; from then on the data lane takes nothing.
+    stop: Option<CloseReason>,
+    sealed: bool,
+    /// The load that the budget knows of.
+    charged_bytes: usize,
+    /// Frames were queued since the last flush, by somebody who will flush.
+    touched: bool,
+    /// The socket took no more at the last flush; only its task, once it is writable, goes on.
+    blocked: bool,
+    /// The connection's task, to be woken when there is something for it to do.
+    waker: Option<Waker>,
+    tally: Tally,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Urgent,
+    Data,
+}
+
+/// What went through an outbox.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames that were written whole.
+    pub frames_written: u64,
+    /// Data frames that a closing dropped.
+    pub frames_dropped: u64,
+    /// The largest number of data frames that ever waited.
+    pub peak_messages: usize,
+}
+
+/// What became of a pushed frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pushed {
+    /// What the slow-consumer rule says.
+    pub verdict: Verdict,
+    /// True for the first frame since the last flush: the caller must flush once.
+    pub first: bool,
+}
+
+/// How far a flush came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushed {
+    /// Nothing is left.
+    All,
+    /// The socket takes no more: wait until it is writable.
+    Blocked,
+}
+
+impl Outbox {
+    /// An empty outbox that charges what it holds to the node's budget.
+    pub fn new(bounds: Bounds, budget: Arc<Budget>, frames_sent: Counter) -> Self {
+        Self { bounds, budget, frames_sent, inner: Mutex::new(Inner::default()) }
+    }
+
+    /// Stop 13 of the life of a message: queued. `None` when the connection is closing, which
+    /// takes no more data. Nothing is written until [`flush_with`](Self::flush_with).
+    pub fn push(&self, frame: &Bytes, now: Instant) -> Option<Pushed> {
+        let mut inner = self.inner.lock();
+        if inner.stop.is_some() || inner.sealed {
+            inner.tally.frames_dropped += 1;
+            return None;
+        }
+        inner.load.messages += 1;
+        inner.load.bytes += frame.len();
+        inner.tally.peak_messages = inner.tally.peak_messages.max(inner.load.messages);
+        inner.data.push_back(frame.clone());
+        let load = inner.load;
+        let verdict = inner.pressure.grew(load, &self.bounds, now);
+        if let Verdict::Close { .. } = verdict {
+            inner.stop = Some(CloseReason::SlowConsumer);
+        }
+        let first = !std::mem::replace(&mut inner.touched, true);
+        Some(Pushed { verdict, first })
+    }
+
+    /// Queues a reply or a signal ahead of all data. The session bounds how many there are: it
+    /// stops reading while [`urgent_frames`](Self::urgent_frames) is at the limit.
+    pub fn push_urgent(&self, frame: Bytes) {
+        let mut inner = self.inner.lock();
+        if !inner.sealed {
+            inner.urgent.push_back(frame);
+        }
+    }
+
+    /// Frames waiting in the urgent lane.
+    pub fn urgent_frames(&self) -> usize {
+        self.inner.lock().urgent.len()
+    }
+
+    /// Asks the connection's task to close. The first reason stands.
+    pub fn stop(&self, reason: CloseReason) {
+        let waker = {
+            let mut inner = self.inner.lock();
+            inner.stop.get_or_insert(reason);
+            inner.waker.take()
+        };
+        wake(waker);
+    }
+
+    /// Drops the data lane and queues the last frames; nothing can be queued after them.
+    pub fn seal(&self, last: impl IntoIterator<Item = Bytes>) {
+        let mut inner = self.inner.lock();
+        inner.urgent.extend(last);
+        inner.sealed = true;
+        inner.tally.frames_dropped += inner.data.len() as u64;
+        inner.data = VecDeque::new();
+        inner.load = match &inner.half_written {
+            Some((rest, Lane::Data)) => Load { messages: 1, bytes: rest.len() },
+            Some((_, Lane::Urgent)) | None => Load::default(),
+        };
+        self.charge(&mut inner);
+    }
+
+    /// Writes what waits, urgent first, with a vectored write that must not block. Shared bytes
+    /// are written from where they are; nothing is copied.
+    pub fn flush_with(
+        &self,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<Flushed> {
+        let mut inner = self.inner.lock();
+        inner.touched = false;
+        let written_before = inner.tally.frames_written;
+        let flushed = loop {
+            let slices = inner.slices();
+            if slices.is_empty() {
+                break Ok(Flushed::All);
+            }
+            match write(&slices) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    drop(slices);
+                    inner.written(written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(Flushed::Blocked),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.frames_sent.inc_by(inner.tally.frames_written - written_before);
+        inner.blocked = matches!(flushed, Ok(Flushed::Blocked));
+        let load = inner.load;
+        inner.pressure.shrank(load, &self.bounds);
+        inner.shrink_when_idle();
+        self.charge(&mut inner);
+        flushed
+    }
+
+    /// Wakes the connection's task, so that it flushes or notices a signal.
+    pub fn wake(&self) {
+        let waker = self.inner.lock().waker.take();
+        wake(waker);
+    }
+
+    /// For the connection's task: ready when it was asked to stop, when there is something to
+    /// write to a socket that takes it, or when a grace began or ended that it does not know of.
+    pub(crate) fn poll_signal(
+        &self,
+        context: &mut Context<'_>,
+        known_grace: Option<Instant>,
+    ) -> Poll<Signal> {
+        let mut inner = self.inner.lock();
+        let grace_ends = inner.pressure.grace_ends();
+        if let Some(reason) = inner.stop {
+            return Poll::Ready(Signal::Stop(reason));
+        }
+        if grace_ends != known_grace {
+            return Poll::Ready(Signal::Grace(grace_ends));
+        }
+        if !inner.blocked && !inner.is_empty() {
+            return Poll::Ready(Signal::Writable);
+        }
+        inner.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether the socket took no more at the last flush.
+    pub fn is_blocked(&self) -> bool {
+        self.inner.lock().blocked
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_empty(&self) -> bool {
+        self.inner.lock().is_empty()
+    }
+
+    /// How full the data lane is.
+    pub fn load(&self) -> Load {
+        self.inner.lock().load
+    }
+
+    /// What went through.
+    pub fn tally(&self) -> Tally {
+        self.inner.lock().tally
+    }
+
+    /// Tells the budget what is held now, if that changed.
+    fn charge(&self, inner: &mut Inner) {
+        self.budget.change(inner.charged_bytes, inner.load.bytes);
+        inner.charged_bytes = inner.load.bytes;
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.budget.change(self.inner.lock().charged_bytes, 0);
+    }
+}
+
+/// What the connection's task must do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Close for this reason.
+    Stop(CloseReason),
+    /// The end of the slow consumer's grace changed.
+    Grace(Option<Instant>),
+    /// Flush.
+    Writable,
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn is_empty(&self) -> bool {
+        self.half_written.is_none() && self.urgent.is_empty() && self.data.is_empty()
+    }
+
+    /// The next frames in the order in which they must leave.
+    fn slices(&self) -> SmallVec<[IoSlice<'_>; WRITE_BATCH_FRAMES_MAX]> {
+        let half_written = self.half_written.iter().map(|(rest, _)| rest);
+        let frames = half_written.chain(&self.urgent).chain(&self.data);
+        frames.take(WRITE_BATCH_FRAMES_MAX).map(|frame| IoSlice::new(frame)).collect()
+    }
+
+    /// Removes `count` bytes from the front, in the same order as [`slices`](Self::slices).
+    fn written(&mut self, mut count: usize) {
+        while count > 0 {
+            let (mut frame, lane) = self.take_next().expect("no more was written than waited");
+            if lane == Lane::Data {
+                self.load.bytes -= count.min(frame.len());
+            }
+            if count < frame.len() {
+                frame.advance(count);
+                self.half_written = Some((frame, lane));
+                return;
+            }
+            count -= frame.len();
+            self.tally.frames_written += 1;
+            self.load.messages -= usize::from(lane == Lane::Data);
+        }
+    }
+
+    fn take_next(&mut self) -> Option<(Bytes, Lane)> {
+        let urgent = &mut self.urgent;
+        let data = &mut self.data;
+        self.half_written
+            .take()
+            .or_else(|| urgent.pop_front().map(|frame| (frame, Lane::Urgent)))
+            .or_else(|| data.pop_front().map(|frame| (frame, Lane::Data)))
+    }
+
+    /// Gives memory back that only a burst needed.
+    fn shrink_when_idle(&mut self) {
+        const KEPT: usize = 8;
+        for lane in [&mut self.urgent, &mut self.data] {
+            if lane.is_empty() && lane.capacity() > KEPT {
+                *lane = VecDeque::new();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

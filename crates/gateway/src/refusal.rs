@@ -1,0 +1,95 @@
+//! A refused HTTP request: one code, one sentence, one JSON body.
+
+use heartline_protocol::ErrorCode;
+use heartline_protocol::rest::{ErrorBody, ErrorObject};
+use heartline_protocol::server_frame::ErrorDetails;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, Response, StatusCode};
+use ulid::Ulid;
+
+/// Why a request is refused, before it becomes a response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// What went wrong.
+    pub code: ErrorCode,
+    /// The same for a person.
+    pub message: String,
+    /// The status, where it is not the code's own.
+    pub status: Option<StatusCode>,
+    /// When to try again.
+    pub retry_after_seconds: Option<u64>,
+    /// More about it.
+    pub details: Option<ErrorDetails>,
+    /// A header that the status asks for.
+    pub header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    /// A refusal with the code's own status.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            status: None,
+            retry_after_seconds: None,
+            details: None,
+            header: None,
+        }
+    }
+
+    /// A request whose form is wrong, with the status that says how.
+    pub fn malformed(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status: Some(status), ..Self::new(ErrorCode::InvalidMessage, message) }
+    }
+
+    /// A request that may succeed after a pause.
+    pub fn later(code: ErrorCode, message: impl Into<String>, retry_after_seconds: u64) -> Self {
+        Self { retry_after_seconds: Some(retry_after_seconds), ..Self::new(code, message) }
+    }
+
+    /// No valid token. The sentence is the same for every fault, so that it helps nobody to guess.
+    pub fn unauthorized() -> Self {
+        Self::new(ErrorCode::Unauthorized, "a valid token is required")
+    }
+
+    /// The same with a header.
+    #[must_use]
+    pub fn with_header(self, name: HeaderName, value: &'static str) -> Self {
+        Self { header: Some((name, HeaderValue::from_static(value))), ..self }
+    }
+
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
+        let code = self.code.http_status().and_then(|code| StatusCode::from_u16(code).ok());
+        self.status.or(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The response with its JSON body.
+    pub fn into_response(self) -> Response<String> {
+        let status = self.status();
+        let body = ErrorBody {
+            error: ErrorObject {
+                code: self.code,
+                message: self.message,
+                request_id: format!("req_{}", Ulid(rand::random())),
+                details: self.details,
+            },
+        };
+        let text = serde_json::to_string(&body).expect("an error body has only string keys");
+        let mut response = Response::new(text);
+        *response.status_mut() = status;
+        let headers: &mut HeaderMap = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
+        }
+        response
+    }
+}

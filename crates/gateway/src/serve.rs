@@ -1,0 +1,125 @@
+//! The life of one admitted socket, from its first frame to its log line.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use heartline_protocol::limits::FRAGMENTS_MAX;
+use heartline_protocol::server_frame::ConnectionEstablished;
+use heartline_protocol::{PROTOCOL_VERSION, ServerFrame, encode_server};
+use tracing::info;
+
+use crate::accept::{Accepted, Ticket};
+use crate::connection::{Connection, Ended};
+use crate::gateway::Gateway;
+use crate::handle::{Handle, Identity};
+use crate::hub::Listing;
+use crate::outbox::Outbox;
+use crate::pressure::Bounds;
+use crate::session::{Effects, Moment, Session};
+use crate::transport::Transport;
+use crate::websocket::{FrameReader, ReaderLimits, text_frame};
+
+impl Gateway {
+    /// Queues `connection_established` and lists the connection, in this order: what is pushed
+    /// afterwards arrives after it, and a sync after it misses nothing.
+    pub(crate) fn establish(&self, handle: &Arc<Handle>, identity: Identity, ticket: &Ticket) -> Listing {
+        let frame = ServerFrame::ConnectionEstablished(Box::new(ConnectionEstablished {
+            connection_id: identity.key.connection_id,
+            user_id: identity.key.user_id.clone(),
+            device_id: identity.device_id.clone(),
+            server_id: self.node_id.clone(),
+            heartbeat_interval_ms: self.config.heartbeat_interval.as_millis() as u64,
+            heartbeat_timeout_ms: self.config.heartbeat_timeout.as_millis() as u64,
+            protocol_version: PROTOCOL_VERSION,
+            limits: self.config.client_limits(),
+            degraded: None,
+        }));
+        handle.outbox.push_urgent(text_frame(&encode_server(&frame, self.clock.wall())));
+        info!(
+            connection_id = %identity.key.connection_id,
+            user_id = %identity.key.user_id,
+            device_id = %identity.device_id,
+            node = %self.node_id,
+            address = %ticket.address,
+            client = ticket.client.as_deref(),
+            "connected"
+        );
+        handle.identify(identity);
+        self.hub.list(Arc::clone(handle))
+    }
+
+    /// Runs an upgraded socket until it ends. `early` is what came with the upgrade request.
+    pub async fn serve(self: Arc<Self>, accepted: Accepted, transport: Transport, early: Bytes) {
+        let Accepted { permit: _permit, ticket, device_id, admitted } = accepted;
+        let at = Moment { now: self.clock.now(), wall: self.clock.wall() };
+        let seed = rand::random();
+        let direct = match &transport {
+            Transport::Plain(tcp) => Some(Arc::clone(tcp)),
+            Transport::Tls(_) => None,
+        };
+        let frames_sent = self.metrics.frames_sent.clone();
+        let outbox = Outbox::new(self.bounds(), Arc::clone(&self.budget), frames_sent);
+        let handle = Arc::new(Handle::new(outbox, direct, at.now));
+        let config = Arc::clone(&self.config);
+        let (session, first, listing) = match admitted {
+            Some((admitted, identity)) => {
+                let listing = self.establish(&handle, identity, &ticket);
+                (Session::established(config, admitted, seed, at), Effects::new(), listing)
+            }
+            None => {
+                let (session, first) = Session::challenged(config, device_id, seed, at);
+                (session, first, self.hub.list_guest(seed, Arc::clone(&handle)))
+            }
+        };
+        let mut reader = FrameReader::new(self.reader_limits());
+        reader.feed(&early);
+        let gateway = Arc::clone(&self);
+        let mut connection = Connection::new(
+            gateway, transport, reader, session, Arc::clone(&handle), listing, ticket,
+        );
+        let ended = connection.run(first).await;
+        let (frames_received, ticket) = connection.end();
+        self.ended(&handle, ended, frames_received, &ticket).await;
+    }
+
+    /// The one log line of a connection's end; its lease is given back.
+    async fn ended(&self, handle: &Handle, ended: Ended, frames_received: u64, ticket: &Ticket) {
+        let reason = ended.as_str();
+        let tally = handle.outbox.tally();
+        self.metrics.disconnected(reason);
+        self.metrics.frames_dropped.inc_by(tally.frames_dropped);
+        let duration_ms = handle.age(self.clock.now()).as_millis() as u64;
+        let identity = handle.identity();
+        if let Some(identity) = identity {
+            self.unregister(&identity.key).await;
+        }
+        info!(
+            connection_id = identity.map(|i| tracing::field::display(i.key.connection_id)),
+            user_id = identity.map(|i| i.key.user_id.as_str()),
+            device_id = identity.map(|i| i.device_id.as_str()),
+            node = %self.node_id,
+            address = %ticket.address,
+            client = ticket.client.as_deref(),
+            reason,
+            duration_ms,
+            frames_received,
+            frames_sent = tally.frames_written,
+            frames_dropped = tally.frames_dropped,
+            peak_outbox = tally.peak_messages,
+            "disconnected"
+        );
+    }
+
+    fn bounds(&self) -> Bounds {
+        let limits = &self.config.limits;
+        Bounds {
+            messages: limits.outbox_messages,
+            bytes: limits.outbox_bytes,
+            grace: limits.slow_grace,
+        }
+    }
+
+    fn reader_limits(&self) -> ReaderLimits {
+        ReaderLimits { message_bytes: self.config.limits.frame_bytes, fragments: FRAGMENTS_MAX }
+    }
+}

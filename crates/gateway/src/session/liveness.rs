@@ -1,0 +1,58 @@
+//! Whether the peer is still there.
+//!
+//! Any frame is a sign of life. After one interval of silence the server asks with a Ping, so a
+//! client whose timers are throttled stays connected; after the timeout it is gone. A pause of the
+//! server's own process is not held against the peer: it is asked again first.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::Config;
+
+/// A tick this much later than planned means that the process stood still.
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Liveness {
+    last_heard: Instant,
+    /// When the present silence was asked about.
+    asked: Option<Instant>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Alive,
+    Ask,
+    Gone,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { last_heard: now, asked: None }
+    }
+
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+        self.asked = None;
+    }
+
+    pub(super) fn deadline(&self, config: &Config) -> Instant {
+        match self.asked {
+            None => self.last_heard + config.heartbeat_interval,
+            // The peer has had the rest of the timeout to answer, even if it was asked late.
+            Some(asked) => asked + (config.heartbeat_timeout - config.heartbeat_interval),
+        }
+    }
+
+    pub(super) fn tick(&mut self, config: &Config, late: Duration, now: Instant) -> Verdict {
+        if now < self.deadline(config) {
+            return Verdict::Alive;
+        }
+        if self.asked.is_some() && late < PAUSE {
+            return Verdict::Gone;
+        }
+        self.asked = Some(now);
+        Verdict::Ask
+    }
+}

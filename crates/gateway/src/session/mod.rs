@@ -1,0 +1,484 @@
+//! One connection's conversation as a pure state machine.
+//!
+//! [`Session::on`] takes what happened and the time, and answers what to do; it performs nothing,
+//! so every rule of the protocol can be tested without a socket or a runtime. The task around it
+//! ([`crate::connection`]) does the IO.
+
+mod liveness;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use heartline_protocol::client_frame::{Authenticate, RefreshToken};
+use heartline_protocol::limits::{
+    BAD_FRAMES_MAX, BAD_FRAMES_WINDOW, RATE_LIMITED_MAX, RATE_LIMITED_WINDOW,
+};
+use heartline_protocol::{
+    ClientFrame, CloseReason, DecodeError, Decoded, DeviceId, ErrorCode, RequestId, ServerFrame,
+    Timestamp, Token, UserId, decode_client,
+};
+use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
+
+use self::liveness::Liveness;
+use crate::auth::{AuthError, Claims};
+use crate::config::Config;
+use crate::rate::{Rate, Strikes, TokenBucket, retry_after_seconds};
+use crate::websocket::FrameError;
+
+/// When something happened, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// For durations and deadlines.
+    pub now: Instant,
+    /// For what people and tokens see.
+    pub wall: Timestamp,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    /// The client sent a text message.
+    Text(String),
+    /// The client sent a binary message.
+    Binary,
+    /// The client sent a Ping.
+    Ping(Bytes),
+    /// The client sent a Pong.
+    Pong,
+    /// The client broke the WebSocket protocol.
+    Violation(FrameError),
+    /// The answer to [`Effect::Verify`].
+    Verified(Result<Claims, AuthError>),
+    /// The answer to [`Effect::Admit`].
+    Admitted(Result<Admitted, CloseReason>),
+    /// A deadline may have passed. `late` is how much later than planned this is noticed: more
+    /// than a moment means that the process itself stood still.
+    Tick {
+        /// How late.
+        late: Duration,
+    },
+    /// Somebody on the server's side ends the connection.
+    Stop(CloseReason),
+}
+
+/// A connection that holds its lease.
+#[derive(Debug, Clone)]
+pub struct Admitted {
+    /// Whose.
+    pub user_id: UserId,
+    /// Which device.
+    pub device_id: DeviceId,
+    /// When the token ends.
+    pub expires_at: Timestamp,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq)]
+pub enum Effect {
+    /// Send a frame in the urgent lane.
+    Send(ServerFrame),
+    /// Send a Ping.
+    Ping,
+    /// Answer a Ping.
+    Pong(Bytes),
+    /// Check a token and come back with [`Input::Verified`].
+    Verify(Token),
+    /// Register and list the connection, and come back with [`Input::Admitted`].
+    Admit {
+        /// The token's content.
+        claims: Claims,
+        /// The device that the client named.
+        device_id: Option<DeviceId>,
+    },
+    /// Count something that has no frame of its own.
+    Count(Counted),
+    /// End the connection with these words.
+    Close(Closing),
+}
+
+/// Something worth counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// A frame of an unknown type that asked for no answer.
+    UnknownType,
+    /// A frame that is no JSON object.
+    BadFrame,
+    /// A frame over its rate.
+    RateLimited,
+    /// A request was refused because the token had run out, or was not there yet.
+    Unauthorized,
+}
+
+/// The last words of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closing {
+    /// Why.
+    pub reason: CloseReason,
+    /// The WebSocket close code.
+    pub code: u16,
+    /// When the client may come back.
+    pub reconnect_delay: Duration,
+}
+
+/// What one input leads to.
+pub type Effects = SmallVec<[Effect; 2]>;
+
+/// The state of one connection's conversation.
+#[derive(Debug)]
+pub struct Session {
+    config: Arc<Config>,
+    stage: Stage,
+    liveness: Liveness,
+    /// When the connection has reached its age.
+    ends: Instant,
+    /// A number of this connection's own, from which its jitters come.
+    seed: u64,
+    sends: TokenBucket,
+    frames: TokenBucket,
+    bad_frames: Strikes,
+    rate_limited: Strikes,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Waiting for `authenticate`, or for its token to be checked and admitted.
+    Challenged { deadline: Instant, device_id: Option<DeviceId>, checking: bool },
+    /// Admitted and leased.
+    Established(Established),
+    /// Said goodbye: nothing more is heard.
+    Closed,
+}
+
+#[derive(Debug)]
+struct Established {
+    user_id: UserId,
+    device_id: DeviceId,
+    /// When the token ends.
+    token_ends: Instant,
+    token_expired: bool,
+    /// The refresh whose token is being checked.
+    refreshing: Option<RequestId>,
+}
+
+impl Session {
+    /// A session whose client must answer a challenge, with the device it named at the upgrade.
+    pub fn challenged(
+        config: Arc<Config>,
+        device_id: Option<DeviceId>,
+        seed: u64,
+        at: Moment,
+    ) -> (Self, Effects) {
+        let deadline = at.now + config.auth_timeout;
+        let timeout_ms = config.auth_timeout.as_millis() as u64;
+        let stage = Stage::Challenged { deadline, device_id, checking: false };
+        let challenge = Effect::Send(ServerFrame::AuthChallenge { code: 401, timeout_ms });
+        (Self::new(config, stage, seed, at), smallvec![challenge])
+    }
+
+    /// A session that was authenticated and admitted at the upgrade.
+    pub fn established(config: Arc<Config>, admitted: Admitted, seed: u64, at: Moment) -> Self {
+        let stage = Stage::Established(Established::new(admitted, at));
+        Self::new(config, stage, seed, at)
+    }
+
+    fn new(config: Arc<Config>, stage: Stage, seed: u64, at: Moment) -> Self {
+        // A tenth of jitter, so that connections opened together do not end together.
+        let age = config.max_connection_age;
+        let ends = at.now + age.mul_f64(0.95 + 0.1 * unit(seed));
+        Self {
+            stage,
+            liveness: Liveness::new(at.now),
+            ends,
+            seed,
+            sends: TokenBucket::new(at.now),
+            frames: TokenBucket::new(at.now),
+            bad_frames: Strikes::default(),
+            rate_limited: Strikes::default(),
+            config,
+        }
+    }
+
+    /// Stop 4 of the life of a message: allowed. Takes what happened and answers what to do.
+    pub fn on(&mut self, input: Input, at: Moment) -> Effects {
+        if matches!(self.stage, Stage::Closed) {
+            return Effects::new();
+        }
+        match input {
+            Input::Text(text) => {
+                self.liveness.heard(at.now);
+                self.text(&text, at)
+            }
+            Input::Binary => {
+                self.liveness.heard(at.now);
+                self.bad_frame("binary frames have no meaning here", at)
+            }
+            Input::Ping(payload) => {
+                self.liveness.heard(at.now);
+                match self.spend(None, at, |session| &mut session.frames, Config::frame_rate) {
+                    Ok(()) => smallvec![Effect::Pong(payload)],
+                    Err(refused) => refused,
+                }
+            }
+            Input::Pong => {
+                self.liveness.heard(at.now);
+                Effects::new()
+            }
+            Input::Violation(error) => self.close(CloseReason::ProtocolError, error.close_code()),
+            Input::Verified(answer) => self.verified(answer, at),
+            Input::Admitted(Ok(admitted)) => {
+                self.stage = Stage::Established(Established::new(admitted, at));
+                Effects::new()
+            }
+            Input::Admitted(Err(reason)) | Input::Stop(reason) => self.close_for(reason),
+            Input::Tick { late } => self.tick(late, at),
+        }
+    }
+
+    /// The next instant at which a [`Input::Tick`] may do something. It may be early, never late.
+    pub fn deadline(&self) -> Instant {
+        let stage = match &self.stage {
+            Stage::Challenged { deadline, .. } => *deadline,
+            Stage::Established(established) => established.deadline(&self.config),
+            Stage::Closed => return self.ends,
+        };
+        stage.min(self.ends).min(self.liveness.deadline(&self.config))
+    }
+
+    /// Whether the connection has said goodbye.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Closed)
+    }
+
+    fn text(&mut self, text: &str, at: Moment) -> Effects {
+        let challenged = matches!(self.stage, Stage::Challenged { .. });
+        match decode_client(text) {
+            Ok(Decoded::Frame(frame)) => self.frame(frame, at),
+            Ok(Decoded::UnknownType { request_id }) if challenged => {
+                self.not_authenticated(request_id, at)
+            }
+            Ok(Decoded::UnknownType { request_id: None }) => {
+                smallvec![Effect::Count(Counted::UnknownType)]
+            }
+            Ok(Decoded::UnknownType { request_id }) => {
+                replies::refuse(replies::unknown_type(request_id))
+            }
+            Err(DecodeError::NotAnObject(message)) => self.bad_frame(&message, at),
+            Err(error) if challenged => self.bad_frame(&error.to_string(), at),
+            Err(error) => replies::refuse(replies::invalid(error)),
+        }
+    }
+
+    fn frame(&mut self, frame: ClientFrame, at: Moment) -> Effects {
+        let established = match &mut self.stage {
+            Stage::Established(established) => established,
+            Stage::Challenged { .. } | Stage::Closed => {
+                return match frame {
+                    ClientFrame::Authenticate(frame) => self.authenticate(frame),
+                    other => self.not_authenticated(other.request_id().cloned(), at),
+                };
+            }
+        };
+        let expired = established.token_expired;
+        let request_id = frame.request_id().cloned();
+        let spent = match frame {
+            ClientFrame::SendMessage(_) => {
+                self.spend(request_id, at, |session| &mut session.sends, Config::send_rate)
+            }
+            _ => self.spend(request_id, at, |session| &mut session.frames, Config::frame_rate),
+        };
+        if let Err(refused) = spent {
+            return refused;
+        }
+        match frame {
+            ClientFrame::Heartbeat(_) => {
+                smallvec![Effect::Send(ServerFrame::HeartbeatAck { server_time: at.wall })]
+            }
+            ClientFrame::Authenticate(_) => replies::refuse(replies::second_authenticate()),
+            ClientFrame::RefreshToken(frame) => self.refresh(frame),
+            // Neither is ever answered, and there is nothing here yet that they could change.
+            ClientFrame::Ack(_) | ClientFrame::Typing(_) => Effects::new(),
+            other if expired => {
+                let mut effects = replies::refuse(replies::token_expired(other.request_id()));
+                effects.push(Effect::Count(Counted::Unauthorized));
+                effects
+            }
+            other => replies::refuse(replies::no_store(other.request_id())),
+        }
+    }
+
+    fn authenticate(&mut self, frame: Authenticate) -> Effects {
+        let Stage::Challenged { device_id, checking, .. } = &mut self.stage else {
+            return Effects::new();
+        };
+        if *checking {
+            return replies::refuse(replies::second_authenticate());
+        }
+        *checking = true;
+        *device_id = device_id.take().or(frame.device_id);
+        smallvec![Effect::Verify(frame.token)]
+    }
+
+    fn refresh(&mut self, frame: RefreshToken) -> Effects {
+        let Stage::Established(established) = &mut self.stage else { return Effects::new() };
+        if established.refreshing.is_some() {
+            return replies::refuse(replies::refresh_under_way(frame.request_id));
+        }
+        established.refreshing = Some(frame.request_id);
+        smallvec![Effect::Verify(frame.token)]
+    }
+
+    fn verified(&mut self, answer: Result<Claims, AuthError>, at: Moment) -> Effects {
+        match &mut self.stage {
+            Stage::Challenged { device_id, .. } => match answer {
+                Ok(claims) => smallvec![Effect::Admit { claims, device_id: device_id.take() }],
+                Err(AuthError::NotReady) => self.close_for(CloseReason::Overloaded),
+                Err(AuthError::Invalid(_) | AuthError::UnknownKey) => {
+                    self.close_for(CloseReason::Unauthorized)
+                }
+            },
+            Stage::Established(established) => established.refreshed(answer, at),
+            Stage::Closed => Effects::new(),
+        }
+    }
+
+    fn tick(&mut self, late: Duration, at: Moment) -> Effects {
+        if at.now >= self.ends {
+            return self.close_for(CloseReason::MaxAge);
+        }
+        let mut effects = Effects::new();
+        match &mut self.stage {
+            Stage::Challenged { deadline, .. } if at.now >= *deadline => {
+                return self.close_for(CloseReason::AuthTimeout);
+            }
+            Stage::Established(established) => {
+                if at.now >= established.token_ends + self.config.token_grace {
+                    return self.close_for(CloseReason::TokenExpired);
+                }
+                effects.extend(established.expire(&self.config, at));
+            }
+            Stage::Challenged { .. } | Stage::Closed => {}
+        }
+        match self.liveness.tick(&self.config, late, at.now) {
+            liveness::Verdict::Alive => {}
+            liveness::Verdict::Ask => effects.push(Effect::Ping),
+            liveness::Verdict::Gone => return self.close_for(CloseReason::HeartbeatTimeout),
+        }
+        effects
+    }
+
+    /// Takes a token from a bucket, or answers `RATE_LIMITED` and, after too many, closes.
+    fn spend(
+        &mut self,
+        request_id: Option<RequestId>,
+        at: Moment,
+        bucket: impl FnOnce(&mut Self) -> &mut TokenBucket,
+        rate: impl FnOnce(&Config) -> Rate,
+    ) -> Result<(), Effects> {
+        let rate = rate(&self.config);
+        let Err(wait) = bucket(self).take(rate, at.now) else { return Ok(()) };
+        let mut effects = replies::refuse(replies::rate_limited(request_id, retry_after_seconds(wait)));
+        effects.push(Effect::Count(Counted::RateLimited));
+        if self.rate_limited.strike(RATE_LIMITED_MAX, RATE_LIMITED_WINDOW, at.now) {
+            effects.extend(self.close_for(CloseReason::RateLimited));
+        }
+        Err(effects)
+    }
+
+    fn bad_frame(&mut self, message: &str, at: Moment) -> Effects {
+        self.strike_bad_frame(replies::error(None, ErrorCode::InvalidMessage, message), at)
+    }
+
+    fn not_authenticated(&mut self, request_id: Option<RequestId>, at: Moment) -> Effects {
+        let message = "authenticate first";
+        self.strike_bad_frame(replies::error(request_id, ErrorCode::Unauthorized, message), at)
+    }
+
+    fn strike_bad_frame(&mut self, refusal: ServerFrame, at: Moment) -> Effects {
+        let mut effects = replies::refuse(refusal);
+        effects.push(Effect::Count(Counted::BadFrame));
+        if self.bad_frames.strike(BAD_FRAMES_MAX, BAD_FRAMES_WINDOW, at.now) {
+            effects.extend(self.close_for(CloseReason::ProtocolError));
+        }
+        effects
+    }
+
+    fn close_for(&mut self, reason: CloseReason) -> Effects {
+        self.close(reason, reason.code())
+    }
+
+    fn close(&mut self, reason: CloseReason, code: u16) -> Effects {
+        self.stage = Stage::Closed;
+        let reconnect_delay = replies::reconnect_delay(reason, unit(self.seed));
+        smallvec![Effect::Close(Closing { reason, code, reconnect_delay })]
+    }
+}
+
+/// A number of this seed's own between 0 and 1.
+fn unit(seed: u64) -> f64 {
+    seed as f64 / u64::MAX as f64
+}
+
+// === impl Established ===
+
+impl Established {
+    fn new(admitted: Admitted, at: Moment) -> Self {
+        Self {
+            user_id: admitted.user_id,
+            device_id: admitted.device_id,
+            token_ends: at.now + at.wall.until(admitted.expires_at),
+            token_expired: false,
+            refreshing: None,
+        }
+    }
+
+    fn deadline(&self, config: &Config) -> Instant {
+        if self.token_expired { self.token_ends + config.token_grace } else { self.token_ends }
+    }
+
+    /// Says once that the token has run out.
+    fn expire(&mut self, config: &Config, at: Moment) -> Option<Effect> {
+        if self.token_expired || at.now < self.token_ends {
+            return None;
+        }
+        self.token_expired = true;
+        let grace_period_seconds = config.token_grace.as_secs();
+        Some(Effect::Send(ServerFrame::TokenExpired { grace_period_seconds }))
+    }
+
+    fn refreshed(&mut self, answer: Result<Claims, AuthError>, at: Moment) -> Effects {
+        let Some(request_id) = self.refreshing.take() else { return Effects::new() };
+        let refusal = match answer {
+            Ok(claims) => {
+                let other_device = claims.device_id.is_some_and(|device| device != self.device_id);
+                if claims.user_id == self.user_id && !other_device {
+                    self.token_ends = at.now + at.wall.until(claims.expires_at);
+                    self.token_expired = false;
+                    let expires_at = claims.expires_at;
+                    let frame = ServerFrame::TokenRefreshed { request_id, expires_at };
+                    return smallvec![Effect::Send(frame)];
+                }
+                replies::other_users_token(request_id)
+            }
+            Err(AuthError::NotReady) => replies::no_keys(request_id),
+            Err(AuthError::Invalid(_) | AuthError::UnknownKey) => replies::bad_token(request_id),
+        };
+        replies::refuse(refusal)
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    fn send_rate(&self) -> Rate {
+        Rate { per_second: self.limits.send_rate, burst: self.limits.send_burst }
+    }
+
+    fn frame_rate(&self) -> Rate {
+        Rate { per_second: self.limits.frame_rate, burst: self.limits.frame_burst }
+    }
+}

@@ -1,0 +1,119 @@
+//! The sentences that a session answers with.
+
+use std::time::Duration;
+
+use heartline_protocol::limits::{
+    CONTENT_BYTES_MAX, DRAIN_RECONNECT_DELAY_MAX, RECONNECT_DELAY_MIN, RECONNECT_JITTER_PERCENT,
+};
+use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
+use heartline_protocol::{CloseReason, DecodeError, ErrorCode, Outcome, RequestId, ServerFrame};
+use smallvec::smallvec;
+
+use super::{Effect, Effects};
+
+pub(super) fn refuse(refusal: ServerFrame) -> Effects {
+    smallvec![Effect::Send(refusal)]
+}
+
+pub(super) fn error(request_id: Option<RequestId>, code: ErrorCode, message: &str) -> ServerFrame {
+    ServerFrame::Error(ErrorFrame { request_id, ..ErrorFrame::new(code, message) })
+}
+
+fn detailed(
+    request_id: Option<RequestId>,
+    code: ErrorCode,
+    message: &str,
+    details: ErrorDetails,
+) -> ServerFrame {
+    let details = Some(details);
+    ServerFrame::Error(ErrorFrame { request_id, details, ..ErrorFrame::new(code, message) })
+}
+
+pub(super) fn unknown_type(request_id: Option<RequestId>) -> ServerFrame {
+    let details = ErrorDetails { reason: Some("unknown_type".to_owned()), ..Default::default() };
+    let message = "this server does not know frames of this type";
+    detailed(request_id, ErrorCode::InvalidMessage, message, details)
+}
+
+pub(super) fn invalid(decode_error: DecodeError) -> ServerFrame {
+    match decode_error {
+        DecodeError::NotAnObject(message) => error(None, ErrorCode::InvalidMessage, &message),
+        DecodeError::InvalidField { request_id, field, message } => {
+            let details = ErrorDetails { field: Some(field), ..Default::default() };
+            detailed(request_id, ErrorCode::InvalidMessage, &message, details)
+        }
+        DecodeError::ContentTooLarge { request_id } => {
+            let message = format!("content may have at most {CONTENT_BYTES_MAX} bytes");
+            error(Some(request_id), ErrorCode::MessageTooLarge, &message)
+        }
+    }
+}
+
+pub(super) fn rate_limited(request_id: Option<RequestId>, retry_after_seconds: u64) -> ServerFrame {
+    ServerFrame::Error(ErrorFrame {
+        request_id,
+        retry_after_seconds: Some(retry_after_seconds),
+        ..ErrorFrame::new(ErrorCode::RateLimited, "too many frames: send more slowly")
+    })
+}
+
+pub(super) fn second_authenticate() -> ServerFrame {
+    error(None, ErrorCode::Conflict, "this connection has authenticated already")
+}
+
+pub(super) fn refresh_under_way(request_id: RequestId) -> ServerFrame {
+    ServerFrame::Error(ErrorFrame {
+        request_id: Some(request_id),
+        retry_after_seconds: Some(1),
+        ..ErrorFrame::new(ErrorCode::ServerBusy, "another refresh_token is being checked")
+    })
+}
+
+pub(super) fn other_users_token(request_id: RequestId) -> ServerFrame {
+    let message = "the token is for another user or device; the old one stays in force";
+    error(Some(request_id), ErrorCode::Forbidden, message)
+}
+
+pub(super) fn bad_token(request_id: RequestId) -> ServerFrame {
+    let message = "the token is not valid; the old one stays in force";
+    error(Some(request_id), ErrorCode::Unauthorized, message)
+}
+
+pub(super) fn no_keys(request_id: RequestId) -> ServerFrame {
+    ServerFrame::Error(ErrorFrame {
+        request_id: Some(request_id),
+        retry_after_seconds: Some(5),
+        ..ErrorFrame::new(ErrorCode::ServiceUnavailable, "the signing keys are not loaded yet")
+    })
+}
+
+pub(super) fn token_expired(request_id: Option<&RequestId>) -> ServerFrame {
+    let message = "the token has expired: send refresh_token, then try again";
+    error(request_id.cloned(), ErrorCode::Unauthorized, message)
+}
+
+pub(super) fn no_store(request_id: Option<&RequestId>) -> ServerFrame {
+    let details = ErrorDetails { outcome: Some(Outcome::Rejected), ..Default::default() };
+    let message = "this server has no message store";
+    let code = ErrorCode::ServiceUnavailable;
+    ServerFrame::Error(ErrorFrame {
+        request_id: request_id.cloned(),
+        retry_after_seconds: Some(30),
+        details: Some(details),
+        ..ErrorFrame::new(code, message)
+    })
+}
+
+/// When a client may come back, different for every socket: `unit` is its number from 0 to 1.
+pub(super) fn reconnect_delay(reason: CloseReason, unit: f64) -> Duration {
+    match reason {
+        // Everybody leaves at once: the return is spread over as long as one lease allows.
+        CloseReason::ServerShutdown | CloseReason::Overloaded | CloseReason::MaxAge => {
+            DRAIN_RECONNECT_DELAY_MAX.mul_f64(unit)
+        }
+        _ => {
+            let jitter = f64::from(RECONNECT_JITTER_PERCENT) / 100.0;
+            RECONNECT_DELAY_MIN.mul_f64(1.0 - jitter + 2.0 * jitter * unit)
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The processes that a run starts, and that never outlive it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A child that is killed and waited for when it is dropped, however the run ends.
+#[derive(Debug)]
+pub(super) struct ChildProcess {
+    child: Child,
+    /// Held for as long as the child may read its configuration.
+    _directory: Option<PrivateDirectory>,
+}
+
+impl ChildProcess {
+    /// Starts this binary's own server, on a free port and with a secret made for it.
+    pub(super) fn server(connections: usize, secret: &str) -> Result<(Self, SocketAddr)> {
+        let directory = PrivateDirectory::create()?;
+        let address = free_address()?;
+        let file = directory.path.join("bench.toml");
+        let configuration = configuration(address, &directory.path, connections, secret);
+        write_private(&file, &configuration)?;
+        let child = Command::new(this_program()?)
+            .arg("serve")
+            .arg("--config")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("the server under test could not be started")?;
+        Ok((Self { child, _directory: Some(directory) }, address))
+    }
+
+    /// Starts the bare loop. It says where it listens, and ends when its input does.
+    pub(super) fn bare() -> Result<(Self, SocketAddr)> {
+        let child = Command::new(this_program()?)
+            .args(["bench", "bare"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the bare loop could not be started")?;
+        let mut this = Self { child, _directory: None };
+        let output = this.child.stdout.take().context("the bare loop has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let address = line.trim().parse().context("the bare loop did not say where it listens")?;
+        Ok((this, address))
+    }
+
+    /// The child's process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Fails once the child has ended by itself, which it never should.
+    pub(super) fn require_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("the server under test ended by itself: {status}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for ChildProcess {
+    fn drop(&mut self) {
+        // Both fail only when the child is gone already, which is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A directory that only this user can read, removed with all it holds when dropped.
+#[derive(Debug)]
+struct PrivateDirectory {
+    path: PathBuf,
+}
+
+impl PrivateDirectory {
+    fn create() -> Result<Self> {
+        let name = format!("heartline-bench-{}-{:016x}", std::process::id(), random_number());
+        let path = std::env::temp_dir().join(name);
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("{} could not be created", path.display()))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        // What stays behind is a small directory in the temporary one.
+        fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+/// 32 random bytes in hex, as good as a secret that lives for one run needs to be.
+pub(super) fn random_secret() -> String {
+    (0..4).map(|_| format!("{:016x}", random_number())).collect()
+}
+
+fn random_number() -> u64 {
+    rand::random()
+}
+
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("this program's own file could not be found")
+}
+
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?)
+}
+
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Everything but the address limit and the log is as a newcomer's server would have it.
+fn configuration(
+    address: SocketAddr,
+    directory: &Path,
+    connections: usize,
+    secret: &str,
+) -> String {
+    format!(
+        "[server]\nlisten = \"{address}\"\ndata_dir = \"{}\"\n\n\
+         [auth]\nhmac_secret = \"{secret}\"\n\n\
+         [limits]\nconnections_per_address = {}\n\n\
+         [log]\nlevel = \"error\"\n",
+        directory.display(),
+        connections + 1000,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_toml_with_room_for_every_socket() {
+        let address = free_address().unwrap();
+        let secret = random_secret();
+        let text = configuration(address, Path::new("/data"), 10_000, &secret);
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["auth"]["hmac_secret"].as_str(), Some(&*secret));
+        assert_eq!(table["limits"]["connections_per_address"].as_integer(), Some(11_000));
+        assert_eq!(secret.len(), 64);
+    }
+
+    #[test]
+    fn a_directory_is_private_and_does_not_outlive_its_owner() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = PrivateDirectory::create().unwrap();
+        let path = directory.path.clone();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        write_private(&path.join("file"), "text").unwrap();
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,252 @@
+//! Opens many connections: TCP, then a handwritten upgrade, then `connection_established`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use heartline_routing::Clock;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::bare::{GREETING, WELCOME};
+use super::progress::Progress;
+use super::subject::{Subject, status_of};
+use super::walker::{Frame, Walker};
+
+/// How long one connection may take.
+const DIAL_WITHIN: Duration = Duration::from_secs(10);
+/// Sockets from one loopback address: below a server's default limit per address.
+const SOCKETS_PER_ADDRESS: usize = 900;
+/// Bytes of a response's head and first frame at most.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+/// What the first frame of an admitted connection begins with.
+const ESTABLISHED_PREFIX: &[u8] = br#"{"type":"connection_established""#;
+
+/// Which connections to open.
+#[derive(Debug)]
+pub(super) struct DialPlan {
+    address: SocketAddr,
+    requests: Requests,
+    count: usize,
+    /// How many handshakes are under way at once.
+    concurrency: usize,
+    /// The size of each socket's receive buffer, when it is to be small.
+    receive_buffer: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Requests {
+    /// The upgrade request of each user.
+    Upgrade(Vec<String>),
+    /// The bare loop's greeting.
+    Greeting,
+}
+
+/// A connection that was admitted.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// The socket.
+    pub(super) stream: TcpStream,
+    /// Where its reader is in the stream.
+    pub(super) walker: Walker,
+    /// From the first packet to the first frame.
+    pub(super) took: Duration,
+}
+
+impl DialPlan {
+    /// One connection for each user of a server, or as many greetings for the bare loop.
+    pub(super) fn new(subject: &Subject, users: &[String], concurrency: usize) -> Result<Self> {
+        let requests = match &subject.signer {
+            Some(signer) => {
+                let request = |user: &String| Ok(upgrade_request(subject, &signer.user(user)?));
+                Requests::Upgrade(users.iter().map(request).collect::<Result<_>>()?)
+            }
+            None => Requests::Greeting,
+        };
+        ensure!(!users.is_empty() && concurrency > 0, "there is nothing to open: raise -n");
+        Ok(Self {
+            address: subject.address,
+            requests,
+            count: users.len(),
+            concurrency,
+            receive_buffer: None,
+        })
+    }
+
+    /// Gives the sockets a small receive buffer, so that one that is not read fills soon.
+    pub(super) fn with_receive_buffer(mut self, bytes: u32) -> Self {
+        self.receive_buffer = Some(bytes);
+        self
+    }
+
+    /// Opens them all; the first failure ends it.
+    pub(super) async fn open(self, label: &str) -> Result<Vec<Opened>> {
+        let progress = Progress::begin(label, self.count as u64);
+        let workers = self.concurrency.min(self.count);
+        let count = self.count;
+        let plan = Arc::new(self);
+        let next = Arc::new(AtomicUsize::new(0));
+        let opened = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            let (plan, next, opened) = (plan.clone(), next.clone(), opened.clone());
+            tasks.spawn(async move { plan.work(&next, &opened).await });
+        }
+        let gather = async {
+            let mut all = Vec::with_capacity(count);
+            while let Some(finished) = tasks.join_next().await {
+                all.append(&mut finished??);
+            }
+            Ok(all)
+        };
+        progress.watch(|| opened.load(Ordering::Relaxed), gather).await
+    }
+
+    async fn work(&self, next: &AtomicUsize, opened: &AtomicU64) -> Result<Vec<Opened>> {
+        let mut mine = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.count {
+                return Ok(mine);
+            }
+            let connection = match timeout(DIAL_WITHIN, self.dial(index)).await {
+                Ok(dialled) => dialled.with_context(|| format!("connection {index} failed"))?,
+                Err(_) => bail!("connection {index} was not admitted in {DIAL_WITHIN:?}"),
+            };
+            mine.push(connection);
+            opened.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn dial(&self, index: usize) -> Result<Opened> {
+        let started = Clock.now();
+        let mut stream = self.connect(index).await?;
+        let mut walker = Walker::new();
+        match &self.requests {
+            Requests::Upgrade(requests) => {
+                stream.write_all(requests[index].as_bytes()).await?;
+                read_established(&mut stream, &mut walker).await?;
+            }
+            Requests::Greeting => {
+                stream.write_all(GREETING).await?;
+                let mut welcome = [0; WELCOME.len()];
+                stream.read_exact(&mut welcome).await?;
+            }
+        }
+        Ok(Opened { stream, walker, took: Clock.now().duration_since(started) })
+    }
+
+    async fn connect(&self, index: usize) -> Result<TcpStream> {
+        let socket = match self.address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        };
+        let socket = socket.context("too few open files? raise `ulimit -n`")?;
+        if let Some(source) = source_address(self.address.ip(), index) {
+            socket.bind((source, 0).into())?;
+        }
+        if let Some(bytes) = self.receive_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        let stream = socket.connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+/// Loopback has many addresses: using several keeps each below the server's limit.
+fn source_address(target: IpAddr, index: usize) -> Option<IpAddr> {
+    match target {
+        IpAddr::V4(address) if address.is_loopback() => {
+            let host = (index / SOCKETS_PER_ADDRESS) % 250 + 1;
+            Some(Ipv4Addr::new(127, 0, 0, host as u8).into())
+        }
+        _ => None,
+    }
+}
+
+fn upgrade_request(subject: &Subject, token: &str) -> String {
+    format!(
+        "GET /v1/ws HTTP/1.1\r\n\
+         Host: {}\r\n\
+         Connection: Upgrade\r\n\
+         Upgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: aGVhcnRsaW5lIGJlbmNoIQ==\r\n\
+         Sec-WebSocket-Protocol: heartline.v1\r\n\
+         Authorization: Bearer {token}\r\n\r\n",
+        subject.host
+    )
+}
+
+/// Reads the response's head and goes on until the server says that the connection is leased.
+async fn read_established(stream: &mut TcpStream, walker: &mut Walker) -> Result<()> {
+    let mut answer = Vec::with_capacity(2048);
+    let mut head_end = None;
+    loop {
+        ensure!(answer.len() < ANSWER_BYTES_MAX, "the server's answer does not end");
+        let walked = answer.len();
+        if stream.read_buf(&mut answer).await? == 0 {
+            bail!("the server closed the connection: {}", readable(&answer));
+        }
+        let frames = match head_end {
+            Some(_) => walked,
+            None => {
+                let Some(end) = find_head_end(&answer) else { continue };
+                ensure!(status_of(&answer) == Some(101), "refused: {}", readable(&answer));
+                *head_end.insert(end)
+            }
+        };
+        let mut first = None;
+        walker.feed(&answer[frames..], |frame| {
+            if first.is_none() {
+                first = Some(matches!(frame, Frame::Text(head)
+                    if head.starts_with(ESTABLISHED_PREFIX)));
+            }
+        });
+        match first {
+            Some(true) => return Ok(()),
+            Some(false) => bail!("not admitted: {}", readable(&answer)),
+            None => {}
+        }
+    }
+}
+
+/// Where the head of a response ends and its body or first frame begins.
+pub(super) fn find_head_end(answer: &[u8]) -> Option<usize> {
+    answer.windows(4).position(|window| window == b"\r\n\r\n").map(|position| position + 4)
+}
+
+/// The beginning of what a server said, for an error message. It never holds a token.
+pub(super) fn readable(answer: &[u8]) -> String {
+    let beginning = &answer[..answer.len().min(600)];
+    String::from_utf8_lossy(beginning).replace("\r\n", " | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn no_loopback_address_has_more_sockets_than_a_server_allows() {
+        let target = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut sockets = HashMap::new();
+        for index in 0..10_000 {
+            *sockets.entry(source_address(target, index).unwrap()).or_insert(0) += 1;
+        }
+        assert_eq!(sockets.values().max(), Some(&SOCKETS_PER_ADDRESS));
+        assert_eq!(source_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1), None);
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found() {
+        assert_eq!(find_head_end(b"HTTP/1.1 101 X\r\nA: b\r\n\r\nrest"), Some(24));
+        assert_eq!(find_head_end(b"HTTP/1.1 101 X\r\n"), None);
+    }
+}

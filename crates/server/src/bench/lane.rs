@@ -1,0 +1,248 @@
+//! A lane: one keep-alive connection that carries pushes, one after the other.
+//!
+//! Lanes are plain blocking sockets on threads of their own: a thread wakes far more exactly than
+//! an asynchronous timer, and latency is counted from the moment at which a push was due.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use super::bare::{COMMAND_HEAD_BYTES, CONTROL, WELCOME};
+use super::dial::{find_head_end, readable};
+use super::subject::{Subject, status_of};
+use super::walker::{TIME_DIGITS, TIME_MARKER};
+
+/// How long an answer may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of an answer at most.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// The bytes of a push to one group of connections; only its time changes.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    bytes: Vec<u8>,
+    digits: Range<usize>,
+    /// How many connections the push is for.
+    pub(super) connections: u64,
+}
+
+/// One connection that carries pushes.
+#[derive(Debug)]
+pub(super) struct Lane {
+    stream: TcpStream,
+    templates: Vec<Template>,
+    answers: Answers,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Answers {
+    Http,
+    Bare,
+}
+
+#[derive(Deserialize)]
+struct Pushed {
+    connections: u64,
+}
+
+impl Template {
+    /// The templates of pushes to these groups of users, as the subject takes them.
+    pub(super) fn for_groups(
+        subject: &Subject,
+        groups: &[&[String]],
+        payload: usize,
+    ) -> Result<Vec<Self>> {
+        let data = event_data(payload)?;
+        let Some(signer) = &subject.signer else {
+            let mut first = 0;
+            return groups
+                .iter()
+                .map(|users| {
+                    let template = Self::bare(first, users.len(), &data);
+                    first += users.len();
+                    template
+                })
+                .collect();
+        };
+        let token = signer.service()?;
+        groups.iter().map(|users| Self::http(subject, &token, users, &data)).collect()
+    }
+
+    fn http(subject: &Subject, token: &str, users: &[String], data: &str) -> Result<Self> {
+        let users_json = serde_json::to_string(users)?;
+        let body = format!(r#"{{"user_ids":{users_json},"name":"bench","data":{data}}}"#);
+        let head = format!(
+            "POST /v1/push HTTP/1.1\r\n\
+             Host: {}\r\n\
+             Authorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            subject.host,
+            body.len()
+        );
+        Self::new((head + &body).into_bytes(), users.len())
+    }
+
+    /// The same event as a server would send it, framed beforehand.
+    fn bare(first: usize, count: usize, data: &str) -> Result<Self> {
+        let event = format!(
+            r#"{{"type":"event","name":"bench","data":{data},"timestamp":"2000-01-01T00:00:00.000Z"}}"#
+        );
+        let length = u16::try_from(event.len()).context("the payload is too large")?;
+        let mut bytes = Vec::with_capacity(COMMAND_HEAD_BYTES + 4 + event.len());
+        bytes.extend((first as u32).to_be_bytes());
+        bytes.extend((count as u32).to_be_bytes());
+        bytes.extend((u32::from(length) + 4).to_be_bytes());
+        bytes.extend([0x81, 126]);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(event.as_bytes());
+        Self::new(bytes, count)
+    }
+
+    fn new(bytes: Vec<u8>, connections: usize) -> Result<Self> {
+        let marker = bytes.windows(TIME_MARKER.len()).position(|window| window == TIME_MARKER);
+        let start = marker.context("the push has no time")? + TIME_MARKER.len();
+        Ok(Self { bytes, digits: start..start + TIME_DIGITS, connections: connections as u64 })
+    }
+
+    fn patch(&mut self, nanos: u64) -> &[u8] {
+        let digits = format!("{nanos:0TIME_DIGITS$}");
+        self.bytes[self.digits.clone()].copy_from_slice(digits.as_bytes());
+        &self.bytes
+    }
+}
+
+/// The JSON data of a push: a time and as much padding as the size asks for.
+fn event_data(payload: usize) -> Result<String> {
+    let time = "0".repeat(TIME_DIGITS);
+    let smallest = format!(r#"{{"at":"{time}","pad":""}}"#).len();
+    ensure!(payload >= smallest, "--payload must be at least {smallest} bytes");
+    let most = heartline_protocol::limits::EVENT_DATA_BYTES_MAX;
+    ensure!(payload <= most, "--payload must be at most {most} bytes");
+    Ok(format!(r#"{{"at":"{time}","pad":"{}"}}"#, "x".repeat(payload - smallest)))
+}
+
+impl Lane {
+    /// Opens a lane for these pushes.
+    pub(super) fn open(subject: &Subject, templates: &[Template]) -> Result<Self> {
+        let mut stream = TcpStream::connect(subject.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        let answers = match subject.signer {
+            Some(_) => Answers::Http,
+            None => {
+                stream.write_all(CONTROL)?;
+                let mut welcome = [0; WELCOME.len()];
+                stream.read_exact(&mut welcome)?;
+                Answers::Bare
+            }
+        };
+        Ok(Self { stream, templates: templates.to_vec(), answers, buffer: Vec::new() })
+    }
+
+    /// How many groups there are.
+    pub(super) fn groups(&self) -> usize {
+        self.templates.len()
+    }
+
+    /// How many connections a group has.
+    pub(super) fn connections(&self, group: usize) -> u64 {
+        self.templates[group].connections
+    }
+
+    /// Pushes to a group and waits for the answer: how many connections it was queued for.
+    pub(super) fn push(&mut self, group: usize, intended_nanos: u64) -> Result<u64> {
+        let bytes = self.templates[group].patch(intended_nanos);
+        self.stream.write_all(bytes).context("a push could not be sent")?;
+        let answered = match self.answers {
+            Answers::Http => self.read_http(),
+            Answers::Bare => self.read_bare(),
+        };
+        answered.context("a push was not answered as it should")
+    }
+
+    fn read_bare(&mut self) -> Result<u64> {
+        let mut count = [0; 4];
+        self.stream.read_exact(&mut count)?;
+        Ok(u32::from_be_bytes(count).into())
+    }
+
+    fn read_http(&mut self) -> Result<u64> {
+        self.buffer.clear();
+        let head_end = loop {
+            self.read_more()?;
+            if let Some(end) = find_head_end(&self.buffer) {
+                break end;
+            }
+        };
+        let length =
+            content_length(&self.buffer[..head_end]).context("the answer has no Content-Length")?;
+        while self.buffer.len() < head_end + length {
+            self.read_more()?;
+        }
+        if status_of(&self.buffer) != Some(200) {
+            bail!("the push was refused: {}", readable(&self.buffer));
+        }
+        let pushed: Pushed = serde_json::from_slice(&self.buffer[head_end..head_end + length])
+            .context("the answer to a push is not {\"connections\": n}")?;
+        Ok(pushed.connections)
+    }
+
+    fn read_more(&mut self) -> Result<()> {
+        ensure!(self.buffer.len() < ANSWER_BYTES_MAX, "the answer does not end");
+        let mut chunk = [0; 1024];
+        let read = self.stream.read(&mut chunk)?;
+        ensure!(read > 0, "the server closed the connection: {}", readable(&self.buffer));
+        self.buffer.extend(&chunk[..read]);
+        Ok(())
+    }
+}
+
+fn content_length(head: &[u8]) -> Option<usize> {
+    let head = std::str::from_utf8(head).ok()?;
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walker::{Frame, Walker, intended_nanos, is_event};
+    use super::*;
+
+    #[test]
+    fn the_data_has_exactly_the_size_asked_for() {
+        for size in [64, 200, 16_384] {
+            let data = event_data(size).unwrap();
+            assert_eq!(data.len(), size);
+            serde_json::from_str::<serde_json::Value>(&data).unwrap();
+        }
+        assert!(event_data(10).is_err() && event_data(16_385).is_err());
+    }
+
+    #[test]
+    fn the_bare_loop_sends_a_frame_that_readers_understand() {
+        let mut template = Template::bare(5, 7, &event_data(200).unwrap()).unwrap();
+        let bytes = template.patch(42_000);
+        assert_eq!(bytes[..8], [0, 0, 0, 5, 0, 0, 0, 7]);
+        let mut times = Vec::new();
+        Walker::new().feed(&bytes[COMMAND_HEAD_BYTES..], |frame| {
+            let Frame::Text(head) = frame else { panic!("not a text frame") };
+            assert!(is_event(head));
+            times.push(intended_nanos(head));
+        });
+        assert_eq!(times, [Some(42_000)]);
+    }
+
+    #[test]
+    fn the_length_of_an_answer_is_found_in_any_case() {
+        assert_eq!(content_length(b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 17\r\n\r\n"), Some(17));
+        assert_eq!(content_length(b"HTTP/1.1 200 OK\r\n\r\n"), None);
+    }
+}

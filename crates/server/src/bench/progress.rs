@@ -1,0 +1,92 @@
+//! Shows on stderr that something goes on: a bar on a terminal, else a line every two seconds.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use heartline_routing::Clock;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// How often the position is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// One phase of a run.
+#[derive(Debug)]
+pub(super) struct Progress {
+    label: String,
+    total: u64,
+    bar: Option<ProgressBar>,
+    clock: Clock,
+    line_due: Instant,
+}
+
+impl Progress {
+    /// Begins a phase that is over at `total`.
+    pub(super) fn begin(label: impl Into<String>, total: u64) -> Self {
+        let label = label.into();
+        let bar = io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{msg:32} {bar:32} {pos}/{len} {elapsed}")
+                .expect("the template is a constant");
+            ProgressBar::new(total).with_style(style).with_message(label.clone())
+        });
+        let clock = Clock;
+        Self { label, total, bar, clock, line_due: clock.now() + LINE_EVERY }
+    }
+
+    /// Awaits some work and shows how far it is meanwhile.
+    pub(super) async fn watch<Work: Future>(
+        mut self,
+        position: impl Fn() -> u64,
+        work: Work,
+    ) -> Work::Output {
+        let mut work = std::pin::pin!(work);
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut work => {
+                    self.finish(position());
+                    return output;
+                }
+                _ = ticks.tick() => self.show(position()),
+            }
+        }
+    }
+
+    /// Awaits the passing of time, counted in seconds.
+    pub(super) async fn wait(self, duration: Duration) {
+        let clock = self.clock;
+        let started = clock.now();
+        let seconds = || clock.now().duration_since(started).as_secs();
+        self.watch(seconds, tokio::time::sleep(duration)).await;
+    }
+
+    fn show(&mut self, position: u64) {
+        match &self.bar {
+            Some(bar) => bar.set_position(position),
+            None if self.clock.now() >= self.line_due => {
+                self.line_due = self.clock.now() + LINE_EVERY;
+                self.line(position);
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&self, position: u64) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(position);
+                bar.finish_and_clear();
+            }
+            None => self.line(position),
+        }
+    }
+
+    /// Progress is a courtesy: a closed stderr does not end a run.
+    fn line(&self, position: u64) {
+        writeln!(io::stderr(), "{}: {position}/{}", self.label, self.total).ok();
+    }
+}

@@ -1,0 +1,304 @@
+//! The figures of a run, as a table for people and as JSON for machines.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::machine::Machine;
+
+/// Everything that a run has to say.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// The scenario.
+    pub(super) bench: &'static str,
+    /// Heartline's version.
+    pub(super) version: &'static str,
+    /// How the bench, and the server that it started, were built.
+    pub(super) build: &'static str,
+    /// Where it ran.
+    pub(super) machine: Machine,
+    /// What was asked for, by name and with units.
+    pub(super) parameters: Vec<Parameter>,
+    /// What the columns of the figures are.
+    pub(super) columns: Columns,
+    /// The figures, in the order of the table.
+    pub(super) figures: Vec<Figure>,
+    /// What went wrong; a run with errors has failed, whatever its figures.
+    pub(super) errors: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Debug, Serialize)]
+pub(super) struct Parameter {
+    name: &'static str,
+    value: String,
+}
+
+/// The names of the two columns.
+#[derive(Debug, Serialize)]
+pub(super) struct Columns {
+    /// What is measured.
+    pub(super) value: &'static str,
+    /// What it is compared with.
+    pub(super) baseline: &'static str,
+}
+
+/// One measured quantity beside its baseline.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure {
+    name: String,
+    unit: &'static str,
+    value: Option<f64>,
+    baseline: Option<f64>,
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Target>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
+}
+
+/// What a figure should be.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(tag = "kind", content = "bound", rename_all = "snake_case")]
+pub(super) enum Target {
+    /// The value is at most this.
+    AtMost(f64),
+    /// The value is at least this.
+    AtLeast(f64),
+    /// The value is at most this many times the baseline.
+    RatioAtMost(f64),
+}
+
+impl Report {
+    /// A report without figures as yet, beside the bare loop.
+    pub(super) fn new(bench: &'static str) -> Self {
+        Self {
+            bench,
+            version: env!("CARGO_PKG_VERSION"),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            machine: Machine::this(),
+            parameters: Vec::new(),
+            columns: Columns { value: "heartline", baseline: "bare loop" },
+            figures: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Notes what was asked for.
+    pub(super) fn parameter(&mut self, name: &'static str, value: impl ToString) {
+        self.parameters.push(Parameter { name, value: value.to_string() });
+    }
+
+    /// Adds a figure; a side that could not be measured is absent.
+    pub(super) fn figure(
+        &mut self,
+        name: impl Into<String>,
+        unit: &'static str,
+        value: Option<f64>,
+        baseline: Option<f64>,
+    ) -> &mut Figure {
+        let finite = |number: &f64| number.is_finite();
+        let (value, baseline) = (value.filter(finite), baseline.filter(finite));
+        let ratio = value.zip(baseline).map(|(value, baseline)| value / baseline).filter(finite);
+        let name = name.into();
+        self.figures.push(Figure { name, unit, value, baseline, ratio, target: None, met: None });
+        self.figures.last_mut().expect("one was just added")
+    }
+
+    /// Adds the percentiles of a latency.
+    pub(super) fn latency(
+        &mut self,
+        name: &str,
+        value: &Histogram<u64>,
+        baseline: &Histogram<u64>,
+    ) {
+        for quantile in [0.5, 0.9, 0.99, 0.999, 1.0] {
+            let label = if quantile < 1.0 {
+                format!("{name} p{}", quantile * 100.0)
+            } else {
+                format!("{name} maximum")
+            };
+            self.figure(label, "ms", millis_at(value, quantile), millis_at(baseline, quantile));
+        }
+    }
+
+    /// One JSON document, ended by a line break.
+    pub(super) fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// A table that fits a terminal.
+    pub(super) fn to_table(&self) -> String {
+        let mut rows = vec![
+            ["", self.columns.value, self.columns.baseline, "ratio", "target"].map(str::to_owned),
+        ];
+        rows.extend(self.figures.iter().map(Figure::row));
+        let width = |column: usize| {
+            rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+        };
+        let widths = [width(0), width(1), width(2), width(3), width(4)];
+        let mut text = self.heading();
+        for row in &rows {
+            let [name, value, baseline, ratio, target] = row;
+            let [first, second, third, fourth, _] = widths;
+            let line = format!(
+                "{name:first$}  {value:>second$}  {baseline:>third$}  {ratio:>fourth$}  {target}"
+            );
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        for error in &self.errors {
+            writeln!(text, "FAILED: {error}").expect("a string takes everything");
+        }
+        text
+    }
+
+    fn heading(&self) -> String {
+        let machine = &self.machine;
+        let gibibytes = machine.memory_bytes as f64 / f64::from(1 << 30);
+        let parameters: Vec<String> =
+            self.parameters.iter().map(|each| format!("{} {}", each.name, each.value)).collect();
+        format!(
+            "heartline {} ({} build) bench {}: {}\n{} cores, {gibibytes:.1} GiB, {}, Linux {}\n\n",
+            self.version,
+            self.build,
+            self.bench,
+            parameters.join(", "),
+            machine.cores,
+            machine.processor,
+            machine.kernel,
+        )
+    }
+}
+
+impl Figure {
+    /// Says what the figure should be.
+    pub(super) fn target(&mut self, target: Target) {
+        self.target = Some(target);
+        self.met = match target {
+            Target::AtMost(bound) => self.value.map(|value| value <= bound),
+            Target::AtLeast(bound) => self.value.map(|value| value >= bound),
+            Target::RatioAtMost(bound) => self.ratio.map(|ratio| ratio <= bound),
+        };
+    }
+
+    fn row(&self) -> [String; 5] {
+        let with_unit = |number: Option<f64>| match number {
+            Some(number) => in_unit(number, self.unit),
+            None => "-".to_owned(),
+        };
+        let target = match (self.target, self.met) {
+            (Some(target), Some(true)) => format!("{} met", target.readable(self.unit)),
+            (Some(target), Some(false)) => format!("{} MISSED", target.readable(self.unit)),
+            (Some(target), None) => target.readable(self.unit),
+            (None, _) => String::new(),
+        };
+        let ratio = self.ratio.map_or_else(String::new, |ratio| format!("{}x", readable(ratio)));
+        [self.name.clone(), with_unit(self.value), with_unit(self.baseline), ratio, target]
+    }
+}
+
+impl Target {
+    fn readable(self, unit: &str) -> String {
+        match self {
+            Self::AtMost(bound) => format!("<= {}", in_unit(bound, unit)),
+            Self::AtLeast(bound) => format!(">= {}", in_unit(bound, unit)),
+            Self::RatioAtMost(bound) => format!("<= {}x", readable(bound)),
+        }
+    }
+}
+
+/// A quantity; what has no unit is a count and has no decimals.
+fn in_unit(number: f64, unit: &str) -> String {
+    if unit.is_empty() { grouped(&format!("{number:.0}")) } else { readable(number) + " " + unit }
+}
+
+/// A number with as many digits as mean something, thousands apart.
+fn readable(number: f64) -> String {
+    let decimals = match number.abs() {
+        large if large >= 100.0 => 0,
+        medium if medium >= 10.0 => 1,
+        _ => 2,
+    };
+    grouped(&format!("{number:.decimals$}"))
+}
+
+/// A written number with its thousands apart.
+fn grouped(text: &str) -> String {
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut apart = String::with_capacity(text.len() + 4);
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) && !apart.ends_with('-') {
+            apart.push(',');
+        }
+        apart.push(digit);
+    }
+    apart + fraction
+}
+
+/// A latency in milliseconds, absent when nothing was recorded.
+pub(super) fn millis_at(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64 / 1e6)
+}
+
+/// A histogram of nanoseconds up to a minute, with three digits.
+pub(super) fn new_histogram() -> Histogram<u64> {
+    let minute = Duration::from_secs(60).as_nanos() as u64;
+    Histogram::new_with_bounds(1, minute, 3).expect("the bounds are constants")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        let cases = [(0.0, "0.00"), (4.256, "4.26"), (42.0, "42.0"), (1_234_567.8, "1,234,568")];
+        for (number, text) in cases {
+            assert_eq!(readable(number), text);
+        }
+        assert_eq!(readable(-123_456.0), "-123,456");
+        assert_eq!(in_unit(0.0, ""), "0");
+        assert_eq!(in_unit(2.5, "ms"), "2.50 ms");
+    }
+
+    #[test]
+    fn a_target_is_met_or_missed_by_value_or_ratio() {
+        let mut report = Report::new("push");
+        report.figure("a", "µs", Some(1.2), Some(1.0)).target(Target::RatioAtMost(1.3));
+        report.figure("b", "/s", Some(5.0), None).target(Target::AtLeast(6.0));
+        report.figure("c", "KiB", None, Some(2.0)).target(Target::AtMost(6.0));
+        let met: Vec<_> = report.figures.iter().map(|figure| figure.met).collect();
+        assert_eq!(met, [Some(true), Some(false), None]);
+        let table = report.to_table();
+        assert!(table.contains("1.20x  <= 1.30x met"), "{table}");
+        assert!(table.contains(">= 6.00 /s MISSED"), "{table}");
+    }
+
+    #[test]
+    fn the_json_form_names_units_and_errors() {
+        let mut report = Report::new("push");
+        report.parameter("connections", 10);
+        report.figure("deliveries per second", "/s", Some(10.0), Some(0.0));
+        report.errors.push("one was lost".to_owned());
+        let json: serde_json::Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
+        assert_eq!(json["figures"][0]["unit"], "/s");
+        assert_eq!(json["figures"][0]["ratio"], serde_json::Value::Null);
+        assert_eq!(json["errors"][0], "one was lost");
+        assert_eq!(json["parameters"][0]["value"], "10");
+    }
+
+    #[test]
+    fn percentiles_are_shown_in_milliseconds() {
+        let mut histogram = new_histogram();
+        histogram.record(2_000_000).unwrap();
+        let mut report = Report::new("push");
+        report.latency("latency", &histogram, &new_histogram());
+        assert_eq!(report.figures[2].name, "latency p99");
+        assert!((report.figures[2].value.unwrap() - 2.0).abs() < 0.01);
+        assert_eq!(report.figures[2].baseline, None);
+    }
+}

@@ -1,0 +1,92 @@
+//! Tokens for the bench's own users.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+use heartline_routing::Clock;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde::Serialize;
+
+/// How long a token of the bench is good for: longer than any run.
+const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Signs HS256 tokens that the server under test accepts.
+pub(super) struct Signer {
+    key: EncodingKey,
+    header: Header,
+    expires_at_seconds: u64,
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    sub: &'a str,
+    exp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+impl Signer {
+    /// A signer with the secret that the server was configured with.
+    pub(super) fn new(secret: &str, clock: Clock) -> Self {
+        Self {
+            key: EncodingKey::from_secret(secret.as_bytes()),
+            header: Header::new(Algorithm::HS256),
+            expires_at_seconds: clock.wall().plus(LIFETIME).unix_ms / 1000,
+        }
+    }
+
+    /// The token of a user's one device.
+    pub(super) fn user(&self, user_id: &str) -> Result<String> {
+        self.sign(&Claims {
+            sub: user_id,
+            exp: self.expires_at_seconds,
+            device_id: Some("bench"),
+            scope: None,
+        })
+    }
+
+    /// A token that may push.
+    pub(super) fn service(&self) -> Result<String> {
+        self.sign(&Claims {
+            sub: "bench-service",
+            exp: self.expires_at_seconds,
+            device_id: None,
+            scope: Some("service"),
+        })
+    }
+
+    fn sign(&self, claims: &Claims<'_>) -> Result<String> {
+        Ok(jsonwebtoken::encode(&self.header, claims, &self.key)?)
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Signer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::*;
+
+    fn claims(token: &str) -> serde_json::Value {
+        let body = token.split('.').nth(1).unwrap();
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_user_has_a_device_and_only_the_service_has_a_scope() {
+        let signer = Signer::new("0123456789abcdef0123456789abcdef", Clock);
+        let user = claims(&signer.user("bench-7").unwrap());
+        assert_eq!((&user["sub"], &user["device_id"]), (&"bench-7".into(), &"bench".into()));
+        assert!(user.get("scope").is_none() && user["exp"].is_u64());
+        assert_eq!(claims(&signer.service().unwrap())["scope"], "service");
+    }
+}

@@ -1,0 +1,264 @@
+//! The server's configuration: defaults, then a file, then the environment, made into one typed
+//! value before anything starts.
+//!
+//! `config.default.toml` is the manual and the bottom layer. [`load`] lays the others over it,
+//! judges every key by the table in `keys`, looks for contradictions, and answers either a
+//! [`Loaded`] or every problem there is. No plane reads a file or the environment by itself.
+
+mod auth;
+mod check;
+mod contradiction;
+mod decode;
+mod files;
+mod keys;
+mod layer;
+mod load;
+mod memory;
+mod problem;
+mod rule;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use heartline_gateway::config as gateway;
+use ipnet::IpNet;
+use serde::Deserialize;
+
+pub use auth::{AuthKeys, Secret};
+pub use check::SECRET_BYTES_MIN;
+pub use decode::{LogFormat, MetricsListen};
+pub use files::{Disk, Files};
+pub use layer::Layer;
+pub use load::{Loaded, Sources, load};
+pub use memory::process_memory;
+pub use problem::{ConfigErrors, Problem};
+pub use settings::Difference;
+
+/// The commented defaults, as `heartline config` prints them.
+pub const DEFAULTS: &str = include_str!("../config.default.toml");
+
+/// Everything that an operator can decide, checked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The listener and its surroundings.
+    pub server: Server,
+    /// Which tokens are accepted.
+    pub auth: Auth,
+    /// The life of a connection.
+    pub gateway: Gateway,
+    /// The bounds.
+    pub limits: Limits,
+    /// The directory of connections.
+    pub routing: Routing,
+    /// Where metrics are served.
+    pub metrics: Metrics,
+    /// What is logged, and how.
+    pub log: Log,
+}
+
+/// The listener and its surroundings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Where the main listener is bound.
+    pub listen: SocketAddr,
+    /// The node's name, without the suffix of this start.
+    pub name: String,
+    /// The directory for the node's own files.
+    #[serde(deserialize_with = "decode::optional_path")]
+    pub data_dir: Option<PathBuf>,
+    /// The certificate chain; set exactly when `tls_key` is.
+    #[serde(deserialize_with = "decode::optional_path")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key.
+    #[serde(deserialize_with = "decode::optional_path")]
+    pub tls_key: Option<PathBuf>,
+    /// Origins besides the server's own host that browsers may connect from.
+    pub allowed_origins: Vec<String>,
+    /// Peers whose `X-Forwarded-For` is believed.
+    #[serde(deserialize_with = "decode::networks")]
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// Which tokens are accepted. [`Loaded::auth_keys`] holds the same with the files read.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// Shared secrets, all valid at once.
+    pub hmac_secrets: Vec<Secret>,
+    /// One shared secret; empty when there is none.
+    pub hmac_secret: Secret,
+    /// PEM files with public keys, all valid at once.
+    pub public_key_files: Vec<PathBuf>,
+    /// A file with a key set.
+    #[serde(deserialize_with = "decode::optional_path")]
+    pub jwks_file: Option<PathBuf>,
+    /// The address of a key set.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub jwks_url: Option<String>,
+    /// What `iss` must be.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub issuer: Option<String>,
+    /// What `aud` must be or contain.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub audience: Option<String>,
+    /// How far clocks may differ.
+    #[serde(deserialize_with = "decode::duration")]
+    pub leeway: Duration,
+}
+
+/// The life of a connection.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gateway {
+    /// How often a client says it is alive.
+    #[serde(deserialize_with = "decode::duration")]
+    pub heartbeat_interval: Duration,
+    /// How long silence is borne.
+    #[serde(deserialize_with = "decode::duration")]
+    pub heartbeat_timeout: Duration,
+    /// How long a client has to authenticate after the challenge.
+    #[serde(deserialize_with = "decode::duration")]
+    pub auth_timeout: Duration,
+    /// How long an expired token goes on serving pushes.
+    #[serde(deserialize_with = "decode::duration")]
+    pub token_grace: Duration,
+    /// Whether a user may have several connections at once.
+    #[serde(deserialize_with = "decode::session_policy")]
+    pub session_policy: gateway::SessionPolicy,
+    /// How long a connection may live.
+    #[serde(deserialize_with = "decode::duration")]
+    pub max_connection_age: Duration,
+    /// How long a drain may take.
+    #[serde(deserialize_with = "decode::duration")]
+    pub drain_timeout: Duration,
+}
+
+/// The bounds, one key per number; the gateway's own type explains each.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the manual and the gateway's Limits document the same names")]
+pub struct Limits {
+    pub outbox_messages: usize,
+    pub outbox_bytes: usize,
+    #[serde(deserialize_with = "decode::duration")]
+    pub slow_grace: Duration,
+    pub urgent_frames: usize,
+    pub inbound_requests: usize,
+    pub send_rate: u32,
+    pub send_burst: u32,
+    pub frame_rate: u32,
+    pub frame_burst: u32,
+    pub typing_rate: u32,
+    pub presence_rate: u32,
+    pub frame_bytes: usize,
+    pub connections_per_user: usize,
+    pub connections_per_address: usize,
+    pub outbox_memory_percent: u64,
+}
+
+/// The directory of connections.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Routing {
+    /// How long a lease lasts without renewal.
+    #[serde(deserialize_with = "decode::duration")]
+    pub lease: Duration,
+    /// How often a node renews its leases.
+    #[serde(deserialize_with = "decode::duration")]
+    pub renew_interval: Duration,
+    /// How often leases that have run out are removed.
+    #[serde(deserialize_with = "decode::duration")]
+    pub sweep_interval: Duration,
+    /// Into how many shards users are divided.
+    pub shards: u16,
+}
+
+/// Where metrics are served.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// The listener.
+    pub listen: MetricsListen,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// A level, or levels by target.
+    pub level: String,
+    /// For people or for machines.
+    pub format: LogFormat,
+}
+
+impl Config {
+    /// The gateway's part, with the outbox memory computed from what this process may use.
+    pub fn gateway(&self) -> gateway::Config {
+        self.gateway_within(process_memory())
+    }
+
+    /// The gateway's part on a machine with this much memory.
+    fn gateway_within(&self, memory_bytes: u64) -> gateway::Config {
+        gateway::Config {
+            allowed_origins: self.server.allowed_origins.clone(),
+            trusted_proxies: self.server.trusted_proxies.clone(),
+            heartbeat_interval: self.gateway.heartbeat_interval,
+            heartbeat_timeout: self.gateway.heartbeat_timeout,
+            auth_timeout: self.gateway.auth_timeout,
+            token_grace: self.gateway.token_grace,
+            session_policy: self.gateway.session_policy,
+            max_connection_age: self.gateway.max_connection_age,
+            drain_timeout: self.gateway.drain_timeout,
+            lease: self.routing.lease,
+            shards: self.routing.shards,
+            limits: self.limits.within(memory_bytes),
+        }
+    }
+
+    /// How long a crashed node's users may still look online: until the lease has run out and
+    /// the next sweep has seen it.
+    pub fn crash_delay(&self) -> Duration {
+        self.routing.lease + self.routing.sweep_interval
+    }
+
+    /// How long a device that fell silent may still look online.
+    pub fn silence_delay(&self) -> Duration {
+        self.gateway.heartbeat_timeout + self.routing.sweep_interval
+    }
+}
+
+impl Limits {
+    /// The gateway's bounds on a machine with this much memory.
+    fn within(&self, memory_bytes: u64) -> gateway::Limits {
+        gateway::Limits {
+            outbox_messages: self.outbox_messages,
+            outbox_bytes: self.outbox_bytes,
+            slow_grace: self.slow_grace,
+            urgent_frames: self.urgent_frames,
+            inbound_requests: self.inbound_requests,
+            send_rate: self.send_rate,
+            send_burst: self.send_burst,
+            frame_rate: self.frame_rate,
+            frame_burst: self.frame_burst,
+            typing_rate: self.typing_rate,
+            presence_rate: self.presence_rate,
+            frame_bytes: self.frame_bytes,
+            connections_per_user: self.connections_per_user,
+            connections_per_address: self.connections_per_address,
+            outbox_memory: share(memory_bytes, self.outbox_memory_percent),
+        }
+    }
+}
+
+/// A percentage, without overflow for any number of bytes.
+fn share(bytes: u64, percent: u64) -> u64 {
+    let share = u128::from(bytes) * u128::from(percent) / 100;
+    u64::try_from(share).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,147 @@
+//! What the texts of single keys must look like. Each check answers the sentence for the operator.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+
+/// Bytes of the shortest shared secret: as many as HS256 hashes to.
+pub const SECRET_BYTES_MIN: usize = 32;
+const NAME_CHARACTERS_MAX: usize = 64;
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What a check answers: nothing, or what is allowed.
+pub(super) type Verdict = Result<(), String>;
+
+fn require(holds: bool, allowed: &str) -> Verdict {
+    if holds { Ok(()) } else { Err(allowed.to_owned()) }
+}
+
+/// Free text on one line; a path, for example.
+pub(super) fn one_line(text: &str) -> Verdict {
+    require(!text.chars().any(char::is_control), "must be one line without control characters")
+}
+
+/// The path of a file in a list, where an empty one names nothing.
+pub(super) fn path(text: &str) -> Verdict {
+    require(!text.is_empty(), "must be the path of a file; remove the empty entry")?;
+    one_line(text)
+}
+
+/// An address and a port to listen on.
+pub(super) fn listen_address(text: &str) -> Verdict {
+    if text.parse::<SocketAddr>().is_ok() {
+        return Ok(());
+    }
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u64>().ok());
+    require(port.is_none_or(|port| port <= u64::from(u16::MAX)), "the port must be 0 to 65535")?;
+    Err("must be a numeric address and a port, such as \"127.0.0.1:7400\", \"0.0.0.0:7400\" or \
+         \"[::1]:7400\""
+        .to_owned())
+}
+
+/// Where metrics are served.
+pub(super) fn metrics_listen(text: &str) -> Verdict {
+    if text.is_empty() || text == "main" {
+        return Ok(());
+    }
+    listen_address(text).map_err(|allowed| format!("{allowed}; or \"main\"; or \"\" for off"))
+}
+
+/// A node's name, short enough to leave room for the suffix of each start.
+pub(super) fn node_name(text: &str) -> Verdict {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    require(
+        (1..=NAME_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_legal),
+        "must be 1 to 64 characters of A-Z a-z 0-9 - _ .",
+    )
+}
+
+/// An origin as a browser writes it, or `*` for every one.
+pub(super) fn origin(text: &str) -> Verdict {
+    if text == "*" {
+        return Ok(());
+    }
+    let is_legal = |(scheme, host): (&str, &str)| {
+        let is_scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
+        let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
+        !scheme.is_empty()
+            && scheme.bytes().all(is_scheme_byte)
+            && !host.is_empty()
+            && host.bytes().all(is_host_byte)
+    };
+    require(
+        text.split_once("://").is_some_and(is_legal),
+        "must be a scheme and a host, such as \"https://app.example.com\", with the port if it \
+         is not the usual one, and no path or \"/\" after it",
+    )?;
+    let usual = [("https://", ":443"), ("http://", ":80")];
+    let names_usual_port =
+        usual.iter().any(|(scheme, port)| text.starts_with(scheme) && text.ends_with(port));
+    require(!names_usual_port, "browsers leave the usual port out: remove it")
+}
+
+/// An address or a network.
+pub(super) fn network(text: &str) -> Verdict {
+    require(
+        parse_network(text).is_some(),
+        "must be an address or a network, such as \"192.0.2.7\" or \"10.0.0.0/8\"",
+    )
+}
+
+/// A network, where a plain address stands for itself alone.
+pub(super) fn parse_network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// A shared secret that may be missing.
+pub(super) fn optional_secret(text: &str) -> Verdict {
+    if text.is_empty() { Ok(()) } else { secret(text) }
+}
+
+/// A shared secret.
+pub(super) fn secret(text: &str) -> Verdict {
+    if text.len() >= SECRET_BYTES_MIN {
+        return Ok(());
+    }
+    Err(format!(
+        "has {} bytes, but a secret needs at least {SECRET_BYTES_MIN}; make one with: \
+         openssl rand -hex 32",
+        text.len()
+    ))
+}
+
+/// The address of a key set, or nothing.
+pub(super) fn optional_url(text: &str) -> Verdict {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let uri = text.parse::<http::Uri>().ok();
+    let is_web = |uri: &http::Uri| {
+        matches!(uri.scheme_str(), Some("https" | "http"))
+            && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+    };
+    require(
+        uri.as_ref().is_some_and(is_web),
+        "must be an https:// or http:// address without a user name or password, such as \
+         \"https://id.example.com/.well-known/jwks.json\"",
+    )
+}
+
+/// Levels for the log, in general and by target.
+pub(super) fn log_filter(text: &str) -> Verdict {
+    let is_level = |level: &str| LOG_LEVELS.contains(&level);
+    let is_target = |target: &str| {
+        !target.is_empty()
+            && target.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:".contains(&byte))
+    };
+    let is_directive = |part: &str| match part.split_once('=') {
+        Some((target, level)) => is_target(target) && is_level(level),
+        None => is_level(part),
+    };
+    require(
+        text.split(',').all(is_directive),
+        "must be off, error, warn, info, debug or trace, also by target after a comma, such as \
+         \"info,heartline_gateway=debug\"",
+    )
+}

@@ -1,0 +1,100 @@
+//! Every key with what it accepts. The manual, this table and the typed structs name the same
+//! keys; a test holds them together.
+
+use std::time::Duration;
+
+use super::check;
+use super::rule::Rule::{self, Choice, Integer, List, Text};
+
+/// One key of the configuration.
+pub(super) struct Key {
+    /// The section it stands in.
+    pub(super) section: &'static str,
+    /// Its name there.
+    pub(super) name: &'static str,
+    /// What it accepts.
+    pub(super) rule: Rule,
+}
+
+impl Key {
+    /// `section.name`, as problems call it.
+    pub(super) fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// Whether its value must never be shown.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self.name, "hmac_secret" | "hmac_secrets")
+    }
+}
+
+/// Finds a key by its section and name.
+pub(super) fn find(section: &str, name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.section == section && key.name == name)
+}
+
+/// Whether a section of this name exists.
+pub(super) fn is_section(name: &str) -> bool {
+    KEYS.iter().any(|key| key.section == name)
+}
+
+const MINUTE_SECONDS: u64 = 60;
+const HOUR_SECONDS: u64 = 60 * MINUTE_SECONDS;
+const DAY_SECONDS: u64 = 24 * HOUR_SECONDS;
+
+const fn duration(min_ms: u64, max_seconds: u64) -> Rule {
+    Rule::Duration(Duration::from_millis(min_ms), Duration::from_secs(max_seconds))
+}
+
+const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
+    Key { section, name, rule }
+}
+
+/// The table, in the order of the manual.
+pub(super) static KEYS: [Key; 44] = [
+    key("server", "listen", Text(check::listen_address)),
+    key("server", "name", Text(check::node_name)),
+    key("server", "data_dir", Text(check::one_line)),
+    key("server", "tls_cert", Text(check::one_line)),
+    key("server", "tls_key", Text(check::one_line)),
+    key("server", "allowed_origins", List(check::origin)),
+    key("server", "trusted_proxies", List(check::network)),
+    key("auth", "hmac_secrets", List(check::secret)),
+    key("auth", "hmac_secret", Text(check::optional_secret)),
+    key("auth", "public_key_files", List(check::path)),
+    key("auth", "jwks_file", Text(check::one_line)),
+    key("auth", "jwks_url", Text(check::optional_url)),
+    key("auth", "issuer", Text(check::one_line)),
+    key("auth", "audience", Text(check::one_line)),
+    key("auth", "leeway", duration(0, 5 * MINUTE_SECONDS)),
+    key("gateway", "heartbeat_interval", duration(100, 10 * MINUTE_SECONDS)),
+    key("gateway", "heartbeat_timeout", duration(200, HOUR_SECONDS)),
+    key("gateway", "auth_timeout", duration(100, 5 * MINUTE_SECONDS)),
+    key("gateway", "token_grace", duration(0, HOUR_SECONDS)),
+    key("gateway", "session_policy", Choice(&["multi_device", "single_session"])),
+    key("gateway", "max_connection_age", duration(1000, 30 * DAY_SECONDS)),
+    key("gateway", "drain_timeout", duration(5000, 10 * MINUTE_SECONDS)),
+    key("limits", "outbox_messages", Integer(100, 1_000_000)),
+    key("limits", "outbox_bytes", Integer(65_536, 1_073_741_824)),
+    key("limits", "slow_grace", duration(1000, 5 * MINUTE_SECONDS)),
+    key("limits", "urgent_frames", Integer(8, 10_000)),
+    key("limits", "inbound_requests", Integer(1, 10_000)),
+    key("limits", "send_rate", Integer(1, 100_000)),
+    key("limits", "send_burst", Integer(1, 100_000)),
+    key("limits", "frame_rate", Integer(1, 100_000)),
+    key("limits", "frame_burst", Integer(1, 100_000)),
+    key("limits", "typing_rate", Integer(1, 1000)),
+    key("limits", "presence_rate", Integer(1, 1000)),
+    // A message of full length, every byte escaped, must fit.
+    key("limits", "frame_bytes", Integer(32_768, 1_048_576)),
+    key("limits", "connections_per_user", Integer(1, 10_000)),
+    key("limits", "connections_per_address", Integer(1, 1_000_000)),
+    key("limits", "outbox_memory_percent", Integer(1, 90)),
+    key("routing", "lease", duration(1000, 10 * MINUTE_SECONDS)),
+    key("routing", "renew_interval", duration(100, 5 * MINUTE_SECONDS)),
+    key("routing", "sweep_interval", duration(100, MINUTE_SECONDS)),
+    key("routing", "shards", Integer(1, 16_384)),
+    key("metrics", "listen", Text(check::metrics_listen)),
+    key("log", "level", Text(check::log_filter)),
+    key("log", "format", Choice(&["text", "json"])),
+];

@@ -1,0 +1,147 @@
+//! What is wrong with a configuration, one line per problem.
+
+use std::fmt;
+
+use super::keys::{KEYS, Key};
+use super::value::Value;
+
+/// Problems that are printed; a file that is not a configuration at all would give thousands.
+const SHOWN_MAX: usize = 50;
+/// Letters that may differ between an unknown key and the one that was probably meant.
+const TYPING_ERRORS_MAX: usize = 3;
+
+/// One thing to change: where it was said, which key, its value, and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem(String);
+
+impl Problem {
+    /// A problem of a whole source.
+    pub(super) fn of_source(source: impl fmt::Display, sentence: impl fmt::Display) -> Self {
+        Self(format!("{source}: {sentence}"))
+    }
+
+    /// A problem of one value. A secret is not shown.
+    pub(super) fn of_value(
+        source: impl fmt::Display,
+        key: &Key,
+        value: &Value,
+        sentence: impl fmt::Display,
+    ) -> Self {
+        let value = shown(key, value);
+        Self(format!("{source}: {} = {value}: {sentence}", key.path()))
+    }
+
+    /// A key that does not exist, with the one that was probably meant.
+    pub(super) fn of_unknown_key(source: impl fmt::Display, section: &str, name: &str) -> Self {
+        let path = printable(&format!("{section}.{name}"));
+        let elsewhere = KEYS.iter().find(|key| key.name == name).map(Key::path);
+        let meant = elsewhere.or_else(|| {
+            let here = KEYS.iter().filter(|key| key.section == section);
+            nearest(name, here.map(|key| key.name)).map(|name| format!("{section}.{name}"))
+        });
+        Self(match meant {
+            Some(meant) => format!("{source}: {path}: unknown key; did you mean {meant}?"),
+            None => format!("{source}: {path}: unknown key; `heartline config` lists all"),
+        })
+    }
+
+    /// A section that does not exist, with the one that was probably meant.
+    pub(super) fn of_unknown_section(source: impl fmt::Display, section: &str) -> Self {
+        let meant = nearest(section, KEYS.iter().map(|key| key.section));
+        let section = printable(section);
+        Self(match meant {
+            Some(meant) => {
+                format!("{source}: [{section}]: unknown section; did you mean [{meant}]?")
+            }
+            None => format!("{source}: [{section}]: unknown section; `heartline config` lists all"),
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A value as an operator may see it.
+pub(super) fn shown(key: &Key, value: &Value) -> String {
+    let may_hold_password = matches!(value, Value::Text(text) if text.contains('@'));
+    if (key.is_secret() && !value.is_empty()) || (key.name == "jwks_url" && may_hold_password) {
+        return "(hidden)".to_owned();
+    }
+    value.to_string()
+}
+
+/// Everything that is wrong, so that one run shows it all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<Problem>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
+        formatter.write_str(&lines.join("\n"))?;
+        match self.0.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(formatter, "\nand {more} more problems"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Keys come from files and may hold anything.
+fn printable(text: &str) -> String {
+    text.escape_debug().take(100).collect()
+}
+
+/// The candidate that differs least, if it is near enough to be a typing error.
+fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if text.len() > 100 {
+        return None;
+    }
+    candidates
+        .map(|candidate| (distance(text, candidate), candidate))
+        .filter(|(distance, candidate)| {
+            *distance <= TYPING_ERRORS_MAX && *distance * 2 <= candidate.len()
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Letters to insert, remove or change to make one text the other.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (place, letter) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = place + 1;
+        for (column, other) in right.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_counts_insertions_removals_and_changes() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("lease", "lease"), 0);
+        assert_eq!(distance("laese", "lease"), 2);
+        assert_eq!(distance("heartbeat_intervall", "heartbeat_interval"), 1);
+    }
+
+    #[test]
+    fn a_flood_of_problems_is_cut_and_counted() {
+        let problems = (0..60).map(|_| Problem::of_source("a.toml", "bad")).collect();
+        let text = ConfigErrors(problems).to_string();
+        assert_eq!(text.lines().count(), SHOWN_MAX + 1);
+        assert!(text.ends_with("and 10 more problems"));
+    }
+}
