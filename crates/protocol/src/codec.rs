@@ -4,16 +4,19 @@
 //! `request_id`, so that even a frame with a bad field gets an answer with its id, then the fields
 //! of that type. Unknown fields are ignored.
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::client_frame::{ClientFrame, SendMessage};
+use crate::envelope::{Envelope, Slot};
 use crate::ids::RequestId;
 use crate::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, PRESENCE_USERS_PER_FRAME_MAX,
 };
 use crate::server_frame::ServerFrame;
 use crate::timestamp::Timestamp;
+
+/// Bytes of what is said about a bad field.
+const FIELD_MESSAGE_BYTES_MAX: usize = 200;
 
 /// What a client's text turned out to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,12 +57,12 @@ pub enum DecodeError {
 /// Stop 3 of the life of a message: understood.
 pub fn decode_client(text: &str) -> Result<Decoded, DecodeError> {
     let envelope = read_envelope(text)?;
-    let request_id = match envelope.request_id.as_deref().map(str::parse::<RequestId>) {
-        None => None,
-        Some(Ok(request_id)) => Some(request_id),
-        Some(Err(error)) => return Err(invalid_field(None, "request_id", error)),
+    let request_id = read_request_id(&envelope.request_id)?;
+    let kind = match &envelope.kind {
+        Slot::Text(kind) => &**kind,
+        slot => return Err(invalid_slot(request_id, "type", slot)),
     };
-    let frame = match &*envelope.kind {
+    let frame = match kind {
         "authenticate" => ClientFrame::Authenticate(fields(text, request_id)?),
         "refresh_token" => ClientFrame::RefreshToken(fields(text, request_id)?),
         "heartbeat" => ClientFrame::Heartbeat(fields(text, request_id)?),
@@ -87,8 +90,11 @@ pub fn encode_client(frame: &ClientFrame) -> String {
 }
 
 /// The JSON text of a server's frame, with its timestamp as the last field.
+///
+/// # Panics
+/// On [`ServerFrame::Unknown`], which only readers make.
 pub fn encode_server(frame: &ServerFrame, timestamp: Timestamp) -> String {
-    let mut text = serde_json::to_string(frame).expect("server frames have only string keys");
+    let mut text = serde_json::to_string(frame).expect("the server says only what it knows");
     let brace = text.pop();
     debug_assert_eq!(brace, Some('}'), "a frame is an object");
     text.push_str(",\"timestamp\":\"");
@@ -102,14 +108,6 @@ pub fn decode_server(text: &str) -> Result<ServerFrame, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: std::borrow::Cow<'a, str>,
-    #[serde(borrow, default)]
-    request_id: Option<std::borrow::Cow<'a, str>>,
-}
-
 fn read_envelope(text: &str) -> Result<Envelope<'_>, DecodeError> {
     if !text.trim_start().starts_with('{') {
         return Err(DecodeError::NotAnObject("a frame must be a JSON object".to_owned()));
@@ -119,12 +117,28 @@ fn read_envelope(text: &str) -> Result<Envelope<'_>, DecodeError> {
         return Err(DecodeError::NotAnObject(message));
     }
     serde_json::from_str(text).map_err(|error| {
-        if error.is_data() {
-            field_error(None, &error.to_string(), "")
-        } else {
-            DecodeError::NotAnObject(format!("a frame must be a JSON object: {error}"))
-        }
+        DecodeError::NotAnObject(format!("a frame must be a JSON object: {error}"))
     })
+}
+
+fn read_request_id(slot: &Slot<'_>) -> Result<Option<RequestId>, DecodeError> {
+    match slot {
+        Slot::Absent => Ok(None),
+        Slot::Text(text) => match text.parse::<RequestId>() {
+            Ok(request_id) => Ok(Some(request_id)),
+            Err(error) => Err(invalid_field(None, "request_id", error.to_string())),
+        },
+        Slot::Mistyped | Slot::Repeated => Err(invalid_slot(None, "request_id", slot)),
+    }
+}
+
+fn invalid_slot(request_id: Option<RequestId>, field: &str, slot: &Slot<'_>) -> DecodeError {
+    let wrong = match slot {
+        Slot::Absent => "is missing",
+        Slot::Repeated => "comes more than once",
+        Slot::Mistyped | Slot::Text(_) => "must be a string",
+    };
+    invalid_field(request_id, field, format!("{field} {wrong}"))
 }
 
 fn fields<T: DeserializeOwned>(
@@ -143,15 +157,17 @@ fn field_error(request_id: Option<RequestId>, message: &str, path: &str) -> Deco
     let quoted = message.split('`').nth(1).unwrap_or("type");
     let field = if path.is_empty() || path == "." { quoted } else { path };
     let message = message.split(" at line ").next().unwrap_or_default();
+    // Serde quotes the value that was sent, however long it is.
+    let message = &message[..message.floor_char_boundary(FIELD_MESSAGE_BYTES_MAX)];
     invalid_field(request_id, field, format!("{field}: {message}"))
 }
 
 fn invalid_field(
     request_id: Option<RequestId>,
     field: &str,
-    message: impl ToString,
+    message: impl Into<String>,
 ) -> DecodeError {
-    DecodeError::InvalidField { request_id, field: field.to_owned(), message: message.to_string() }
+    DecodeError::InvalidField { request_id, field: field.to_owned(), message: message.into() }
 }
 
 fn legal_message(frame: SendMessage) -> Result<SendMessage, DecodeError> {

@@ -13,6 +13,8 @@ pub mod limits;
 pub mod server_frame;
 pub mod timestamp;
 
+mod envelope;
+
 pub use client_frame::{ClientFrame, Token};
 pub use close::{CloseReason, Reconnect};
 pub use codec::{DecodeError, Decoded, decode_client, decode_server, encode_client, encode_server};

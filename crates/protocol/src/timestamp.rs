@@ -28,6 +28,13 @@ impl Timestamp {
         Self { unix_ms: self.unix_ms.saturating_add(added).min(UNIX_MS_MAX) }
     }
 
+    /// This instant a while earlier.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        let removed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self { unix_ms: self.unix_ms.saturating_sub(removed) }
+    }
+
     /// How long it is from this instant to a later one; zero if `later` is not later.
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(later.unix_ms.saturating_sub(self.unix_ms))

@@ -1,1 +1,120 @@
 //! One binary: Heartline, a real-time server.
+//!
+//! [`run`] shows everything that runs, on one screen.
+
+mod assemble;
+pub mod bench;
+pub mod commands;
+pub mod config;
+pub mod dev;
+mod http;
+pub mod lifecycle;
+mod listen;
+pub mod telemetry;
+pub mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use heartline_gateway::{drain, inbox};
+use heartline_routing::renewal;
+use tracing::{info, warn};
+
+use crate::assemble::assemble;
+use crate::config::{Loaded, MetricsListen};
+use crate::lifecycle::{Exit, Lifecycle, Signals};
+use crate::listen::Site;
+
+/// Runs a node until it is asked to stop and has said goodbye to everybody. `ready` is told where
+/// it listens once it does.
+///
+/// # Errors
+/// A part cannot be made, or an address cannot be listened on.
+pub async fn run(
+    loaded: Loaded,
+    lifecycle: Lifecycle,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<Exit> {
+    let signals = Signals::listen().context("signals cannot be handled")?;
+    raise_file_limit();
+    let node = assemble(loaded, lifecycle.clone())?;
+    let (config, api) = (node.config, node.api);
+    let gateway = Arc::clone(&api.gateway);
+    let user_timeout = config.gateway.heartbeat_timeout * 2;
+    let listener = bind(config.server.listen, user_timeout, "server.listen")?;
+    let address = listener.local_addr()?;
+    let metrics_listener = match config.metrics.listen {
+        MetricsListen::Address(address) => Some(bind(address, user_timeout, "metrics.listen")?),
+        MetricsListen::Off | MetricsListen::Main => None,
+    };
+
+    // What others rely on until the last of them is gone.
+    let (directory, policy) = (Arc::clone(&api.directory), gateway.config().policy());
+    lifecycle.spawn_support("inbox", inbox::run(Arc::clone(gateway.hub()), node.envelopes));
+    lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
+    let hub = Arc::clone(gateway.hub());
+    let renew_interval = config.routing.renew_interval;
+    let renewal = renewal::renew_leases(Arc::clone(&directory), hub, policy, renew_interval);
+    lifecycle.spawn_support("renewal", renewal);
+    let sweep = renewal::sweep_leases(directory, config.routing.sweep_interval);
+    lifecycle.spawn_support("sweep", sweep);
+    if api.authenticator.refresh_interval().is_some() {
+        lifecycle.spawn_support("signing keys", refresh_keys(api.authenticator.clone()));
+    }
+
+    // What ends with the soft stop.
+    if let Some(tls) = node.tls.clone() {
+        let stop = lifecycle.soft_stop();
+        lifecycle.spawn("certificates", async move { tls.watch(stop).await });
+    }
+    let stop = lifecycle.soft_stop();
+    let leaving = Arc::clone(&gateway);
+    lifecycle.spawn("drain", async move {
+        stop.cancelled().await;
+        drain::drain(&leaving).await;
+    });
+    let with_metrics = config.metrics.listen == MetricsListen::Main;
+    let site = Site {
+        router: http::router(api.clone(), with_metrics),
+        gateway: Some(gateway),
+        tls: node.tls,
+        lifecycle: lifecycle.clone(),
+    };
+    lifecycle.spawn("listener", listen::accept(listener, site.clone()));
+    if let Some(listener) = metrics_listener {
+        let site = Site { router: http::metrics_router(api), gateway: None, tls: None, ..site };
+        lifecycle.spawn("metrics listener", listen::accept(listener, site));
+    }
+
+    info!(%address, node = %config.server.name, "listening");
+    ready(address);
+    Ok(lifecycle.wait(signals, config.gateway.drain_timeout).await)
+}
+
+fn bind(
+    address: SocketAddr,
+    user_timeout: std::time::Duration,
+    key: &str,
+) -> Result<tokio::net::TcpListener> {
+    listen::bind(address, user_timeout).with_context(|| {
+        format!("cannot listen on {address}: stop what uses it, or choose another with {key}")
+    })
+}
+
+/// Keeps a remote key set fresh, for ever.
+async fn refresh_keys(authenticator: heartline_gateway::auth::Authenticator) {
+    while let Some(interval) = authenticator.refresh_interval() {
+        authenticator.refresh_keys().await;
+        let interval = authenticator.refresh_interval().unwrap_or(interval);
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Every connection is a file: the soft limit is raised to the hard one.
+fn raise_file_limit() {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(files) => tracing::debug!(files, "open files"),
+        Err(error) => warn!(%error, "the limit of open files could not be raised"),
+    }
+}

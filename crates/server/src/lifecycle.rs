@@ -8,10 +8,11 @@ mod signals;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, Stream, StreamExt};
+use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -51,7 +52,7 @@ pub struct Lifecycle {
     support: TaskTracker,
     support_end: CancellationToken,
     has_failed: Arc<AtomicBool>,
-    connection_panics: Arc<AtomicU64>,
+    connection_panics: Counter,
 }
 
 impl Lifecycle {
@@ -77,7 +78,12 @@ impl Lifecycle {
 
     /// How many socket tasks have panicked.
     pub fn connection_panics(&self) -> u64 {
-        self.connection_panics.load(Ordering::Relaxed)
+        self.connection_panics.get()
+    }
+
+    /// The same as a metric.
+    pub fn connection_panics_metric(&self) -> Counter {
+        self.connection_panics.clone()
     }
 
     /// Runs a loop that ends by itself after the soft stop. If it ends before, or panics at any
@@ -100,10 +106,10 @@ impl Lifecycle {
 
     /// Runs the task of one socket. Its panic is counted, and ends nothing but itself.
     pub fn spawn_connection(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let panics = Arc::clone(&self.connection_panics);
+        let panics = self.connection_panics.clone();
         run(&self.tasks, &self.hard, work, move |outcome| {
             if matches!(outcome, Outcome::Panicked) {
-                let count = panics.fetch_add(1, Ordering::Relaxed) + 1;
+                let count = panics.inc() + 1;
                 tracing::error!(count, "the task of a connection panicked");
             }
         });

@@ -1,2 +1,81 @@
-//! One binary: Heartline.
-fn main() {}
+//! Arguments, then one command, then its exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use heartline::bench::{self, BenchArgs};
+use heartline::commands::config::{self, ConfigArguments};
+//C use heartline::commands::connect::{self, ConnectArgs};
+use heartline::commands::serve::{self, DevArguments, ServeArguments, StartError};
+use heartline::commands::token::{self, SECRET_VARIABLE, TokenArguments};
+use heartline::lifecycle::Exit;
+use heartline_routing::Clock;
+
+/// A real-time server: live connections, durable chat, presence and parties.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one node with everything embedded, for trying out and developing
+    Dev(DevArguments),
+    /// Run a node as configured
+    Serve(ServeArguments),
+    /// Sign a token for a user of the development server
+    Token(TokenArguments),
+    /// Connect a terminal and show every frame
+    //C Connect(ConnectArgs),
+    /// Print the commented default configuration, or check a file
+    Config(ConfigArguments),
+    /// Measure what connections and deliveries cost
+    Bench(BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let (mut output, mut errors) = (io::stdout(), io::stderr());
+    match Arguments::parse().command {
+        Command::Dev(arguments) => started(serve::dev(&arguments)),
+        Command::Serve(arguments) => started(serve::serve(&arguments)),
+        Command::Token(arguments) => {
+            let secret = std::env::var(SECRET_VARIABLE).ok();
+            token::run(&arguments, secret, Clock.wall(), &mut output, &mut errors).into()
+        }
+        //C Command::Connect(arguments) => reported(connect::run(arguments)),
+        Command::Config(arguments) => {
+            let environment = std::env::vars_os().collect();
+            config::run(&arguments, environment, &mut output, &mut errors).into()
+        }
+        Command::Bench(arguments) => reported(bench::run(&arguments)),
+    }
+}
+
+fn started(result: Result<Exit, StartError>) -> ExitCode {
+    match result {
+        Ok(exit) => exit.code().into(),
+        Err(StartError::Config(problems)) => {
+            complain(&problems.to_string());
+            2.into()
+        }
+        Err(StartError::Other(error)) => {
+            complain(&format!("{error:#}"));
+            1.into()
+        }
+    }
+}
+
+fn reported(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        complain(&format!("{error:#}"));
+        1.into()
+    })
+}
+
+/// A stderr that is closed leaves nobody to tell.
+fn complain(sentence: &str) {
+    let _ = writeln!(io::stderr(), "heartline: {sentence}");
+}

@@ -4,6 +4,7 @@
 //! a range of connections and bytes; the loop writes the bytes to each of them, one system call
 //! per connection, in the order in which they came.
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -32,19 +33,21 @@ type Receivers = Arc<Mutex<Vec<OwnedWriteHalf>>>;
 pub(super) async fn serve() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     writeln!(io::stdout(), "{}", listener.local_addr()?)?;
-    let receivers = Receivers::default();
-    let tasks = TaskTracker::new();
-    let accept = async {
-        loop {
-            let (stream, _) = listener.accept().await.context("the bare loop cannot accept")?;
-            stream.set_nodelay(true)?;
-            tasks.spawn(attend(stream, receivers.clone()));
-        }
-    };
     let mut input = tokio::io::stdin();
     tokio::select! {
-        ended = accept => ended,
+        failed = accept(listener) => failed.map(|never| match never {}),
         _ = input.read_u8() => Ok(()),
+    }
+}
+
+/// Attends to every connection that comes.
+pub(super) async fn accept(listener: TcpListener) -> Result<Infallible> {
+    let receivers = Receivers::default();
+    let tasks = TaskTracker::new();
+    loop {
+        let (stream, _) = listener.accept().await.context("the bare loop cannot accept")?;
+        stream.set_nodelay(true)?;
+        tasks.spawn(attend(stream, receivers.clone()));
     }
 }
 

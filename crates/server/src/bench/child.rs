@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::signer::Secret;
+
 /// A child that is killed and waited for when it is dropped, however the run ends.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
@@ -19,7 +21,7 @@ pub(super) struct ChildProcess {
 
 impl ChildProcess {
     /// Starts this binary's own server, on a free port and with a secret made for it.
-    pub(super) fn server(connections: usize, secret: &str) -> Result<(Self, SocketAddr)> {
+    pub(super) fn server(connections: usize, secret: &Secret) -> Result<(Self, SocketAddr)> {
         let directory = PrivateDirectory::create()?;
         let address = free_address()?;
         let file = directory.path.join("bench.toml");
@@ -100,8 +102,8 @@ impl Drop for PrivateDirectory {
 }
 
 /// 32 random bytes in hex, as good as a secret that lives for one run needs to be.
-pub(super) fn random_secret() -> String {
-    (0..4).map(|_| format!("{:016x}", random_number())).collect()
+pub(super) fn random_secret() -> Secret {
+    Secret((0..4).map(|_| format!("{:016x}", random_number())).collect())
 }
 
 fn random_number() -> u64 {
@@ -128,14 +130,15 @@ fn configuration(
     address: SocketAddr,
     directory: &Path,
     connections: usize,
-    secret: &str,
+    secret: &Secret,
 ) -> String {
     format!(
         "[server]\nlisten = \"{address}\"\ndata_dir = \"{}\"\n\n\
-         [auth]\nhmac_secret = \"{secret}\"\n\n\
+         [auth]\nhmac_secret = \"{}\"\n\n\
          [limits]\nconnections_per_address = {}\n\n\
          [log]\nlevel = \"error\"\n",
         directory.display(),
+        secret.0,
         connections + 1000,
     )
 }
@@ -150,9 +153,9 @@ mod tests {
         let secret = random_secret();
         let text = configuration(address, Path::new("/data"), 10_000, &secret);
         let table: toml::Table = text.parse().unwrap();
-        assert_eq!(table["auth"]["hmac_secret"].as_str(), Some(&*secret));
+        assert_eq!(table["auth"]["hmac_secret"].as_str(), Some(&*secret.0));
         assert_eq!(table["limits"]["connections_per_address"].as_integer(), Some(11_000));
-        assert_eq!(secret.len(), 64);
+        assert_eq!(secret.0.len(), 64);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use heartline_routing::Clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -83,42 +84,60 @@ impl DialPlan {
         self
     }
 
-    /// Opens them all; the first failure ends it.
+    /// Opens them all and keeps them; the first failure ends it.
     pub(super) async fn open(self, label: &str) -> Result<Vec<Opened>> {
+        let mut all = Vec::with_capacity(self.count);
+        self.open_each(label, |opened| all.push(opened)).await?;
+        Ok(all)
+    }
+
+    /// Opens them all and hands over each as soon as it is there, so that the first ones can say
+    /// that they are alive while the last ones are still being opened.
+    pub(super) async fn open_each(
+        self,
+        label: &str,
+        mut hand_over: impl FnMut(Opened),
+    ) -> Result<()> {
         let progress = Progress::begin(label, self.count as u64);
         let workers = self.concurrency.min(self.count);
-        let count = self.count;
         let plan = Arc::new(self);
         let next = Arc::new(AtomicUsize::new(0));
-        let opened = Arc::new(AtomicU64::new(0));
+        let (sender, mut receiver) = mpsc::channel(workers);
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
-            let (plan, next, opened) = (plan.clone(), next.clone(), opened.clone());
-            tasks.spawn(async move { plan.work(&next, &opened).await });
+            let (plan, next, sender) = (plan.clone(), next.clone(), sender.clone());
+            tasks.spawn(async move { plan.work(&next, &sender).await });
         }
+        drop(sender);
+        let opened = AtomicU64::new(0);
         let gather = async {
-            let mut all = Vec::with_capacity(count);
-            while let Some(finished) = tasks.join_next().await {
-                all.append(&mut finished??);
+            while let Some(connection) = receiver.recv().await {
+                hand_over(connection);
+                opened.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(all)
+            while let Some(finished) = tasks.join_next().await {
+                finished??;
+            }
+            Ok(())
         };
         progress.watch(|| opened.load(Ordering::Relaxed), gather).await
     }
 
-    async fn work(&self, next: &AtomicUsize, opened: &AtomicU64) -> Result<Vec<Opened>> {
-        let mut mine = Vec::new();
+    async fn work(&self, next: &AtomicUsize, opened: &mpsc::Sender<Opened>) -> Result<()> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= self.count {
-                return Ok(mine);
+                return Ok(());
             }
             let connection = match timeout(DIAL_WITHIN, self.dial(index)).await {
-                Ok(dialled) => dialled.with_context(|| format!("connection {index} failed"))?,
-                Err(_) => bail!("connection {index} was not admitted in {DIAL_WITHIN:?}"),
+                Ok(dialled) => dialled.with_context(|| format!("connection {index} failed")),
+                Err(_) => Err(anyhow!("connection {index} was not admitted in {DIAL_WITHIN:?}")),
             };
-            mine.push(connection);
-            opened.fetch_add(1, Ordering::Relaxed);
+            if connection.is_err() {
+                // The other workers find nothing left to do.
+                next.store(self.count, Ordering::Relaxed);
+            }
+            opened.send(connection?).await.context("nobody takes the connections")?;
         }
     }
 
@@ -231,6 +250,9 @@ pub(super) fn readable(answer: &[u8]) -> String {
 mod tests {
     use std::collections::HashMap;
 
+    use tokio::net::TcpListener;
+
+    use super::super::signer::Signer;
     use super::*;
 
     #[test]
@@ -242,6 +264,48 @@ mod tests {
         }
         assert_eq!(sockets.values().max(), Some(&SOCKETS_PER_ADDRESS));
         assert_eq!(source_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1), None);
+    }
+
+    /// Dials a server that answers every upgrade with these pieces, then closes.
+    async fn dial_answered(pieces: &'static [&'static [u8]]) -> Result<Vec<Opened>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let signer = Signer::unchecked();
+        let subject = Subject::in_process(listener.local_addr().unwrap(), Some(signer));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while find_head_end(&request).is_none() {
+                stream.read_buf(&mut request).await.unwrap();
+            }
+            for piece in pieces {
+                stream.write_all(piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+        DialPlan::new(&subject, &["ana".to_owned()], 8)?.open("test").await
+    }
+
+    const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+
+    #[tokio::test]
+    async fn a_connection_is_open_once_it_is_established() {
+        let pieces: &[&[u8]] = &[UPGRADED, b"\x81\x21{\"ty", b"pe\":\"connection_established\"}"];
+        let opened = dial_answered(pieces).await.unwrap();
+        assert_eq!(opened.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_shown_as_the_server_said_it() {
+        let cases: [(&'static [&'static [u8]], &str); 3] = [
+            (&[b"HTTP/1.1 429 Too Many\r\n\r\n"], "429 Too Many"),
+            (&[UPGRADED, b"\x81\x1d{\"type\":\"connection_closing\"}"], "connection_closing"),
+            (&[UPGRADED], "closed the connection"),
+        ];
+        for (pieces, expected) in cases {
+            let error = format!("{:#}", dial_answered(pieces).await.unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -116,30 +116,38 @@ impl Counters {
 #[derive(Debug)]
 pub(super) struct Fleet {
     counters: Arc<Counters>,
+    writers: Writers,
+    sample_every: usize,
     /// Dropping it ends the tasks, and with them the sockets.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
+type Writers = Arc<Mutex<Vec<Arc<OwnedWriteHalf>>>>;
+
 impl Fleet {
-    /// Starts readers; every `sample_every`th of them also records latencies.
-    pub(super) fn start(opened: Vec<Opened>, epoch: Epoch, sample_every: usize) -> Self {
+    /// A fleet without sockets as yet; every `sample_every`th will also record latencies.
+    pub(super) fn new(epoch: Epoch, sample_every: usize) -> Self {
         let counters = Arc::new(Counters::new(epoch));
+        let writers = Writers::default();
         let mut tasks = JoinSet::new();
-        let mut writers = Vec::with_capacity(opened.len());
-        for (index, Opened { stream, walker, .. }) in opened.into_iter().enumerate() {
-            let (read_half, write_half) = stream.into_split();
-            let writer = Arc::new(write_half);
-            writers.push(writer.clone());
-            let reader = Reader {
-                walker,
-                writer,
-                counters: counters.clone(),
-                sampled: index.is_multiple_of(sample_every),
-            };
-            tasks.spawn(reader.run(read_half));
-        }
-        tasks.spawn(send_heartbeats(writers, counters.clone()));
-        Self { counters, _tasks: tasks }
+        tasks.spawn(send_heartbeats(writers.clone(), counters.clone()));
+        Self { counters, writers, sample_every, tasks }
+    }
+
+    /// Takes in a socket: from now on it is read and sends heartbeats.
+    pub(super) fn add(&mut self, opened: Opened) {
+        let (read_half, write_half) = opened.stream.into_split();
+        let writer = Arc::new(write_half);
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = Reader {
+            walker: opened.walker,
+            writer: writer.clone(),
+            counters: self.counters.clone(),
+            sampled: writers.len().is_multiple_of(self.sample_every),
+        };
+        writers.push(writer);
+        drop(writers);
+        self.tasks.spawn(reader.run(read_half));
     }
 
     /// What its readers have seen.
@@ -205,11 +213,12 @@ impl Reader {
     }
 }
 
-async fn send_heartbeats(writers: Vec<Arc<OwnedWriteHalf>>, counters: Arc<Counters>) {
+async fn send_heartbeats(writers: Writers, counters: Arc<Counters>) {
     let frame = masked_frame(0x01, br#"{"type":"heartbeat"}"#);
     let mut ticks = interval(HEARTBEAT_INTERVAL / HEARTBEAT_SLOTS as u32);
     for slot in (0..HEARTBEAT_SLOTS).cycle() {
         ticks.tick().await;
+        let writers = writers.lock().unwrap_or_else(PoisonError::into_inner);
         for writer in writers.iter().skip(slot).step_by(HEARTBEAT_SLOTS) {
             if writer.try_write(&frame).is_ok() {
                 counters.heartbeats.fetch_add(1, Ordering::Relaxed);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use heartline_protocol::limits::HEARTBEAT_INTERVAL;
 use heartline_routing::Clock;
+use tokio::time::sleep;
 
 use super::dial::DialPlan;
-use super::fleet::{Epoch, Fleet};
+use super::fleet::{Counters, Epoch, Fleet};
 use super::process::Usage;
 use super::progress::Progress;
 use super::report::{Report, Target};
@@ -21,8 +22,8 @@ const KIBIBYTES_MAX: f64 = 6.0;
 const DIAL_CONCURRENCY: usize = 64;
 /// The bare loop's memory does not change after this long.
 const BARE_MAX: Duration = Duration::from_secs(15);
-/// An answer to a heartbeat may still be on its way when the window ends.
-const ANSWERS_UNDER_WAY: u64 = HEARTBEAT_INTERVAL.as_secs();
+/// How often it is looked whether connections are left.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 struct Measured {
     connections: usize,
@@ -30,6 +31,8 @@ struct Measured {
     held: Duration,
     /// Before the first connection, after the last, and at the end of the window.
     usage: Option<[Usage; 3]>,
+    /// Heartbeats of the window alone, and of the time before as well.
+    heartbeats_held: u64,
     heartbeats: u64,
     answers: u64,
     closed: u64,
@@ -70,14 +73,14 @@ async fn measure(
     let plan = DialPlan::new(subject, users, DIAL_CONCURRENCY)?;
     let before = subject.usage()?;
     let started = Clock.now();
-    let opened = plan.open(&format!("connect to {name}")).await?;
+    let mut fleet = Fleet::new(Epoch::begin(), 1);
+    plan.open_each(&format!("connect to {name}"), |opened| fleet.add(opened)).await?;
     let connect_elapsed = Clock.now().duration_since(started);
-    let fleet = Fleet::start(opened, Epoch::begin(), 1);
     let connected = subject.usage()?;
-    let label = format!("hold at {name}, seconds");
-    Progress::begin(label, hold.as_secs()).wait(hold).await;
-    let end = subject.usage()?;
     let counters = fleet.counters();
+    let heartbeats_before = counters.heartbeats();
+    hold_open(name, counters, users.len(), hold).await?;
+    let end = subject.usage()?;
     Ok(Measured {
         connections: users.len(),
         connect_elapsed,
@@ -86,10 +89,31 @@ async fn measure(
             .zip(connected)
             .zip(end)
             .map(|((before, connected), end)| [before, connected, end]),
+        heartbeats_held: counters.heartbeats() - heartbeats_before,
         heartbeats: counters.heartbeats(),
         answers: counters.other_frames(),
         closed: counters.closed(),
     })
+}
+
+/// Lets time pass, unless there is nothing left to hold.
+async fn hold_open(
+    name: &str,
+    counters: &Counters,
+    connections: usize,
+    duration: Duration,
+) -> Result<()> {
+    let started = Clock.now();
+    let passed = || Clock.now().duration_since(started);
+    let work = async {
+        while passed() < duration {
+            sleep(LOOK_EVERY.min(duration.saturating_sub(passed()))).await;
+            ensure!(counters.closed() < connections as u64, "the server closed every connection");
+        }
+        Ok(())
+    };
+    let progress = Progress::begin(format!("hold at {name}, seconds"), duration.as_secs());
+    progress.watch(|| passed().as_secs(), work).await
 }
 
 impl Measured {
@@ -115,12 +139,12 @@ impl Measured {
     }
 
     fn heartbeats_per_second(&self) -> f64 {
-        self.heartbeats as f64 / self.held.as_secs_f64()
+        self.heartbeats_held as f64 / self.held.as_secs_f64()
     }
 
     /// Heartbeats whose answers may be under way: those of the last second.
     fn slack(&self) -> u64 {
-        self.connections as u64 / ANSWERS_UNDER_WAY + 1
+        self.connections as u64 / HEARTBEAT_INTERVAL.as_secs() + 1
     }
 }
 

@@ -90,9 +90,9 @@ impl Template {
 
     /// The same event as a server would send it, framed beforehand.
     fn bare(first: usize, count: usize, data: &str) -> Result<Self> {
-        let event = format!(
-            r#"{{"type":"event","name":"bench","data":{data},"timestamp":"2000-01-01T00:00:00.000Z"}}"#
-        );
+        let timestamp = "2000-01-01T00:00:00.000Z";
+        let event =
+            format!(r#"{{"type":"event","name":"bench","data":{data},"timestamp":"{timestamp}"}}"#);
         let length = u16::try_from(event.len()).context("the payload is too large")?;
         let mut bytes = Vec::with_capacity(COMMAND_HEAD_BYTES + 4 + event.len());
         bytes.extend((first as u32).to_be_bytes());
@@ -128,8 +128,16 @@ fn event_data(payload: usize) -> Result<String> {
 }
 
 impl Lane {
-    /// Opens a lane for these pushes.
-    pub(super) fn open(subject: &Subject, templates: &[Template]) -> Result<Self> {
+    /// Opens several lanes for the same pushes.
+    pub(super) fn open_many(
+        subject: &Subject,
+        templates: &[Template],
+        count: usize,
+    ) -> Result<Vec<Self>> {
+        (0..count).map(|_| Self::open(subject, templates)).collect()
+    }
+
+    fn open(subject: &Subject, templates: &[Template]) -> Result<Self> {
         let mut stream = TcpStream::connect(subject.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
@@ -213,6 +221,10 @@ fn content_length(head: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::super::signer::Signer;
     use super::super::walker::{Frame, Walker, intended_nanos, is_event};
     use super::*;
 
@@ -238,6 +250,47 @@ mod tests {
             times.push(intended_nanos(head));
         });
         assert_eq!(times, [Some(42_000)]);
+    }
+
+    /// A server that answers one push as it is told.
+    fn push_answered(answer: &'static str) -> Result<u64> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let signer = Signer::unchecked();
+        let subject = Subject::in_process(listener.local_addr().unwrap(), Some(signer));
+        let users = ["ana".to_owned(), "bo".to_owned()];
+        let templates = Template::for_groups(&subject, &[&users], 200).unwrap();
+        let request_bytes = templates[0].bytes.len();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = vec![0; request_bytes];
+            stream.read_exact(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            request
+        });
+        let mut lane = Lane::open(&subject, &templates).unwrap();
+        let answered = lane.push(0, 77);
+        let request = server.join().unwrap();
+        let body = &request[find_head_end(&request).unwrap()..];
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        assert_eq!(body["user_ids"], serde_json::json!(["ana", "bo"]));
+        assert_eq!(body["data"]["at"], "00000000000000000077");
+        assert_eq!(content_length(&request), Some(body.to_string().len()));
+        answered
+    }
+
+    #[test]
+    fn a_push_is_a_request_with_its_time_and_gives_the_connections() {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{\"connections\":2}";
+        assert_eq!(push_answered(answer).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_refused_push_says_what_the_server_said() {
+        let answer = "HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nwait";
+        let error = format!("{:#}", push_answered(answer).unwrap_err());
+        assert!(error.contains("503 Busy") && error.contains("wait"), "{error}");
+        let error = format!("{:#}", push_answered("").unwrap_err());
+        assert!(error.contains("closed the connection"), "{error}");
     }
 
     #[test]

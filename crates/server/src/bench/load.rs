@@ -12,7 +12,7 @@ use super::fleet::{Counters, Epoch};
 use super::lane::Lane;
 
 /// The first push is due this long after the start, when every lane's thread is up.
-const LEAD: Duration = Duration::from_millis(20);
+pub(super) const LEAD: Duration = Duration::from_millis(20);
 /// How often a saturated lane looks whether it may push again.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
@@ -66,13 +66,13 @@ struct Course {
     failed: AtomicBool,
 }
 
-/// Pushes through all lanes and returns them for the next window.
+/// Pushes through all lanes for one window.
 pub(super) async fn drive(
     lanes: Vec<Lane>,
     load: Load,
     epoch: Epoch,
     counters: &Arc<Counters>,
-) -> Result<(Vec<Lane>, Driven)> {
+) -> Result<Driven> {
     let course = Arc::new(Course {
         load,
         epoch,
@@ -88,25 +88,22 @@ pub(super) async fn drive(
         let course = course.clone();
         threads.spawn_blocking(move || course.run(lane));
     }
-    let mut lanes = Vec::with_capacity(threads.len());
     let mut total = Driven::default();
     while let Some(finished) = threads.join_next().await {
-        let (lane, driven) = finished??;
-        lanes.push(lane);
-        total.add(driven);
+        total.add(finished??);
     }
-    Ok((lanes, total))
+    Ok(total)
 }
 
 impl Course {
-    fn run(&self, mut lane: Lane) -> Result<(Lane, Driven)> {
+    fn run(&self, mut lane: Lane) -> Result<Driven> {
         let mut driven = Driven::default();
         loop {
             let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
             let group = (ticket % lane.groups() as u64) as usize;
             let connections = lane.connections(group);
             let Some(intended_nanos) = self.wait_for_turn(ticket, connections) else {
-                return Ok((lane, driven));
+                return Ok(driven);
             };
             self.sent.fetch_add(connections, Ordering::Relaxed);
             match lane.push(group, intended_nanos) {

@@ -31,6 +31,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use report::Report;
+use signer::Secret;
 
 /// Measures a server beside a bare loop.
 #[derive(Debug, clap::Args)]
@@ -63,7 +64,7 @@ struct Common {
     url: Option<String>,
     /// The HS256 secret that the server at --url accepts.
     #[arg(long, global = true, env = "HEARTLINE_SECRET", hide_env_values = true)]
-    secret: Option<String>,
+    secret: Option<Secret>,
     /// The process id of the server at --url, when it runs on this machine: for CPU and memory.
     #[arg(long, global = true)]
     pid: Option<u32>,
@@ -119,7 +120,7 @@ struct PushArgs {
 
 /// Runs a scenario and prints its figures. It builds its own runtime, so it must be called from
 /// outside of one. The exit code is 1 when a delivery or a connection was lost.
-pub fn run(args: BenchArgs) -> Result<ExitCode> {
+pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if matches!(args.scenario, Scenario::Bare) {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(bare::serve())?;
@@ -128,7 +129,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         tokio::select! {
-            report = Box::pin(measure(&args)) => report,
+            report = Box::pin(measure(args)) => report,
             interruption = interrupted() => Err(interruption),
         }
     });

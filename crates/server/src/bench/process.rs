@@ -28,7 +28,7 @@ impl Usage {
         };
         Ok(Self {
             cpu: parse_cpu(&read("stat")?).context("/proc/PID/stat has an unknown form")?,
-            rss_bytes: parse_rss(&read("status")?).context("/proc/PID/status has no VmRSS")?,
+            rss_bytes: parse_rss(&read("status")?).context("the server has ended")?,
         })
     }
 }

@@ -56,14 +56,6 @@ impl Progress {
         }
     }
 
-    /// Awaits the passing of time, counted in seconds.
-    pub(super) async fn wait(self, duration: Duration) {
-        let clock = self.clock;
-        let started = clock.now();
-        let seconds = || clock.now().duration_since(started).as_secs();
-        self.watch(seconds, tokio::time::sleep(duration)).await;
-    }
-
     fn show(&mut self, position: u64) {
         match &self.bar {
             Some(bar) => bar.set_position(position),

@@ -41,14 +41,14 @@ pub(super) async fn run(options: &PushArgs, common: &Common) -> Result<Report> {
         (Pacing::Rate { pushes_per_second }, RATE_LANES)
     };
     let server = Subject::server(common, connections).await?;
-    let mut heartline =
+    let heartline =
         Side::open("connect to heartline", server, &users, options.payload, lanes).await?;
-    let mut bare =
+    let bare =
         Side::open("connect to the bare loop", Subject::bare()?, &users, options.payload, lanes)
             .await?;
 
     let seconds = Duration::from_secs(options.seconds);
-    let (heartline, bare) = alternate(&mut heartline, &mut bare, pacing, seconds).await?;
+    let (heartline, bare) = alternate(&heartline, &bare, pacing, seconds).await?;
 
     let mut report = Report::new("push");
     report.parameter("connections", connections);
@@ -64,15 +64,15 @@ pub(super) async fn run(options: &PushArgs, common: &Common) -> Result<Report> {
 }
 
 async fn alternate(
-    heartline: &mut Side,
-    bare: &mut Side,
+    heartline: &Side,
+    bare: &Side,
     pacing: Pacing,
     seconds: Duration,
 ) -> Result<(Window, Window)> {
     let progress = Progress::begin("push to both in turn", 2 * u64::from(ROUNDS));
     let done = AtomicU64::new(0);
     let work = async {
-        for side in [&mut *heartline, &mut *bare] {
+        for side in [heartline, bare] {
             side.window(Load { pacing, duration: WARM_UP }).await?;
         }
         let load = Load { pacing, duration: seconds / ROUNDS };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::machine::Machine;
 
@@ -34,7 +35,7 @@ pub(super) struct Report {
 #[derive(Debug, Serialize)]
 pub(super) struct Parameter {
     name: &'static str,
-    value: String,
+    value: Value,
 }
 
 /// The names of the two columns.
@@ -88,8 +89,8 @@ impl Report {
     }
 
     /// Notes what was asked for.
-    pub(super) fn parameter(&mut self, name: &'static str, value: impl ToString) {
-        self.parameters.push(Parameter { name, value: value.to_string() });
+    pub(super) fn parameter(&mut self, name: &'static str, value: impl Into<Value>) {
+        self.parameters.push(Parameter { name, value: value.into() });
     }
 
     /// Adds a figure; a side that could not be measured is absent.
@@ -159,8 +160,7 @@ impl Report {
     fn heading(&self) -> String {
         let machine = &self.machine;
         let gibibytes = machine.memory_bytes as f64 / f64::from(1 << 30);
-        let parameters: Vec<String> =
-            self.parameters.iter().map(|each| format!("{} {}", each.name, each.value)).collect();
+        let parameters: Vec<String> = self.parameters.iter().map(Parameter::readable).collect();
         format!(
             "heartline {} ({} build) bench {}: {}\n{} cores, {gibibytes:.1} GiB, {}, Linux {}\n\n",
             self.version,
@@ -171,6 +171,15 @@ impl Report {
             machine.processor,
             machine.kernel,
         )
+    }
+}
+
+impl Parameter {
+    fn readable(&self) -> String {
+        match self.value.as_str() {
+            Some(text) => format!("{} {text}", self.name),
+            None => format!("{} {}", self.name, self.value),
+        }
     }
 }
 
@@ -284,11 +293,11 @@ mod tests {
         report.parameter("connections", 10);
         report.figure("deliveries per second", "/s", Some(10.0), Some(0.0));
         report.errors.push("one was lost".to_owned());
-        let json: serde_json::Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
+        let json: Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
         assert_eq!(json["figures"][0]["unit"], "/s");
-        assert_eq!(json["figures"][0]["ratio"], serde_json::Value::Null);
+        assert_eq!(json["figures"][0]["ratio"], Value::Null);
         assert_eq!(json["errors"][0], "one was lost");
-        assert_eq!(json["parameters"][0]["value"], "10");
+        assert_eq!(json["parameters"][0]["value"], 10);
     }
 
     #[test]

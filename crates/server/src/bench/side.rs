@@ -6,12 +6,12 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use heartline_protocol::limits::PUSH_USERS_MAX;
 use heartline_routing::Clock;
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use super::dial::DialPlan;
 use super::fleet::{Epoch, Fleet};
 use super::lane::{Lane, Template};
-use super::load::{Load, drive};
+use super::load::{LEAD, Load, drive};
 use super::report::new_histogram;
 use super::subject::Subject;
 
@@ -22,13 +22,14 @@ const QUIET_MAX: Duration = Duration::from_secs(5);
 /// How often arrivals are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A subject with its sockets and lanes.
+/// A subject with its sockets and what is pushed to them.
 #[derive(Debug)]
 pub(super) struct Side {
     /// The process under test.
     pub(super) subject: Subject,
     fleet: Fleet,
-    lanes: Vec<Lane>,
+    templates: Vec<Template>,
+    lanes: usize,
     epoch: Epoch,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Window {
     pub(super) expected: u64,
     /// Deliveries that the server said it queued.
     pub(super) queued: u64,
-    /// From the first push until everything had arrived.
+    /// From the first push until the window was over and everything had arrived.
     pub(super) elapsed: Duration,
     /// What it cost the subject; absent when its process is not known.
     pub(super) cpu: Option<Duration>,
@@ -72,12 +73,12 @@ impl Side {
         lanes: usize,
     ) -> Result<Self> {
         let templates = Template::for_groups(&subject, &groups(users), payload)?;
-        let opened = DialPlan::new(&subject, users, DIAL_CONCURRENCY)?.open(label).await?;
         let epoch = Epoch::begin();
         let sample_every = if users.len() <= 200 { 1 } else { 10 };
-        let fleet = Fleet::start(opened, epoch, sample_every);
-        let lanes = (0..lanes).map(|_| Lane::open(&subject, &templates)).collect::<Result<_>>()?;
-        Ok(Self { subject, fleet, lanes, epoch })
+        let mut fleet = Fleet::new(epoch, sample_every);
+        let plan = DialPlan::new(&subject, users, DIAL_CONCURRENCY)?;
+        plan.open_each(label, |opened| fleet.add(opened)).await?;
+        Ok(Self { subject, fleet, templates, lanes, epoch })
     }
 
     /// The times of this side's pushes count from here.
@@ -85,17 +86,18 @@ impl Side {
         self.epoch
     }
 
-    /// Pushes for one window and waits until everything has arrived.
-    pub(super) async fn window(&mut self, load: Load) -> Result<Window> {
+    /// Pushes for one window and waits until everything has arrived. Its lanes are new, because
+    /// a server may close those that were idle while another side was measured.
+    pub(super) async fn window(&self, load: Load) -> Result<Window> {
+        let lanes = Lane::open_many(&self.subject, &self.templates, self.lanes)?;
         let counters = self.fleet.counters().clone();
         counters.take_latency();
         let delivered_before = counters.deliveries();
         let cpu_before = self.subject.usage()?.map(|usage| usage.cpu);
-        let started = Clock.now();
-        let lanes = std::mem::take(&mut self.lanes);
-        let (lanes, driven) = drive(lanes, load, self.epoch, &counters).await?;
-        self.lanes = lanes;
+        let started = Clock.now() + LEAD;
+        let driven = drive(lanes, load, self.epoch, &counters).await?;
         self.wait_for_arrivals(delivered_before + driven.expected).await;
+        sleep_until(started + load.duration).await;
         let elapsed = Clock.now().duration_since(started);
         let cpu_after = self.subject.usage()?.map(|usage| usage.cpu);
         Ok(Window {
@@ -180,6 +182,10 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::super::load::Pacing;
     use super::*;
 
     #[test]
@@ -190,6 +196,42 @@ mod tests {
         assert_eq!(sizes(1000), [1000]);
         assert_eq!(sizes(2500), [834, 834, 832]);
         assert_eq!(sizes(1), [1]);
+    }
+
+    async fn bare_side(connections: usize, tasks: &mut JoinSet<()>) -> Side {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let subject = Subject::in_process(listener.local_addr().unwrap(), None);
+        tasks.spawn(async move {
+            super::super::bare::accept(listener).await.unwrap();
+        });
+        Side::open("test", subject, &users("u", connections), 200, 2).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_delivery_of_an_open_loop_arrives_with_its_time() {
+        let mut tasks = JoinSet::new();
+        let side = bare_side(20, &mut tasks).await;
+        let pacing = Pacing::Rate { pushes_per_second: 200.0 };
+        let window = side.window(Load { pacing, duration: Duration::from_millis(100) }).await;
+        let window = window.unwrap();
+        assert_eq!((window.delivered, window.expected, window.queued), (400, 400, 400));
+        assert_eq!(window.latency.len(), 400);
+        assert!(window.latency.max() < Duration::from_secs(10).as_nanos() as u64);
+        assert_eq!(window.errors("bare loop"), [""; 0]);
+        assert_eq!(window.cpu, None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_saturated_window_loses_nothing_and_can_be_repeated() {
+        let mut tasks = JoinSet::new();
+        let side = bare_side(20, &mut tasks).await;
+        let pacing = Pacing::Saturate { in_flight: 4 };
+        for _ in 0..2 {
+            let load = Load { pacing, duration: Duration::from_millis(50) };
+            let window = side.window(load).await.unwrap();
+            assert!(window.delivered > 0);
+            assert_eq!(window.errors("bare loop"), [""; 0]);
+        }
     }
 
     #[test]

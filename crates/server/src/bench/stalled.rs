@@ -38,7 +38,7 @@ const RECEIVE_BUFFER_BYTES: u32 = 4096;
 const FILL_PAYLOAD_BYTES: usize = 8192;
 /// What the kernel takes in for one stalled reader before the outbox begins to fill.
 const KERNEL_BYTES: usize = 256 * 1024;
-/// How long the server has between windows to forget the stalled readers.
+/// How long the server has to itself after stalled readers came or went.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// The two kinds of windows.
@@ -64,15 +64,14 @@ pub(super) async fn run(options: &PushArgs, stalled: usize, common: &Common) -> 
     };
     let server = Subject::server(common, healthy + stalled).await?;
     let label = "connect healthy readers";
-    let mut side =
-        Side::open(label, server, &healthy_users, options.payload, HEALTHY_LANES).await?;
+    let side = Side::open(label, server, &healthy_users, options.payload, HEALTHY_LANES).await?;
 
     let done = AtomicU64::new(0);
     let work = async {
         side.window(load).await?;
         let mut pairs = Vec::new();
         for _ in 0..PAIRS {
-            pairs.push(Pair::measure(&mut side, &stalled_users, load).await?);
+            pairs.push(Pair::measure(&side, &stalled_users, load).await?);
             done.fetch_add(1, Ordering::Relaxed);
         }
         anyhow::Ok(pairs)
@@ -92,7 +91,7 @@ pub(super) async fn run(options: &PushArgs, stalled: usize, common: &Common) -> 
 }
 
 impl Pair {
-    async fn measure(side: &mut Side, stalled_users: &[String], load: Load) -> Result<Self> {
+    async fn measure(side: &Side, stalled_users: &[String], load: Load) -> Result<Self> {
         let quiet = side.window(load).await?;
         let plan = DialPlan::new(&side.subject, stalled_users, DIAL_CONCURRENCY)?;
         let held = Stalled::hold(
@@ -100,20 +99,19 @@ impl Pair {
         );
         let groups = groups(stalled_users);
         let templates = Template::for_groups(&side.subject, &groups, FILL_PAYLOAD_BYTES)?;
-        let lanes = (0..STALLED_LANES)
-            .map(|_| Lane::open(&side.subject, &templates))
-            .collect::<Result<Vec<_>>>()?;
+        let lanes = Lane::open_many(&side.subject, &templates, STALLED_LANES)?;
+        sleep(SETTLE).await;
         // A tenth more than fits, so that the last pushes find every stalled reader cut.
         let fill_pushes = (OUTBOX_BYTES_MAX + KERNEL_BYTES) as f64 / FILL_PAYLOAD_BYTES as f64;
         let fill_rate = 1.1 * fill_pushes * groups.len() as f64 / load.duration.as_secs_f64();
         let fill = Load { pacing: Pacing::Rate { pushes_per_second: fill_rate }, ..load };
         let unread = Counters::unread(side.epoch());
         let epoch = side.epoch();
-        let (stalled, filled) =
+        let (stalled, driven) =
             tokio::try_join!(side.window(load), drive(lanes, fill, epoch, &unread))?;
         drop(held);
         sleep(SETTLE).await;
-        Ok(Self { quiet, stalled, driven: filled.1 })
+        Ok(Self { quiet, stalled, driven })
     }
 }
 

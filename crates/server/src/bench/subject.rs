@@ -60,9 +60,15 @@ impl Subject {
         Ok(Self { address, host: address.to_string(), signer: None, pid, child: Some(child) })
     }
 
+    /// Something in this very process that speaks like a server, or like the bare loop.
+    #[cfg(test)]
+    pub(super) fn in_process(address: SocketAddr, signer: Option<Signer>) -> Self {
+        Self { address, host: address.to_string(), signer, pid: None, child: None }
+    }
+
     async fn at_url(url: &str, common: &Common) -> Result<Self> {
         let host = host_of(url)?;
-        let secret = common.secret.as_deref().context(
+        let secret = common.secret.as_ref().context(
             "--url needs the server's HS256 secret: give --secret or set HEARTLINE_SECRET",
         )?;
         let address = tokio::net::lookup_host(&host)

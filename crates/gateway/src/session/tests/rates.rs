@@ -1,0 +1,89 @@
+//! How fast a client may speak: DESIGN section 4.
+
+use super::*;
+
+fn is_limited(effects: &Effects) -> bool {
+    effects.contains(&Effect::Count(Counted::RateLimited))
+}
+
+#[test]
+fn a_hundred_frames_may_come_at_once_and_then_fifty_a_second() {
+    let mut talk = Talk::established();
+    assert!((0..100).all(|_| !is_limited(&talk.says(HEARTBEAT))));
+    assert!(is_limited(&talk.says(HEARTBEAT)));
+    talk.wait(millis(19));
+    assert!(is_limited(&talk.says(HEARTBEAT)));
+    talk.wait(millis(1));
+    assert!(!is_limited(&talk.says(HEARTBEAT)));
+    assert!(is_limited(&talk.says(HEARTBEAT)));
+    talk.wait(seconds(1));
+    assert_eq!((0..60).filter(|_| !is_limited(&talk.says(HEARTBEAT))).count(), 50);
+}
+
+#[test]
+fn twenty_sends_may_come_at_once_and_then_ten_a_second() {
+    let mut talk = Talk::established();
+    assert!((0..20).all(|_| !is_limited(&talk.says(&send_message("r")))));
+    assert!(is_limited(&talk.says(&send_message("r"))));
+    talk.wait(millis(99));
+    assert!(is_limited(&talk.says(&send_message("r"))));
+    talk.wait(millis(1));
+    assert!(!is_limited(&talk.says(&send_message("r"))));
+    talk.wait(seconds(1));
+    assert_eq!((0..30).filter(|_| !is_limited(&talk.says(&send_message("r")))).count(), 10);
+}
+
+#[test]
+fn sends_and_other_frames_have_rates_of_their_own() {
+    let mut talk = Talk::established();
+    assert!((0..20).all(|_| !is_limited(&talk.says(&send_message("r")))));
+    assert!((0..100).all(|_| !is_limited(&talk.says(HEARTBEAT))));
+    assert!(is_limited(&talk.says(&send_message("r"))) && is_limited(&talk.says(HEARTBEAT)));
+}
+
+#[test]
+fn a_refusal_echoes_its_request_and_says_when_to_try_again() {
+    let mut talk = Talk::established();
+    (0..20).for_each(|_| drop(talk.says(&send_message("r"))));
+    let effects = talk.says(&send_message("late"));
+    let frame = error(&effects);
+    assert_eq!(frame.code, ErrorCode::RateLimited);
+    assert!(frame.retryable);
+    assert_eq!(frame.request_id.as_ref().unwrap().as_str(), "late");
+    let retry_after = seconds(frame.retry_after_seconds.unwrap());
+    assert_eq!(retry_after, seconds(1), "the tenth of a second is told as a whole one");
+    talk.wait(retry_after);
+    assert!(!is_limited(&talk.says(&send_message("late"))));
+}
+
+#[test]
+fn pings_count_as_frames() {
+    let mut talk = Talk::established();
+    let ping = || Input::Ping(Bytes::new());
+    assert!((0..100).all(|_| talk.on(ping()).as_slice() == [Effect::Pong(Bytes::new())]));
+    assert_eq!(code(&talk.on(ping())), ErrorCode::RateLimited);
+}
+
+#[test]
+fn the_hundredth_refusal_within_a_minute_closes() {
+    let mut talk = Talk::established();
+    (0..100).for_each(|_| drop(talk.says(HEARTBEAT)));
+    for _ in 0..99 {
+        let effects = talk.says(HEARTBEAT);
+        assert!(is_limited(&effects) && closing(&effects).is_none());
+    }
+    let effects = talk.says(HEARTBEAT);
+    assert_eq!(code(&effects), ErrorCode::RateLimited, "the hundredth is answered too");
+    assert_eq!(closing(&effects), Some((CloseReason::RateLimited, 4429)));
+}
+
+#[test]
+fn refusals_are_forgotten_after_a_minute() {
+    let mut talk = Talk::established();
+    for _ in 0..3 {
+        let refused = (0..199).filter(|_| is_limited(&talk.says(HEARTBEAT))).count();
+        assert_eq!(refused, 99);
+        talk.stay(seconds(60));
+    }
+    assert!(!talk.session.is_closed());
+}

@@ -1,0 +1,98 @@
+//! From a configuration to a node: the only place that knows every part.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use heartline_adapters::HttpJwks;
+use heartline_adapters::jwks::FETCH_TIMEOUT;
+use heartline_fanout::Fanout;
+use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
+use heartline_gateway::{Gateway, Metrics, Parts};
+use heartline_protocol::NodeId;
+use heartline_routing::{Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+use ulid::Ulid;
+
+use crate::config::{AuthKeys, Config, Loaded};
+use crate::http::Api;
+use crate::lifecycle::Lifecycle;
+use crate::tls::TlsReloader;
+
+/// A node, put together and not yet running.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) config: Config,
+    pub(crate) api: Api,
+    pub(crate) envelopes: mpsc::Receiver<Envelope>,
+    pub(crate) tls: Option<TlsReloader>,
+}
+
+/// Puts a node together. Nothing runs and nothing is bound yet.
+pub(crate) fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
+    let Loaded { config, auth_keys, .. } = loaded;
+    let clock = Clock;
+    let node_id = node_id(&config.server.name)?;
+    let (link, envelopes) = LocalLink::new(node_id.clone());
+    let link: Arc<dyn NodeLink> = Arc::new(link);
+    let directory: Arc<dyn Directory> =
+        Arc::new(MemoryDirectory::new(config.routing.shards, clock));
+    let authenticator = authenticator(auth_keys, clock)?;
+    let (registry, metrics) = metrics(&lifecycle);
+    let gateway = Arc::new(Gateway::new(Parts {
+        config: config.gateway(),
+        node_id: node_id.clone(),
+        clock,
+        authenticator: authenticator.clone(),
+        directory: Arc::clone(&directory),
+        link: Arc::clone(&link),
+        metrics,
+    }));
+    let fanout = Fanout { node_id, directory: Arc::clone(&directory), link, clock };
+    let tls = match (&config.server.tls_cert, &config.server.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)
+        }
+        _ => None,
+    };
+    let api = Api { gateway, fanout, directory, authenticator, registry, lifecycle };
+    Ok(Node { config, api, envelopes, tls })
+}
+
+/// `<name>-<boot suffix>`: a restarted node is a new one.
+fn node_id(name: &str) -> Result<NodeId> {
+    let suffix = Ulid(rand::random()).to_string().to_lowercase();
+    format!("{name}-{}", &suffix[suffix.len() - 8..]).parse().context("server.name")
+}
+
+fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {
+    let material = if let Some(url) = &keys.jwks_url {
+        Keys::JwksUrl(Arc::new(HttpJwks::new(url, FETCH_TIMEOUT).context("auth.jwks_url")?))
+    } else if let Some((name, text)) = keys.jwks_file {
+        Keys::JwksFile { name, text }
+    } else if keys.public_keys.is_empty() {
+        Keys::Hmac(keys.hmac_secrets.into_iter().map(|secret| Secret::new(secret)).collect())
+    } else {
+        let files = keys.public_keys.into_iter();
+        Keys::PublicKeys(files.map(|(name, pem)| PemFile { name, pem }).collect())
+    };
+    let config = AuthConfig {
+        keys: material,
+        issuer: keys.issuer,
+        audience: keys.audience,
+        leeway: keys.leeway,
+    };
+    Authenticator::new(config, clock).context("auth")
+}
+
+fn metrics(lifecycle: &Lifecycle) -> (Arc<Registry>, Metrics) {
+    let mut registry = Registry::default();
+    let metrics = Metrics::default();
+    metrics.register(&mut registry);
+    registry.register(
+        "server_connection_panics",
+        "Tasks of connections that panicked",
+        lifecycle.connection_panics_metric(),
+    );
+    (Arc::new(registry), metrics)
+}

@@ -1,0 +1,128 @@
+//! `heartline dev` and `heartline serve`: run a node.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
+use crate::dev::{DATA_DIRECTORY, DataDirectory, dev_preset};
+use crate::lifecycle::{Exit, Lifecycle};
+use crate::{run, telemetry};
+
+/// Runs one node with everything embedded, for trying out and developing.
+#[derive(Debug, clap::Args)]
+pub struct DevArguments {
+    /// The directory for the node's files and its secret
+    #[arg(long, value_name = "DIRECTORY", default_value = DATA_DIRECTORY)]
+    pub data_dir: PathBuf,
+    /// Where to listen [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// A configuration file over the defaults of `dev`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Runs a node as configured.
+#[derive(Debug, clap::Args)]
+pub struct ServeArguments {
+    /// The configuration; `heartline config` prints the commented defaults
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen, over what the configuration says
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+}
+
+/// Why a node did not start: exit code 2 for a configuration, 1 for anything else.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration is refused.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// Something else is in the way.
+    #[error(transparent)]
+    Other(#[from] anyhow::Error),
+}
+
+/// Runs `heartline dev`.
+///
+/// # Errors
+/// The node cannot start.
+pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
+    let directory = DataDirectory::open(&arguments.data_dir).map_err(anyhow::Error::from)?;
+    let secret = directory.dev_secret().map_err(anyhow::Error::from)?;
+    let preset = dev_preset(&directory, &secret);
+    let loaded = configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    let data_dir = arguments.data_dir.clone();
+    start(loaded, move |address| greet(address, &data_dir))
+}
+
+/// Runs `heartline serve`.
+///
+/// # Errors
+/// The node cannot start.
+pub fn serve(arguments: &ServeArguments) -> Result<Exit, StartError> {
+    let preset = Layer::default();
+    let loaded = configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    let directory = loaded.config.server.data_dir.as_deref().map(DataDirectory::open);
+    let _directory = directory.transpose().map_err(anyhow::Error::from)?;
+    start(loaded, |_| ())
+}
+
+fn configuration(
+    preset: Layer,
+    file: Option<&Path>,
+    listen: Option<&str>,
+) -> Result<Loaded, ConfigErrors> {
+    let mut arguments = Layer::default();
+    if let Some(listen) = listen {
+        arguments = arguments.with("--listen", "server", "listen", listen);
+    }
+    let environment = std::env::vars_os().collect();
+    load(&Sources { preset, file, environment, arguments, files: &Disk })
+}
+
+fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartError> {
+    let with_colours = telemetry::wants_colours(std::io::stderr().is_terminal(), |name| {
+        std::env::var_os(name)
+    });
+    telemetry::install(&loaded.config.log, with_colours).map_err(anyhow::Error::from)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot start")?;
+    let exit = runtime.block_on(run(loaded, Lifecycle::new(), ready))?;
+    Ok(exit)
+}
+
+/// What to do next. A reader of stdout that went away is no error.
+fn greet(address: SocketAddr, data_dir: &Path) {
+    let data_dir = match data_dir.to_str() {
+        Some(DATA_DIRECTORY) | None => String::new(),
+        Some(other) => format!(" --data-dir {other}"),
+    };
+    let url = match address.port() {
+        7400 => String::new(),
+        _ => format!(" --url ws://{address}"),
+    };
+    let program = std::env::args().next().unwrap_or_else(|| "heartline".to_owned());
+    let _ = writeln!(
+        std::io::stdout(),
+        "Heartline is listening on http://{address} (development: everything is in this process)
+
+Next, in other terminals:
+  {program} connect{data_dir}{url} --user ana
+  {program} connect{data_dir}{url} --user bo
+  curl -sS http://{address}/v1/push -H 'Content-Type: application/json' \\
+    -H \"Authorization: Bearer $({program} token{data_dir} --user backend --scope service)\" \\
+    -d '{{\"user_ids\":[\"ana\",\"bo\"],\"name\":\"hello\",\"data\":{{\"from\":\"curl\"}}}}'
+
+Health: http://{address}/readyz   Metrics: http://{address}/metrics   Stop: Ctrl-C"
+    );
+}

@@ -1,0 +1,127 @@
+//! `/v1/admin`: see and end connections.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use heartline_gateway::Refusal;
+use heartline_protocol::rest::Page;
+use heartline_protocol::{
+    CloseReason, ConnectionId, DeviceId, ErrorCode, NodeId, Timestamp, UserId,
+};
+use heartline_routing::{DirectoryError, Envelope, LeaseKey, LiveConnection};
+use serde::Serialize;
+use tracing::{info, warn};
+
+use super::caller::Service;
+use super::{Api, Refused};
+
+/// A live connection as an operator sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct ConnectionView {
+    connection_id: ConnectionId,
+    device_id: DeviceId,
+    kind: &'static str,
+    node: NodeId,
+    connected_at: Timestamp,
+    lease_ends_at: Timestamp,
+    /// What waits to be written; absent for a connection on another node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outbox: Option<OutboxView>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutboxView {
+    messages: usize,
+    bytes: usize,
+}
+
+/// How many connections were told to close.
+#[derive(Debug, Serialize)]
+pub(super) struct Ended {
+    connections: usize,
+}
+
+pub(super) async fn list_connections(
+    State(api): State<Api>,
+    _: Service,
+    Path(user_id): Path<String>,
+) -> Result<Json<Page<ConnectionView>>, Refused> {
+    let live = live_connections(&api, &user_id).await?;
+    let items = live.into_iter().map(|live| view(&api, live)).collect();
+    Ok(Json(Page { items, next_cursor: None }))
+}
+
+pub(super) async fn end_connections(
+    State(api): State<Api>,
+    _: Service,
+    Path(user_id): Path<String>,
+) -> Result<Json<Ended>, Refused> {
+    let live = live_connections(&api, &user_id).await?;
+    let leases = live.into_iter().map(|live| live.key).collect();
+    Ok(Json(end(&api, leases).await))
+}
+
+pub(super) async fn end_connection(
+    State(api): State<Api>,
+    _: Service,
+    Path(connection_id): Path<String>,
+) -> Result<Json<Ended>, Refused> {
+    let connection_id: ConnectionId = legal(&connection_id)?;
+    let found = api.directory.by_connection(connection_id).await;
+    let found = found.map_err(|error| unavailable(&error))?;
+    let live = found
+        .ok_or_else(|| Refusal::new(ErrorCode::NotFound, "no such connection is open"))?;
+    Ok(Json(end(&api, vec![live.key]).await))
+}
+
+async fn live_connections(api: &Api, user_id: &str) -> Result<Vec<LiveConnection>, Refusal> {
+    let users = [legal::<UserId>(user_id)?];
+    let live = api.directory.by_user(&users).await.map_err(|error| unavailable(&error))?;
+    Ok(live.into_iter().flatten().collect())
+}
+
+/// Tells the node of each connection to close it.
+async fn end(api: &Api, leases: Vec<LeaseKey>) -> Ended {
+    let mut connections = 0;
+    for lease in leases {
+        let (node_id, connection_id) = (lease.node_id.clone(), lease.connection_id);
+        let envelope = Envelope::Close { leases: vec![lease], reason: CloseReason::SessionEnded };
+        match api.fanout.link.send(&node_id, envelope).await {
+            Ok(()) => {
+                info!(%connection_id, node = %node_id, "an operator ended a connection");
+                connections += 1;
+            }
+            Err(error) => warn!(%error, %connection_id, "a connection could not be ended"),
+        }
+    }
+    Ended { connections }
+}
+
+fn view(api: &Api, live: LiveConnection) -> ConnectionView {
+    let now = api.gateway.clock().wall();
+    let outbox = api.gateway.hub().find(&live.key).map(|handle| {
+        let load = handle.outbox.load();
+        OutboxView { messages: load.messages, bytes: load.bytes }
+    });
+    ConnectionView {
+        connection_id: live.key.connection_id,
+        device_id: live.device_id,
+        kind: live.kind.as_str(),
+        node: live.key.node_id,
+        connected_at: now.minus(live.age),
+        lease_ends_at: now.plus(live.remaining),
+        outbox,
+    }
+}
+
+fn legal<T: std::str::FromStr<Err = heartline_protocol::InvalidId>>(
+    text: &str,
+) -> Result<T, Refusal> {
+    text.parse().map_err(|error: heartline_protocol::InvalidId| {
+        Refusal::new(ErrorCode::InvalidMessage, error.to_string())
+    })
+}
+
+fn unavailable(error: &DirectoryError) -> Refusal {
+    warn!(%error, "an operator's request found no directory");
+    Refusal::later(ErrorCode::ServiceUnavailable, error.to_string(), 5)
+}

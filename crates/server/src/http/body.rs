@@ -1,0 +1,68 @@
+//! A JSON body: of a legal type and size, whole in time, with the wrong field named.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use heartline_gateway::Refusal;
+use heartline_protocol::ErrorCode;
+use heartline_protocol::server_frame::ErrorDetails;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::Refused;
+
+/// Bytes of the largest body: a push to 1000 users with long names.
+const BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request's body, read from JSON.
+#[derive(Debug)]
+pub(super) struct JsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
+        if !is_json(request.headers()) {
+            let message = "the body must be JSON: send Content-Type: application/json";
+            return Err(Refusal::malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into());
+        }
+        let bytes = read(request.into_body()).await?;
+        let mut reader = serde_json::Deserializer::from_slice(&bytes);
+        let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            let field = error.path().to_string();
+            let details = ErrorDetails { field: Some(field), ..Default::default() };
+            let message = error.into_inner().to_string();
+            Refusal { details: Some(details), ..Refusal::new(ErrorCode::InvalidMessage, message) }
+        })?;
+        reader.end().map_err(|error| Refusal::new(ErrorCode::InvalidMessage, error.to_string()))?;
+        Ok(Self(value))
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+async fn read(body: Body) -> Result<bytes::Bytes, Refusal> {
+    let whole = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect());
+    match whole.await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("a body may have at most {BODY_BYTES_MAX} bytes");
+            Err(Refusal::new(ErrorCode::MessageTooLarge, message))
+        }
+        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidMessage, "the body is broken")),
+        Err(_) => {
+            let message = "the body took too long";
+            Err(Refusal::malformed(StatusCode::REQUEST_TIMEOUT, message))
+        }
+    }
+}

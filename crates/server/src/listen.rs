@@ -1,0 +1,236 @@
+//! Sockets in: the listener, TLS, HTTP/1.1, and the hand-over of upgraded sockets to the gateway.
+//!
+//! Our own loop rather than a framework's, because the head of a request must arrive in time, the
+//! loop must survive a full file table, and an upgraded socket must shed everything HTTP held.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use heartline_gateway::{Accepted, Gateway, Refusal, Transport};
+use heartline_protocol::limits::{HEADER_TIMEOUT, REQUEST_HEAD_BYTES_MAX};
+use http::header::ALLOW;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tower::ServiceExt;
+use tracing::{debug, warn};
+
+use crate::lifecycle::Lifecycle;
+use crate::tls::TlsReloader;
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 4096;
+
+/// What the kernel may hold of unsent bytes per socket, so that backpressure is ours.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// How long accepting rests when the process has no files left.
+const FULL_TABLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many headers a request may have.
+const HEADERS_MAX: usize = 64;
+
+/// A listener with what every accepted socket inherits: set once here instead of by three system
+/// calls per connection.
+pub(crate) fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.set_tcp_user_timeout(Some(user_timeout))?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// What a listener serves.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    /// Everything but sockets.
+    pub(crate) router: axum::Router,
+    /// The sockets; none on a listener that only has metrics.
+    pub(crate) gateway: Option<Arc<Gateway>>,
+    /// The certificates; none for plain TCP.
+    pub(crate) tls: Option<TlsReloader>,
+    /// Who owns the tasks.
+    pub(crate) lifecycle: Lifecycle,
+}
+
+/// Accepts sockets until the soft stop.
+pub(crate) async fn accept(listener: TcpListener, site: Site) {
+    let stop = site.lifecycle.soft_stop();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((socket, peer)) => {
+                let lifecycle = site.lifecycle.clone();
+                lifecycle.spawn_connection(Box::pin(serve_socket(socket, peer, site.clone())));
+            }
+            Err(error) if is_full_table(&error) => {
+                warn!(%error, "out of files: accepting rests; raise the limit of open files");
+                tokio::time::sleep(FULL_TABLE_PAUSE).await;
+            }
+            // A peer that was gone before it was accepted is nobody's fault.
+            Err(error) => debug!(%error, "a socket could not be accepted"),
+        }
+    }
+}
+
+fn is_full_table(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+async fn serve_socket(socket: TcpStream, peer: SocketAddr, site: Site) {
+    let socket = match &site.tls {
+        None => MaybeTls::Plain(socket),
+        Some(tls) => {
+            let handshake = TlsAcceptor::from(tls.current()).accept(socket);
+            match tokio::time::timeout(HEADER_TIMEOUT, handshake).await {
+                Ok(Ok(tls)) => MaybeTls::Tls(Box::new(tls)),
+                Ok(Err(error)) => return debug!(%peer, %error, "TLS handshake failed"),
+                Err(_) => return debug!(%peer, "TLS handshake took too long"),
+            }
+        }
+    };
+    serve_http(socket, peer, site).await;
+}
+
+/// Serves HTTP until the peer leaves, or until one request was upgraded; then the socket gets a
+/// task of its own, which holds nothing of HTTP.
+async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
+    let upgraded = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&upgraded);
+    let (gateway, router) = (site.gateway.clone(), site.router.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (gateway, router, slot) = (gateway.clone(), router.clone(), Arc::clone(&slot));
+        // Boxed, because a connection that is taken apart again must be movable.
+        Box::pin(async move {
+            let response = answer(request, peer, gateway, router, &slot).await;
+            Ok::<_, Infallible>(response)
+        })
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(REQUEST_HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .pipeline_flush(true);
+    let mut connection = http.serve_connection(TokioIo::new(socket), service);
+    let stop = site.lifecycle.soft_stop();
+    let served = {
+        let mut stopped = pin!(stop.cancelled());
+        let mut is_stopping = false;
+        poll_fn(|context: &mut Context<'_>| {
+            if !is_stopping && stopped.as_mut().poll(context).is_ready() {
+                is_stopping = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            connection.poll_without_shutdown(context)
+        })
+        .await
+    };
+    if let Err(error) = &served {
+        debug!(%peer, %error, "an HTTP connection ended early");
+    }
+    let accepted = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let (Some(accepted), Some(gateway)) = (accepted, site.gateway) {
+        let parts = connection.into_parts();
+        if served.is_err() {
+            return gateway.abandon(accepted).await;
+        }
+        let transport = match parts.io.into_inner() {
+            MaybeTls::Plain(tcp) => Transport::Plain(Arc::new(tcp)),
+            MaybeTls::Tls(tls) => Transport::Tls(tls),
+        };
+        site.lifecycle.spawn_connection(gateway.serve(accepted, transport, parts.read_buf));
+    }
+}
+
+async fn answer(
+    mut request: Request<Incoming>,
+    peer: SocketAddr,
+    gateway: Option<Arc<Gateway>>,
+    router: axum::Router,
+    slot: &Mutex<Option<Accepted>>,
+) -> Response<Body> {
+    let Some(gateway) = gateway.filter(|_| request.uri().path() == "/v1/ws") else {
+        request.extensions_mut().insert(peer);
+        let response = router.oneshot(request.map(Body::new)).await;
+        return response.unwrap_or_else(|never| match never {});
+    };
+    if request.method() != Method::GET {
+        let message = "WebSocket begins with GET";
+        let refusal = Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, message);
+        return refusal.with_header(ALLOW, "GET").into_response().map(Body::from);
+    }
+    let (head, _) = request.into_parts();
+    match gateway.upgrade(&head, peer).await {
+        Ok((response, accepted)) => {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepted);
+            response.map(|()| Body::empty())
+        }
+        Err(refusal) => refusal.into_response().map(Body::from),
+    }
+}
+
+/// A socket with or without TLS.
+enum MaybeTls {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for MaybeTls {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
+            Self::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for MaybeTls {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(context),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(context),
+        }
+    }
+}
