@@ -160,7 +160,8 @@ struct Established {
     device_id: DeviceId,
     /// When the token ends.
     token_ends: Instant,
-    token_expired: bool,
+    /// Once the client was told that it has ended: when the grace that was announced ends.
+    grace_ends: Option<Instant>,
     /// The refresh whose token is being checked.
     refreshing: Option<RequestId>,
 }
@@ -243,7 +244,7 @@ impl Session {
     pub fn deadline(&self) -> Instant {
         let stage = match &self.stage {
             Stage::Challenged { deadline, .. } => *deadline,
-            Stage::Established(established) => established.deadline(&self.config),
+            Stage::Established(established) => established.deadline(),
             Stage::Closed => return self.ends,
         };
         stage.min(self.ends).min(self.liveness.deadline(&self.config))
@@ -268,7 +269,7 @@ impl Session {
                 replies::refuse(replies::unknown_type(request_id))
             }
             Err(DecodeError::NotAnObject(message)) => self.bad_frame(&message, at),
-            Err(error) if challenged => self.bad_frame(&error.to_string(), at),
+            Err(error) if challenged => self.strike_bad_frame(replies::invalid(error), at),
             Err(error) => replies::refuse(replies::invalid(error)),
         }
     }
@@ -283,7 +284,7 @@ impl Session {
                 };
             }
         };
-        let expired = established.token_expired;
+        let expired = established.grace_ends.is_some();
         let request_id = frame.request_id().cloned();
         let spent = match frame {
             ClientFrame::SendMessage(_) => {
@@ -356,7 +357,7 @@ impl Session {
                 return self.close_for(CloseReason::AuthTimeout);
             }
             Stage::Established(established) => {
-                if at.now >= established.token_ends + self.config.token_grace {
+                if established.grace_ends.is_some_and(|grace_ends| at.now >= grace_ends) {
                     return self.close_for(CloseReason::TokenExpired);
                 }
                 effects.extend(established.expire(&self.config, at));
@@ -431,21 +432,22 @@ impl Established {
             user_id: admitted.user_id,
             device_id: admitted.device_id,
             token_ends: at.now + at.wall.until(admitted.expires_at),
-            token_expired: false,
+            grace_ends: None,
             refreshing: None,
         }
     }
 
-    fn deadline(&self, config: &Config) -> Instant {
-        if self.token_expired { self.token_ends + config.token_grace } else { self.token_ends }
+    fn deadline(&self) -> Instant {
+        self.grace_ends.unwrap_or(self.token_ends)
     }
 
-    /// Says once that the token has run out.
+    /// Says once that the token has run out. The grace counts from here, so that a client which is
+    /// told late, after a pause of the server's own, has all the time that it is told.
     fn expire(&mut self, config: &Config, at: Moment) -> Option<Effect> {
-        if self.token_expired || at.now < self.token_ends {
+        if self.grace_ends.is_some() || at.now < self.token_ends {
             return None;
         }
-        self.token_expired = true;
+        self.grace_ends = Some(at.now + config.token_grace);
         let grace_period_seconds = config.token_grace.as_secs();
         Some(Effect::Send(ServerFrame::TokenExpired { grace_period_seconds }))
     }
@@ -457,7 +459,7 @@ impl Established {
                 let other_device = claims.device_id.is_some_and(|device| device != self.device_id);
                 if claims.user_id == self.user_id && !other_device {
                     self.token_ends = at.now + at.wall.until(claims.expires_at);
-                    self.token_expired = false;
+                    self.grace_ends = None;
                     let expires_at = claims.expires_at;
                     let frame = ServerFrame::TokenRefreshed { request_id, expires_at };
                     return smallvec![Effect::Send(frame)];

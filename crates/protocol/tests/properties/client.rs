@@ -4,7 +4,6 @@ use heartline_protocol::client_frame::{
     Ack, Authenticate, Heartbeat, PresenceUsers, RefreshToken, SendMessage, SyncManifestRequest,
     SyncRequest, Typing,
 };
-use heartline_protocol::limits::{CONTENT_BYTES_MAX, PRESENCE_USERS_PER_FRAME_MAX};
 use heartline_protocol::{ClientFrame, DecodeError, Decoded, Token, decode_client, encode_client};
 use proptest::collection::vec;
 use proptest::option;
@@ -19,7 +18,7 @@ pub(crate) fn client_frame() -> BoxedStrategy<ClientFrame> {
 }
 
 fn connection_frame() -> BoxedStrategy<ClientFrame> {
-    let token = || text(400).prop_map(Token);
+    let token = || text(100).prop_map(Token);
     prop_oneof![
         (token(), option::of(device_id())).prop_map(|(token, device_id)| {
             ClientFrame::Authenticate(Authenticate { token, device_id })
@@ -33,8 +32,7 @@ fn connection_frame() -> BoxedStrategy<ClientFrame> {
 }
 
 fn chat_frame() -> BoxedStrategy<ClientFrame> {
-    let content =
-        text(CONTENT_BYTES_MAX).prop_filter("content has 1 byte", |text| !text.is_empty());
+    let content = text(200).prop_filter("content has 1 byte", |text| !text.is_empty());
     let content_type = option::of("[ -~]{1,64}");
     prop_oneof![
         (request_id(), chat_id(), client_message_id(), content, content_type).prop_map(
@@ -66,7 +64,7 @@ fn chat_frame() -> BoxedStrategy<ClientFrame> {
 }
 
 fn presence_frame() -> BoxedStrategy<ClientFrame> {
-    let users = (request_id(), vec(user_id(), 1..=PRESENCE_USERS_PER_FRAME_MAX));
+    let users = (request_id(), vec(user_id(), 1..=5));
     (users, any::<bool>())
         .prop_map(|((request_id, user_ids), subscribe)| {
             let users = PresenceUsers { request_id, user_ids };
