@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::outbox::{Flushed, Outbox};
+use crate::transport::try_write;
 
 /// A connection as the hub, the inbox and the drain see it.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl Handle {
         if self.outbox.is_blocked() {
             return;
         }
-        match self.outbox.flush_with(|slices| socket.try_write_vectored(slices)) {
+        match self.outbox.flush_with(|slices| try_write(socket, slices)) {
             Ok(Flushed::All) => {}
             // The task waits until the socket is writable, or meets the same error and ends.
             Ok(Flushed::Blocked) | Err(_) => self.outbox.wake(),

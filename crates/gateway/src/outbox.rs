@@ -317,5 +317,7 @@ impl Inner {
     }
 }
 
+#[cfg(all(test, feature = "model"))]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,7 @@ impl Transport {
         slices: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         match self {
-            Self::Plain(tcp) => tcp.try_write_vectored(slices),
+            Self::Plain(tcp) => try_write(tcp, slices),
             Self::Tls(tls) => match Pin::new(tls).poll_write_vectored(context, slices) {
                 Poll::Ready(written) => written,
                 Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
@@ -91,5 +91,13 @@ impl Transport {
     pub(crate) fn abort(&self) {
         // A socket that is gone already cannot be told; that is the aim anyway.
         let _ = SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// A write that does not block. One frame, the usual case, takes the shorter way into the kernel.
+pub(crate) fn try_write(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    match slices {
+        [frame] => tcp.try_write(frame),
+        frames => tcp.try_write_vectored(frames),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +20,10 @@ use crate::lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
 pub struct MemoryDirectory {
     clock: Clock,
     shards: Vec<Mutex<Shard>>,
+    /// The first node that registered here, usually the only one.
+    first_node: OnceLock<NodeId>,
+    /// Whether another one ever did: until then there is nowhere else to route to.
+    has_other_nodes: AtomicBool,
 }
 
 type Shard = HashMap<UserId, Vec<Held>>;
@@ -38,7 +43,12 @@ impl MemoryDirectory {
     /// An empty directory of so many shards.
     pub fn new(shards: u16, clock: Clock) -> Self {
         assert!(shards > 0, "a directory has at least one shard");
-        Self { clock, shards: (0..shards).map(|_| Mutex::default()).collect() }
+        Self {
+            clock,
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            first_node: OnceLock::new(),
+            has_other_nodes: AtomicBool::new(false),
+        }
     }
 
     fn shard(&self, user_id: &UserId) -> MutexGuard<'_, Shard> {
@@ -58,6 +68,10 @@ impl MemoryDirectory {
 impl Directory for MemoryDirectory {
     async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
         let now = self.clock.now();
+        let first_node = self.first_node.get_or_init(|| lease.key.node_id.clone());
+        if *first_node != lease.key.node_id {
+            self.has_other_nodes.store(true, Ordering::Relaxed);
+        }
         let user_id = lease.key.user_id.clone();
         let mut shard = self.shard(&user_id);
         let held = shard.entry(user_id.clone()).or_default();
@@ -100,8 +114,12 @@ impl Directory for MemoryDirectory {
         user_ids: &[UserId],
         own: &NodeId,
     ) -> Result<Vec<Route>, DirectoryError> {
-        let now = self.clock.now();
         let mut routes: Vec<Route> = Vec::new();
+        let is_only_node = self.first_node.get() == Some(own);
+        if is_only_node && !self.has_other_nodes.load(Ordering::Relaxed) {
+            return Ok(routes);
+        }
+        let now = self.clock.now();
         for user_id in user_ids {
             let shard = self.shard(user_id);
             for held in shard.get(user_id).map_or(&[][..], Vec::as_slice) {

@@ -156,9 +156,8 @@ fn bad_messages() -> Vec<(&'static str, String, Answer)> {
 
 fn bad_fields() -> Vec<(&'static str, String, Answer)> {
     let sync = |after: &str| {
-        format!(
-            r#"{{"type":"sync_request","request_id":"r-1","chat_id":"{CHAT}","after_sequence":{after}}}"#
-        )
+        let head = r#"{"type":"sync_request","request_id":"r-1""#;
+        format!(r#"{head},"chat_id":"{CHAT}","after_sequence":{after}}}"#)
     };
     let subscribe = |users: &str| {
         format!(r#"{{"type":"presence_subscribe","request_id":"r-1","user_ids":[{users}]}}"#)

@@ -133,9 +133,8 @@ proptest! {
         ],
     ) {
         let id_text = Value::from(id.as_str());
-        let text = format!(
-            r#"{{"after_sequence":{number},"type":"sync_request","request_id":{id_text},"chat_id":"{chat}"}}"#
-        );
+        let head = format!(r#"{{"after_sequence":{number},"type":"sync_request""#);
+        let text = format!(r#"{head},"request_id":{id_text},"chat_id":"{chat}"}}"#);
         prop_assert_eq!(refused(&text), ("after_sequence".to_owned(), Some(id)));
     }
 
@@ -147,9 +146,9 @@ proptest! {
     ) {
         let escaped = "\\u00e9".repeat(CONTENT_BYTES_MAX / 2 + over);
         let id_text = Value::from(id.as_str());
-        let text = format!(
-            r#"{{"type":"send_message","request_id":{id_text},"chat_id":"{chat}","client_message_id":"m","content":"{escaped}"}}"#
-        );
+        let head = format!(r#"{{"type":"send_message","request_id":{id_text}"#);
+        let message = format!(r#""chat_id":"{chat}","client_message_id":"m""#);
+        let text = format!(r#"{head},{message},"content":"{escaped}"}}"#);
         prop_assert_eq!(decode_client(&text), Err(DecodeError::ContentTooLarge { request_id: id }));
     }
 }

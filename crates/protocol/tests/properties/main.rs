@@ -1,4 +1,5 @@
 //! What must hold of the codec for every frame and every text, not only for samples.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod client;
 mod hostile;

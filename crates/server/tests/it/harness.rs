@@ -182,6 +182,29 @@ impl Server {
     pub(crate) async fn upgrade(&self, headers: &[(&str, &str)]) -> RawUpgrade {
         connect_raw(self.address, "/v1/ws", headers).await.unwrap()
     }
+
+    /// A socket without a token, past its `auth_challenge`.
+    pub(crate) async fn challenged(&self) -> Socket {
+        let (socket, challenge) = self.connect_with(&[]).await;
+        assert_eq!(challenge["type"], "auth_challenge");
+        assert_eq!(challenge["code"], 401);
+        socket
+    }
+
+    /// An upgrade request with these headers that must be refused with a status and a code.
+    pub(crate) async fn refused(
+        &self,
+        headers: &[(&str, &str)],
+        status: u16,
+        code: &str,
+    ) -> (RawUpgrade, Value) {
+        let mut upgrade = self.upgrade(headers).await;
+        let body = read_refusal(&mut upgrade).await;
+        assert_eq!(upgrade.status, status, "{body}");
+        assert_eq!(body["error"]["code"], code, "{body}");
+        assert!(body["error"]["request_id"].as_str().unwrap().starts_with("req_"), "{body}");
+        (upgrade, body)
+    }
 }
 
 impl Drop for Server {
@@ -309,6 +332,12 @@ impl Socket {
         }
     }
 
+    /// A connection that was refused something must go on: its heartbeat is answered.
+    pub(crate) async fn is_open(&mut self) {
+        self.send(&json!({ "type": "heartbeat" })).await;
+        assert_eq!(self.json().await["type"], "heartbeat_ack");
+    }
+
     /// The next error frame must have this code.
     pub(crate) async fn error(&mut self, code: &str) -> Value {
         let error = self.json_of("error").await;
@@ -335,6 +364,16 @@ impl Socket {
         read.expect("the end in time").expect("a clean end");
         assert!(rest.is_empty(), "{} bytes after the Close", rest.len());
     }
+}
+
+/// The JSON body that follows the head of a refused upgrade.
+pub(crate) async fn read_refusal(upgrade: &mut RawUpgrade) -> Value {
+    assert_ne!(upgrade.status, 101);
+    let length = upgrade.headers["content-length"].to_str().unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    let read = timeout(PATIENCE, upgrade.stream.read_exact(&mut body)).await;
+    read.expect("a body in time").unwrap();
+    serde_json::from_slice(&body).unwrap()
 }
 
 /// Code and reason of a Close frame.

@@ -1,0 +1,138 @@
+//! `heartline connect`: a terminal on one connection, which shows every frame and sends what is
+//! typed.
+//!
+//! `input` reads lines, `line` says what each means, `view` says how things look, `tokens` finds
+//! the token, `farewell` explains the end, and `terminal` is the loop around them.
+
+mod farewell;
+mod input;
+mod line;
+mod terminal;
+mod tokens;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use heartline_client::{Authentication, Client, ClientConfig};
+use heartline_protocol::{DeviceId, Token, UserId};
+
+use self::input::Input;
+use self::terminal::Terminal;
+use self::tokens::Tokens;
+use self::view::View;
+use crate::dev::DATA_DIRECTORY;
+use crate::lifecycle::Signals;
+use crate::telemetry;
+
+/// The variable that may hold the token.
+pub const TOKEN_VARIABLE: &str = "HEARTLINE_TOKEN";
+
+/// Connects a terminal and shows every frame.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Type a frame as a JSON object, or /help once it runs.")]
+pub struct ConnectArgs {
+    /// Where the server is; give it more than once to name several nodes
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:7400")]
+    pub url: Vec<String>,
+    /// Connect as this user of the development server, with tokens signed by its secret
+    #[arg(long, value_name = "ID")]
+    pub user: Option<UserId>,
+    /// Connect with this token; other users of the machine see it in `ps`, so better put it into
+    /// HEARTLINE_TOKEN
+    #[arg(long, value_name = "TOKEN", conflicts_with = "user", value_parser = parse_token)]
+    pub token: Option<Token>,
+    /// Connect as this device; without one the server makes one
+    #[arg(long, value_name = "ID")]
+    pub device: Option<DeviceId>,
+    /// The directory of the development server
+    #[arg(long, value_name = "DIRECTORY", default_value = DATA_DIRECTORY)]
+    pub data_dir: PathBuf,
+    /// How the token travels
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = TokenWay::Header)]
+    pub auth: TokenWay,
+    /// Show the answers to heartbeats too
+    #[arg(long, overrides_with = "hide_heartbeats")]
+    pub heartbeats: bool,
+    /// Hide the answers to heartbeats that nobody typed, which is the default
+    #[arg(long, overrides_with = "heartbeats")]
+    pub hide_heartbeats: bool,
+    /// Write without colours
+    #[arg(long)]
+    pub no_color: bool,
+}
+
+/// How the token travels to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TokenWay {
+    /// In the Authorization header
+    Header,
+    /// In the list of subprotocols, as browsers do it
+    Subprotocol,
+    /// In an authenticate frame, after the server's challenge
+    Message,
+}
+
+fn parse_token(text: &str) -> Result<Token, String> {
+    if text.is_empty() { Err("is empty".to_owned()) } else { Ok(Token(text.to_owned())) }
+}
+
+/// Runs the command on the process' own terminal.
+///
+/// # Errors
+/// There is no token, an argument cannot be used, or the terminal fails.
+pub fn run(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
+    // The client has a thread of its own, so that a terminal which does not take its lines keeps
+    // nobody from the heartbeats.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("the runtime cannot start")?;
+    let code = runtime.block_on(connect(arguments));
+    // A read from stdin cannot be given up, and nobody waits for it any more.
+    runtime.shutdown_background();
+    code
+}
+
+async fn connect(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
+    let variable = std::env::var(TOKEN_VARIABLE).ok();
+    let tokens = Arc::new(Tokens::find(&arguments, variable)?);
+    let signals = Signals::listen().context("signals cannot be handled")?;
+    let with_colours = !arguments.no_color
+        && telemetry::wants_colours(io::stdout().is_terminal(), |name| std::env::var_os(name));
+    let view = View { with_colours, with_heartbeats: arguments.heartbeats };
+    let (client, events) = Client::start(client_config(arguments, &tokens))?;
+    let terminal = Terminal {
+        client,
+        events,
+        input: Input::new(tokio::io::stdin()),
+        is_interactive: io::stdin().is_terminal(),
+        output: io::stdout(),
+        errors: io::stderr(),
+        signals,
+        tokens,
+        view,
+    };
+    Ok(terminal.run().await?.into())
+}
+
+fn client_config(arguments: ConnectArgs, tokens: &Arc<Tokens>) -> ClientConfig {
+    let mut config = ClientConfig::new(String::new(), Token(String::new()));
+    config.urls = arguments.url;
+    config.token = Arc::clone(tokens) as _;
+    config.device_id = arguments.device;
+    config.authentication = match arguments.auth {
+        TokenWay::Header => Authentication::Header,
+        TokenWay::Subprotocol => Authentication::Subprotocol,
+        TokenWay::Message => Authentication::Message,
+    };
+    config
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! How things look on the terminal: one line each, without any state.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::time::Duration;
+
+use heartline_client::{Ending, Loss};
+use heartline_protocol::server_frame::ConnectionEstablished;
+use heartline_protocol::{ServerFrame, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+const RED: &str = "\u{1b}[31m";
+const CYAN: &str = "\u{1b}[36m";
+const DIM: &str = "\u{1b}[2m";
+const PLAIN: &str = "";
+const RESET: &str = "\u{1b}[0m";
+
+/// What is shown, and in which colours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    pub(super) with_colours: bool,
+    /// Whether answers to heartbeats are shown that nobody typed.
+    pub(super) with_heartbeats: bool,
+}
+
+impl View {
+    /// A frame from the server, as it came.
+    pub(super) fn received(self, at: Timestamp, frame: &ServerFrame, text: &str) -> String {
+        self.line(at, colour(frame), "<-", &frame_line(text))
+    }
+
+    /// The frame that the client hands over without its text.
+    pub(super) fn established(self, at: Timestamp, frame: &ConnectionEstablished) -> String {
+        let frame = ServerFrame::ConnectionEstablished(Box::new(frame.clone()));
+        let text = serde_json::to_string(&frame).unwrap_or_default();
+        self.received(at, &frame, &text)
+    }
+
+    /// A frame of one's own. A token in it is not shown.
+    pub(super) fn sent(self, at: Timestamp, text: &str) -> String {
+        self.line(at, DIM, "->", &frame_line(&without_token(text)))
+    }
+
+    /// Something about the connection.
+    pub(super) fn state(self, at: Timestamp, sentence: &str) -> String {
+        self.line(at, PLAIN, "--", &printable(sentence))
+    }
+
+    /// An attempt begins.
+    pub(super) fn connecting(self, at: Timestamp, url: &str, attempt: u32) -> String {
+        let attempt = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+        self.state(at, &format!("connecting to {url}{attempt}"))
+    }
+
+    /// The server has admitted the connection.
+    pub(super) fn connected(self, at: Timestamp, frame: &ConnectionEstablished) -> String {
+        let ConnectionEstablished { user_id, device_id, connection_id, .. } = frame;
+        let mut sentence = format!("connected as {user_id} on device {device_id} ({connection_id})");
+        if let Some(parts) = frame.degraded.as_ref().filter(|parts| !parts.is_empty()) {
+            let _ = write!(sentence, "; not working at the moment: {}", parts.join(", "));
+        }
+        self.state(at, &sentence)
+    }
+
+    /// An attempt or a connection ended.
+    pub(super) fn disconnected(
+        self,
+        at: Timestamp,
+        ending: &Ending,
+        retry_in: Option<Duration>,
+    ) -> String {
+        let mut sentence = format!("disconnected: {}", describe(ending));
+        if let Some(pause) = retry_in {
+            let _ = write!(sentence, "; trying again in {:.1} s", pause.as_secs_f64());
+        }
+        self.line(at, RED, "--", &printable(&sentence))
+    }
+
+    fn line(self, at: Timestamp, colour: &str, arrow: &str, rest: &str) -> String {
+        let written = at.to_string();
+        // The wire's form is fixed: the date is left out, as is the letter at the end.
+        let time = written.get(11..23).unwrap_or(&written);
+        if self.with_colours && colour != PLAIN {
+            format!("{DIM}{time}{RESET} {colour}{arrow} {rest}{RESET}\n")
+        } else if self.with_colours {
+            format!("{DIM}{time}{RESET} {arrow} {rest}\n")
+        } else {
+            format!("{time} {arrow} {rest}\n")
+        }
+    }
+}
+
+fn colour(frame: &ServerFrame) -> &'static str {
+    match frame {
+        ServerFrame::Error(_)
+        | ServerFrame::ConnectionClosing(_)
+        | ServerFrame::TokenExpired { .. } => RED,
+        ServerFrame::Message(_)
+        | ServerFrame::ChatChanged { .. }
+        | ServerFrame::PresenceChanged(_)
+        | ServerFrame::TypingIndicator { .. }
+        | ServerFrame::Event { .. }
+        | ServerFrame::ResyncRequired { .. } => CYAN,
+        ServerFrame::AuthChallenge { .. }
+        | ServerFrame::ConnectionEstablished(_)
+        | ServerFrame::HeartbeatAck { .. }
+        | ServerFrame::MessageAck(_)
+        | ServerFrame::SyncResponse { .. }
+        | ServerFrame::SyncManifest { .. }
+        | ServerFrame::PresenceSnapshot { .. }
+        | ServerFrame::TokenRefreshed { .. }
+        | ServerFrame::Unknown => PLAIN,
+    }
+}
+
+/// The type of a frame and the frame itself.
+fn frame_line(text: &str) -> String {
+    let kind = kind(text);
+    let kind = kind.as_deref().unwrap_or("?");
+    format!("{} {}", printable(kind), printable(text))
+}
+
+/// The `type` of a text, if it is a frame.
+pub(super) fn kind(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    serde_json::from_str::<Typed>(text).ok().map(|typed| typed.kind)
+}
+
+/// A frame with its token covered. A text that cannot be read has no token that anyone could use.
+fn without_token(text: &str) -> Cow<'_, str> {
+    match serde_json::from_str::<Map<String, Value>>(text) {
+        Ok(mut frame) if frame.contains_key("token") => {
+            frame.insert("token".to_owned(), "…".into());
+            Value::from(frame).to_string().into()
+        }
+        _ => text.into(),
+    }
+}
+
+/// A text on one line, with everything escaped that could steer a terminal: what others say is
+/// shown, not obeyed.
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(steers) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' | '\t' => shown.push(' '),
+            _ if steers(character) => {
+                let _ = write!(shown, "\\u{:04x}", u32::from(character));
+            }
+            _ => shown.push(character),
+        }
+    }
+    shown.into()
+}
+
+/// Whether a character is a control, a line end, or turns the direction of writing.
+fn steers(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2066}'..='\u{2069}')
+}
+
+fn describe(ending: &Ending) -> String {
+    match ending {
+        Ending::Refused(refusal) => {
+            let why = refusal.message.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            format!("the server refused it with HTTP {}{why}", refusal.status)
+        }
+        Ending::Closed { closing: Some(closing), code } => {
+            let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
+            format!("the server closed it: {}{code}", closing.reason.as_str())
+        }
+        Ending::Closed { closing: None, code: Some(code) } => {
+            format!("the server closed it with code {code}")
+        }
+        Ending::Closed { closing: None, code: None } => "the server closed it".to_owned(),
+        Ending::Lost(Loss::Unreachable(why)) => format!("the server cannot be reached: {why}"),
+        Ending::Lost(Loss::NotEstablished) => {
+            "the server did not establish the connection in time".to_owned()
+        }
+        Ending::Lost(Loss::HeartbeatTimeout) => {
+            "the server did not answer a heartbeat in time".to_owned()
+        }
+        Ending::Lost(Loss::Broken(why)) => format!("the connection broke: {why}"),
+        Ending::Lost(Loss::Dropped) => "you broke the connection".to_owned(),
+        Ending::NoToken(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
