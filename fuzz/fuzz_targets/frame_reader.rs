@@ -42,7 +42,8 @@ impl Part {
                     }
                 }
                 bytes.extend(mask);
-                let masked = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
+                let masked =
+                    payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
                 bytes.extend(masked);
             }
         }

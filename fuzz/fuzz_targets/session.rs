@@ -12,7 +12,8 @@ use heartline_gateway::auth::{AuthError, Claims};
 use heartline_gateway::session::{Admitted, Effect, Effects, Input, Moment, Session};
 use heartline_gateway::websocket::FrameError;
 use heartline_protocol::{
-    ClientFrame, CloseReason, Decoded, ErrorCode, RequestId, ServerFrame, Timestamp, decode_client,
+    ClientFrame, CloseReason, DecodeError, Decoded, ErrorCode, RequestId, ServerFrame, Timestamp,
+    decode_client,
 };
 use libfuzzer_sys::fuzz_target;
 use tokio::time::Instant;

@@ -33,15 +33,15 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 /// [`Gateway::abandon`] if there is none.
 #[derive(Debug)]
 pub struct Accepted {
-    pub(crate) permit: AddressPermit,
     pub(crate) ticket: Ticket,
     pub(crate) device_id: Option<DeviceId>,
     pub(crate) admitted: Option<(Admitted, Identity)>,
 }
 
-/// What is known of a client, for its log lines.
+/// What is known of a client for its log lines, and its place in its address' count.
 #[derive(Debug)]
 pub(crate) struct Ticket {
+    _permit: AddressPermit,
     pub(crate) address: std::net::IpAddr,
     pub(crate) client: Option<Box<str>>,
 }
@@ -82,9 +82,9 @@ impl Gateway {
                 let message = "too many connections from this address";
                 Refusal::later(ErrorCode::RateLimited, message, RETRY_AFTER_SECONDS)
             })?;
-        let ticket = Ticket { address, client: client_name(request) };
+        let ticket = Ticket { _permit: permit, address, client: client_name(request) };
         let mut accepted =
-            Accepted { permit, ticket, device_id: upgrade.device_id.clone(), admitted: None };
+            Accepted { ticket, device_id: upgrade.device_id.clone(), admitted: None };
         if let Some(token) = &upgrade.token {
             let claims = self.verify(token).await.map_err(|error| match error {
                 AuthError::NotReady => {

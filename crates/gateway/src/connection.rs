@@ -2,18 +2,19 @@
 //!
 //! Every turn polls, in this order, what may end or change the connection, what it is waiting
 //! for, the client, room to write, and the time; then it performs what the session answers. All
-//! of it is polled, so a blocked peer never stops a timer, an expiry, a grace or a drain.
+//! of it is polled by hand rather than awaited: a blocked peer never stops a timer, an expiry, a
+//! grace or a drain, and the task of an idle connection holds nothing but the connection.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
 use heartline_protocol::server_frame::ConnectionClosing;
 use heartline_protocol::{CloseReason, ServerFrame, encode_server};
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::accept::Ticket;
 use crate::auth::{AuthError, Claims};
@@ -65,6 +66,13 @@ pub(crate) enum Ended {
     Lost,
 }
 
+/// What is left of a connection that has ended.
+pub(crate) struct Leaving {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) ticket: Ticket,
+    pub(crate) frames_received: u64,
+}
+
 impl Ended {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -111,17 +119,33 @@ impl Connection {
     }
 
     /// Stops 2 and 14 of the life of a message: read, and heard. Runs until the connection ends.
-    pub(crate) async fn run(&mut self, first: Effects) -> Ended {
-        if let Some(ended) = self.perform(first).await {
-            return ended;
+    pub(crate) async fn run(&mut self) -> Ended {
+        let goodbye = poll_fn(|context| self.poll_conversation(context)).await;
+        if goodbye == Ended::Lost {
+            self.handle.outbox.seal([]);
+            return goodbye;
         }
+        self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
+        let delivered = poll_fn(|context| self.poll_last_words(context)).await;
+        if delivered {
+            poll_fn(|context| self.poll_peer_end(context)).await;
+        } else {
+            self.transport.abort();
+        }
+        if matches!(goodbye, Ended::Closed(_)) && !delivered {
+            self.gateway.metrics().signals_undelivered.inc();
+        }
+        goodbye
+    }
+
+    /// Talks until there is a reason to end, and queues the last words.
+    fn poll_conversation(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         loop {
             // What came together with the upgrade request is in the reader already.
-            if let Some(ended) = self.read_messages().await {
-                return ended;
+            if let Some(ended) = self.read_messages() {
+                return Poll::Ready(ended);
             }
-            let event = poll_fn(|context| self.poll_event(context)).await;
-            let effects = match event {
+            let effects = match ready!(self.poll_event(context)) {
                 Event::Signal(Signal::Stop(reason)) => self.input(Input::Stop(reason)),
                 Event::Signal(Signal::Grace(ends)) => {
                     self.grace_ends = ends;
@@ -129,19 +153,26 @@ impl Connection {
                 }
                 Event::Signal(Signal::Writable) | Event::Writable => Effects::new(),
                 Event::Pending(pending) => self.resolve(pending),
-                Event::Read(0) | Event::Broken => return self.lost(),
+                Event::Read(0) | Event::Broken => return Poll::Ready(Ended::Lost),
                 Event::Read(_) => continue,
                 Event::Deadline => self.deadline(),
             };
-            if let Some(ended) = self.perform(effects).await {
-                return ended;
+            if let Some(ended) = self.perform(effects) {
+                return Poll::Ready(ended);
             }
         }
     }
 
+    /// Says the first words, which never end a connection.
+    pub(crate) fn begin(&mut self, first: Effects) {
+        let ended = self.perform(first);
+        debug_assert_eq!(ended, None, "a session does not begin with its end");
+    }
+
     /// Leaves the hub, and answers what the log line of the end needs.
-    pub(crate) fn end(self) -> (u64, Ticket) {
-        (self.frames_received, self.ticket)
+    pub(crate) fn leave(self) -> Leaving {
+        let Self { handle, ticket, frames_received, .. } = self;
+        Leaving { handle, ticket, frames_received }
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -179,7 +210,7 @@ impl Connection {
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut buffer = [0; READ_BYTES];
-        let read = std::task::ready!(self.transport.poll_read(context, &mut buffer))?;
+        let read = ready!(self.transport.poll_read(context, &mut buffer))?;
         self.reader.feed(&buffer[..read]);
         Poll::Ready(Ok(read))
     }
@@ -219,11 +250,11 @@ impl Connection {
     }
 
     /// Gives every whole message that was read to the session.
-    async fn read_messages(&mut self) -> Option<Ended> {
+    fn read_messages(&mut self) -> Option<Ended> {
         loop {
             let input = match self.reader.next() {
                 Ok(None) => return None,
-                Ok(Some(Incoming::Close(code))) => return Some(self.answer_close(code).await),
+                Ok(Some(Incoming::Close(code))) => return Some(self.answer_close(code)),
                 Ok(Some(Incoming::Text(text))) => Input::Text(text),
                 Ok(Some(Incoming::Binary(_))) => Input::Binary,
                 Ok(Some(Incoming::Ping(payload))) => Input::Ping(payload),
@@ -233,7 +264,7 @@ impl Connection {
             self.frames_received += 1;
             self.gateway.metrics().frames_received.inc();
             let effects = self.input(input);
-            if let Some(ended) = self.perform(effects).await {
+            if let Some(ended) = self.perform(effects) {
                 return Some(ended);
             }
         }
@@ -261,7 +292,7 @@ impl Connection {
     }
 
     /// Does what the session answered; answers how the connection ended if it did.
-    async fn perform(&mut self, effects: Effects) -> Option<Ended> {
+    fn perform(&mut self, effects: Effects) -> Option<Ended> {
         for effect in effects {
             match effect {
                 Effect::Send(frame) => self.send(&frame),
@@ -277,7 +308,7 @@ impl Connection {
                     }));
                 }
                 Effect::Count(counted) => self.count(counted),
-                Effect::Close(closing) => return Some(self.close(closing).await),
+                Effect::Close(closing) => return Some(self.close(closing)),
             }
         }
         None
@@ -308,14 +339,13 @@ impl Connection {
     }
 
     /// The client has closed: its code is answered and nothing else is said.
-    async fn answer_close(&mut self, code: Option<u16>) -> Ended {
+    fn answer_close(&mut self, code: Option<u16>) -> Ended {
         self.handle.outbox.seal([close_frame(code, "")]);
-        self.finish().await;
         Ended::ClientClosed
     }
 
     /// The server closes: the reason in a frame, then the Close, then the end of TCP.
-    async fn close(&mut self, closing: Closing) -> Ended {
+    fn close(&mut self, closing: Closing) -> Ended {
         let Closing { reason, code, reconnect_delay } = closing;
         self.gateway.metrics().closing(reason);
         let frame = ServerFrame::ConnectionClosing(ConnectionClosing {
@@ -326,53 +356,52 @@ impl Connection {
         });
         let text = encode_server(&frame, self.gateway.clock().wall());
         self.handle.outbox.seal([text_frame(&text), close_frame(Some(code), reason.as_str())]);
-        if !self.finish().await {
-            self.gateway.metrics().signals_undelivered.inc();
-        }
         Ended::Closed(reason)
     }
 
-    /// The socket ended without a Close.
-    fn lost(&mut self) -> Ended {
-        self.handle.outbox.seal([]);
-        Ended::Lost
-    }
-
-    /// Writes what is left, ends our half, and reads until the peer has ended its own, so that
-    /// the last words are not lost to a reset. Answers whether they were written in time.
-    async fn finish(&mut self) -> bool {
-        let deadline = self.gateway.clock().now() + CLOSE_WRITE_DEADLINE;
-        let written = timeout_at(deadline, poll_fn(|context| self.poll_last_words(context))).await;
-        let delivered = matches!(written, Ok(Ok(())));
-        if delivered {
-            // A peer that does not end its half by the deadline loses nothing by our end.
-            let _ = timeout_at(deadline, poll_fn(|context| self.poll_peer_end(context))).await;
-        } else {
-            self.transport.abort();
+    /// Writes what is left and ends our half, until the timer. Answers whether it was in time.
+    fn poll_last_words(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if let Poll::Ready(written) = self.poll_write_all(context) {
+            return Poll::Ready(written.is_ok());
         }
-        delivered
+        self.timer.as_mut().poll(context).map(|()| false)
     }
 
-    fn poll_last_words(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let transport = &mut self.transport;
             let outbox = &self.handle.outbox;
             match outbox.flush_with(|slices| transport.write(context, slices))? {
                 Flushed::All => break,
-                Flushed::Blocked => std::task::ready!(self.transport.poll_writable(context))?,
+                Flushed::Blocked => ready!(self.transport.poll_writable(context))?,
             }
         }
-        std::task::ready!(self.transport.poll_flush(context))?;
+        ready!(self.transport.poll_flush(context))?;
         self.transport.poll_shutdown(context)
     }
 
+    /// Reads until the peer has ended its half too, so that the last words are not lost to a
+    /// reset; a peer that has not by the timer loses nothing by our end.
     fn poll_peer_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut buffer = [0; READ_BYTES];
         loop {
-            match std::task::ready!(self.transport.poll_read(context, &mut buffer)) {
-                Ok(0) | Err(_) => return Poll::Ready(()),
-                Ok(_) => {}
+            match self.transport.poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return self.timer.as_mut().poll(context),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten thousand idle connections are ten thousand of these: growth must be deliberate.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let sizes = [size_of::<Connection>(), size_of::<Handle>(), size_of::<Session>()];
+        assert!(sizes[0] <= 512 && sizes[1] <= 448, "connection, handle, session: {sizes:?}");
     }
 }

@@ -317,7 +317,8 @@ impl Inner {
     }
 }
 
-#[cfg(all(test, feature = "model"))]
+#[cfg(test)]
+#[cfg(feature = "model")]
 mod model;
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use heartline_protocol::limits::FRAGMENTS_MAX;
 use heartline_protocol::server_frame::ConnectionEstablished;
 use heartline_protocol::{PROTOCOL_VERSION, ServerFrame, encode_server};
 use tracing::info;
 
 use crate::accept::{Accepted, Ticket};
-use crate::connection::{Connection, Ended};
+use crate::connection::{Connection, Ended, Leaving};
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
@@ -49,8 +48,24 @@ impl Gateway {
     }
 
     /// Runs an upgraded socket until it ends. `early` is what came with the upgrade request.
-    pub async fn serve(self: Arc<Self>, accepted: Accepted, transport: Transport, early: Bytes) {
-        let Accepted { permit: _permit, ticket, device_id, admitted } = accepted;
+    /// Everything is set up before the future is made: an idle connection's task then holds the
+    /// connection and nothing else.
+    pub fn serve(
+        self: Arc<Self>,
+        accepted: Accepted,
+        transport: Transport,
+        early: &[u8],
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let mut connection = self.open(accepted, transport, early);
+        async move {
+            let ended = connection.run().await;
+            // Boxed, because a task is as large as its largest await.
+            Box::pin(self.ended(connection, ended)).await;
+        }
+    }
+
+    fn open(self: &Arc<Self>, accepted: Accepted, transport: Transport, early: &[u8]) -> Connection {
+        let Accepted { ticket, device_id, admitted } = accepted;
         let at = Moment { now: self.clock.now(), wall: self.clock.wall() };
         let seed = rand::random();
         let direct = match &transport {
@@ -72,18 +87,17 @@ impl Gateway {
             }
         };
         let mut reader = FrameReader::new(self.reader_limits());
-        reader.feed(&early);
-        let gateway = Arc::clone(&self);
-        let mut connection = Connection::new(
-            gateway, transport, reader, session, Arc::clone(&handle), listing, ticket,
-        );
-        let ended = connection.run(first).await;
-        let (frames_received, ticket) = connection.end();
-        self.ended(&handle, ended, frames_received, &ticket).await;
+        reader.feed(early);
+        let gateway = Arc::clone(self);
+        let mut connection =
+            Connection::new(gateway, transport, reader, session, handle, listing, ticket);
+        connection.begin(first);
+        connection
     }
 
     /// The one log line of a connection's end; its lease is given back.
-    async fn ended(&self, handle: &Handle, ended: Ended, frames_received: u64, ticket: &Ticket) {
+    async fn ended(&self, connection: Connection, ended: Ended) {
+        let Leaving { handle, ticket, frames_received } = connection.leave();
         let reason = ended.as_str();
         let tally = handle.outbox.tally();
         self.metrics.disconnected(reason);

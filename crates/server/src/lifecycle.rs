@@ -177,6 +177,8 @@ fn run(
     end: impl FnOnce(Outcome) + Send + 'static,
 ) {
     let cut = cut.clone();
+    // Boxed, because each of the wrappers around it would hold a copy's worth of room.
+    let work = Box::pin(work);
     tasks.spawn(async move {
         // What a panic leaves behind is dropped with the future and seen by nobody.
         let work = AssertUnwindSafe(work).catch_unwind();

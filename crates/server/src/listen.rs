@@ -22,7 +22,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -40,6 +40,9 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// How long accepting rests when the process has no files left.
 const FULL_TABLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a peer may take to end its half once it has its last answer.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// How many headers a request may have.
 const HEADERS_MAX: usize = 64;
@@ -78,7 +81,7 @@ pub(crate) async fn accept(listener: TcpListener, site: Site) {
         match accepted {
             Ok((socket, peer)) => {
                 let lifecycle = site.lifecycle.clone();
-                lifecycle.spawn_connection(Box::pin(serve_socket(socket, peer, site.clone())));
+                lifecycle.spawn_connection(serve_socket(socket, peer, site.clone()));
             }
             Err(error) if is_full_table(&error) => {
                 warn!(%error, "out of files: accepting rests; raise the limit of open files");
@@ -129,8 +132,7 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     http.timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(REQUEST_HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .pipeline_flush(true);
+        .max_headers(HEADERS_MAX);
     let mut connection = http.serve_connection(TokioIo::new(socket), service);
     let stop = site.lifecycle.soft_stop();
     let served = {
@@ -149,17 +151,29 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
         debug!(%peer, %error, "an HTTP connection ended early");
     }
     let accepted = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let (Some(accepted), Some(gateway)) = (accepted, site.gateway) {
-        let parts = connection.into_parts();
-        if served.is_err() {
-            return gateway.abandon(accepted).await;
-        }
-        let transport = match parts.io.into_inner() {
-            MaybeTls::Plain(tcp) => Transport::Plain(Arc::new(tcp)),
-            MaybeTls::Tls(tls) => Transport::Tls(tls),
-        };
-        site.lifecycle.spawn_connection(gateway.serve(accepted, transport, parts.read_buf));
+    let parts = connection.into_parts();
+    let (Some(accepted), Some(gateway)) = (accepted, site.gateway) else {
+        return linger(parts.io.into_inner()).await;
+    };
+    if served.is_err() {
+        return gateway.abandon(accepted).await;
     }
+    let transport = match parts.io.into_inner() {
+        MaybeTls::Plain(tcp) => Transport::Plain(Arc::new(tcp)),
+        MaybeTls::Tls(tls) => Transport::Tls(tls),
+    };
+    site.lifecycle.spawn_connection(gateway.serve(accepted, transport, &parts.read_buf));
+}
+
+/// Ends our half and reads for a moment what is still coming: a socket that is closed with unread
+/// bytes resets, and the reset can overtake the answer that says what was wrong with them.
+async fn linger(mut socket: MaybeTls) {
+    let end = async {
+        socket.shutdown().await?;
+        tokio::io::copy(&mut socket, &mut tokio::io::sink()).await
+    };
+    // A peer that is gone, or does not end its half in time, has had its answer.
+    let _ = tokio::time::timeout(LINGER, end).await;
 }
 
 async fn answer(

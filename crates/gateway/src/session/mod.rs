@@ -220,14 +220,12 @@ impl Session {
             }
             Input::Ping(payload) => {
                 self.liveness.heard(at.now);
-                match self.spend(None, at, |session| &mut session.frames, Config::frame_rate) {
-                    Ok(()) => smallvec![Effect::Pong(payload)],
-                    Err(refused) => refused,
-                }
+                let refused = self.spend_frame(None, at);
+                refused.unwrap_or_else(|| smallvec![Effect::Pong(payload)])
             }
             Input::Pong => {
                 self.liveness.heard(at.now);
-                Effects::new()
+                self.spend_frame(None, at).unwrap_or_default()
             }
             Input::Violation(error) => self.close(CloseReason::ProtocolError, error.close_code()),
             Input::Verified(answer) => self.verified(answer, at),
@@ -262,15 +260,19 @@ impl Session {
             Ok(Decoded::UnknownType { request_id }) if challenged => {
                 self.not_authenticated(request_id, at)
             }
-            Ok(Decoded::UnknownType { request_id: None }) => {
-                smallvec![Effect::Count(Counted::UnknownType)]
-            }
             Ok(Decoded::UnknownType { request_id }) => {
-                replies::refuse(replies::unknown_type(request_id))
+                let refused = self.spend_frame(request_id.clone(), at);
+                refused.unwrap_or_else(|| match request_id {
+                    None => smallvec![Effect::Count(Counted::UnknownType)],
+                    Some(_) => replies::refuse(replies::unknown_type(request_id)),
+                })
             }
             Err(DecodeError::NotAnObject(message)) => self.bad_frame(&message, at),
             Err(error) if challenged => self.strike_bad_frame(replies::invalid(error), at),
-            Err(error) => replies::refuse(replies::invalid(error)),
+            Err(error) => {
+                let refused = self.spend_frame(replies::request_id(&error), at);
+                refused.unwrap_or_else(|| replies::refuse(replies::invalid(error)))
+            }
         }
     }
 
@@ -286,13 +288,13 @@ impl Session {
         };
         let expired = established.grace_ends.is_some();
         let request_id = frame.request_id().cloned();
-        let spent = match frame {
+        let refused = match frame {
             ClientFrame::SendMessage(_) => {
                 self.spend(request_id, at, |session| &mut session.sends, Config::send_rate)
             }
-            _ => self.spend(request_id, at, |session| &mut session.frames, Config::frame_rate),
+            _ => self.spend_frame(request_id, at),
         };
-        if let Err(refused) = spent {
+        if let Some(refused) = refused {
             return refused;
         }
         match frame {
@@ -372,22 +374,29 @@ impl Session {
         effects
     }
 
-    /// Takes a token from a bucket, or answers `RATE_LIMITED` and, after too many, closes.
+    /// Every frame that is no send has its price, also one that is unknown, wrong or a Pong: else
+    /// a flood of those would be free.
+    fn spend_frame(&mut self, request_id: Option<RequestId>, at: Moment) -> Option<Effects> {
+        self.spend(request_id, at, |session| &mut session.frames, Config::frame_rate)
+    }
+
+    /// Takes a token from a bucket. Without one, answers the refusal: `RATE_LIMITED` and, after too
+    /// many, a Close.
     fn spend(
         &mut self,
         request_id: Option<RequestId>,
         at: Moment,
         bucket: impl FnOnce(&mut Self) -> &mut TokenBucket,
         rate: impl FnOnce(&Config) -> Rate,
-    ) -> Result<(), Effects> {
+    ) -> Option<Effects> {
         let rate = rate(&self.config);
-        let Err(wait) = bucket(self).take(rate, at.now) else { return Ok(()) };
+        let wait = bucket(self).take(rate, at.now).err()?;
         let mut effects = replies::refuse(replies::rate_limited(request_id, retry_after_seconds(wait)));
         effects.push(Effect::Count(Counted::RateLimited));
         if self.rate_limited.strike(RATE_LIMITED_MAX, RATE_LIMITED_WINDOW, at.now) {
             effects.extend(self.close_for(CloseReason::RateLimited));
         }
-        Err(effects)
+        Some(effects)
     }
 
     fn bad_frame(&mut self, message: &str, at: Moment) -> Effects {

@@ -35,6 +35,15 @@ pub(super) fn unknown_type(request_id: Option<RequestId>) -> ServerFrame {
     detailed(request_id, ErrorCode::InvalidMessage, message, details)
 }
 
+/// The request that a wrong frame was, if that could be read.
+pub(super) fn request_id(decode_error: &DecodeError) -> Option<RequestId> {
+    match decode_error {
+        DecodeError::NotAnObject(_) => None,
+        DecodeError::InvalidField { request_id, .. } => request_id.clone(),
+        DecodeError::ContentTooLarge { request_id } => Some(request_id.clone()),
+    }
+}
+
 pub(super) fn invalid(decode_error: DecodeError) -> ServerFrame {
     match decode_error {
         DecodeError::NotAnObject(message) => error(None, ErrorCode::InvalidMessage, &message),

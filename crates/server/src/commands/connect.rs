@@ -1,12 +1,14 @@
 //! `heartline connect`: a terminal on one connection, which shows every frame and sends what is
 //! typed.
 //!
-//! `input` reads lines, `line` says what each means, `view` says how things look, `tokens` finds
-//! the token, `farewell` explains the end, and `terminal` is the loop around them.
+//! `input` reads lines and `line` says what each means; `view` says how things look and `screen`
+//! writes them; `tokens` finds the token; `farewell` explains the end; `terminal` is the loop
+//! around them.
 
 mod farewell;
 mod input;
 mod line;
+mod screen;
 mod terminal;
 mod tokens;
 mod view;
@@ -14,7 +16,6 @@ mod view;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -22,6 +23,7 @@ use heartline_client::{Authentication, Client, ClientConfig};
 use heartline_protocol::{DeviceId, Token, UserId};
 
 use self::input::Input;
+use self::screen::Screen;
 use self::terminal::Terminal;
 use self::tokens::Tokens;
 use self::view::View;
@@ -101,30 +103,28 @@ pub fn run(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
 
 async fn connect(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
     let variable = std::env::var(TOKEN_VARIABLE).ok();
-    let tokens = Arc::new(Tokens::find(&arguments, variable)?);
+    let tokens = Tokens::find(&arguments, variable)?;
     let signals = Signals::listen().context("signals cannot be handled")?;
     let with_colours = !arguments.no_color
         && telemetry::wants_colours(io::stdout().is_terminal(), |name| std::env::var_os(name));
-    let view = View { with_colours, with_heartbeats: arguments.heartbeats };
+    let view = View { with_colours };
+    let screen = Screen::new(io::stdout(), io::stderr(), view, arguments.heartbeats);
     let (client, events) = Client::start(client_config(arguments, &tokens))?;
     let terminal = Terminal {
         client,
         events,
         input: Input::new(tokio::io::stdin()),
         is_interactive: io::stdin().is_terminal(),
-        output: io::stdout(),
-        errors: io::stderr(),
         signals,
+        screen,
         tokens,
-        view,
     };
     Ok(terminal.run().await?.into())
 }
 
-fn client_config(arguments: ConnectArgs, tokens: &Arc<Tokens>) -> ClientConfig {
-    let mut config = ClientConfig::new(String::new(), Token(String::new()));
+fn client_config(arguments: ConnectArgs, tokens: &Tokens) -> ClientConfig {
+    let mut config = ClientConfig::new(String::new(), tokens.clone());
     config.urls = arguments.url;
-    config.token = Arc::clone(tokens) as _;
     config.device_id = arguments.device;
     config.authentication = match arguments.auth {
         TokenWay::Header => Authentication::Header,

@@ -1,7 +1,7 @@
 //! `/v1/admin`: see and end connections.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use heartline_gateway::Refusal;
 use heartline_protocol::rest::Page;
 use heartline_protocol::{
@@ -12,6 +12,7 @@ use serde::Serialize;
 use tracing::{info, warn};
 
 use super::caller::Service;
+use super::path::PathId;
 use super::{Api, Refused};
 
 /// A live connection as an operator sees it.
@@ -43,9 +44,9 @@ pub(super) struct Ended {
 pub(super) async fn list_connections(
     State(api): State<Api>,
     _: Service,
-    Path(user_id): Path<String>,
+    PathId(user_id): PathId<UserId>,
 ) -> Result<Json<Page<ConnectionView>>, Refused> {
-    let live = live_connections(&api, &user_id).await?;
+    let live = live_connections(&api, user_id).await?;
     let items = live.into_iter().map(|live| view(&api, live)).collect();
     Ok(Json(Page { items, next_cursor: None }))
 }
@@ -53,9 +54,9 @@ pub(super) async fn list_connections(
 pub(super) async fn end_connections(
     State(api): State<Api>,
     _: Service,
-    Path(user_id): Path<String>,
+    PathId(user_id): PathId<UserId>,
 ) -> Result<Json<Ended>, Refused> {
-    let live = live_connections(&api, &user_id).await?;
+    let live = live_connections(&api, user_id).await?;
     let leases = live.into_iter().map(|live| live.key).collect();
     Ok(Json(end(&api, leases).await))
 }
@@ -63,9 +64,8 @@ pub(super) async fn end_connections(
 pub(super) async fn end_connection(
     State(api): State<Api>,
     _: Service,
-    Path(connection_id): Path<String>,
+    PathId(connection_id): PathId<ConnectionId>,
 ) -> Result<Json<Ended>, Refused> {
-    let connection_id: ConnectionId = legal(&connection_id)?;
     let found = api.directory.by_connection(connection_id).await;
     let found = found.map_err(|error| unavailable(&error))?;
     let live = found
@@ -73,9 +73,8 @@ pub(super) async fn end_connection(
     Ok(Json(end(&api, vec![live.key]).await))
 }
 
-async fn live_connections(api: &Api, user_id: &str) -> Result<Vec<LiveConnection>, Refusal> {
-    let users = [legal::<UserId>(user_id)?];
-    let live = api.directory.by_user(&users).await.map_err(|error| unavailable(&error))?;
+async fn live_connections(api: &Api, user_id: UserId) -> Result<Vec<LiveConnection>, Refusal> {
+    let live = api.directory.by_user(&[user_id]).await.map_err(|error| unavailable(&error))?;
     Ok(live.into_iter().flatten().collect())
 }
 
@@ -111,14 +110,6 @@ fn view(api: &Api, live: LiveConnection) -> ConnectionView {
         lease_ends_at: now.plus(live.remaining),
         outbox,
     }
-}
-
-fn legal<T: std::str::FromStr<Err = heartline_protocol::InvalidId>>(
-    text: &str,
-) -> Result<T, Refusal> {
-    text.parse().map_err(|error: heartline_protocol::InvalidId| {
-        Refusal::new(ErrorCode::InvalidMessage, error.to_string())
-    })
 }
 
 fn unavailable(error: &DirectoryError) -> Refusal {

@@ -34,15 +34,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         }
         let bytes = read(request.into_body()).await?;
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
-        let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            let field = error.path().to_string();
-            let details = ErrorDetails { field: Some(field), ..Default::default() };
-            let message = error.into_inner().to_string();
-            Refusal { details: Some(details), ..Refusal::new(ErrorCode::InvalidMessage, message) }
-        })?;
+        let value = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|error| wrong_field(&error.path().to_string(), &error.inner().to_string()))?;
         reader.end().map_err(|error| Refusal::new(ErrorCode::InvalidMessage, error.to_string()))?;
         Ok(Self(value))
     }
+}
+
+/// Names the field: by its path, or, for one that is missing, by the name that serde quotes.
+fn wrong_field(path: &str, message: &str) -> Refusal {
+    let missing = || message.strip_prefix("missing field `")?.split('`').next();
+    let field = if path == "." { missing() } else { Some(path) };
+    let details = field.map(|field| ErrorDetails {
+        field: Some(field.to_owned()),
+        ..Default::default()
+    });
+    Refusal { details, ..Refusal::new(ErrorCode::InvalidMessage, message) }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

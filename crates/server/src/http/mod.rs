@@ -4,6 +4,7 @@ mod admin;
 mod body;
 mod caller;
 mod health;
+mod path;
 mod push;
 
 use std::sync::Arc;

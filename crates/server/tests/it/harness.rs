@@ -134,6 +134,21 @@ impl Server {
         Answer::parse(&String::from_utf8(bytes).unwrap())
     }
 
+    /// Bytes as they are; answers one response, whether or not the connection stays open.
+    pub(crate) async fn ask(&self, request: &[u8]) -> Answer {
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        socket.write_all(request).await.unwrap();
+        let mut bytes = Vec::new();
+        while !Answer::is_whole(&bytes) {
+            let read = timeout(PATIENCE, socket.read_buf(&mut bytes)).await;
+            if read.expect("an answer in time").expect("an answer and no reset") == 0 {
+                break;
+            }
+        }
+        // Frames may follow the answer to an upgrade.
+        Answer::parse(&String::from_utf8_lossy(&bytes))
+    }
+
     /// Pushes an event to users; answers for how many connections it was queued.
     pub(crate) async fn push(&self, users: &[&str], name: &str, data: Value) -> u64 {
         let body = json!({ "user_ids": users, "name": name, "data": data });
@@ -275,6 +290,14 @@ impl Answer {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("not an HTTP answer: {text:?}"));
         Self { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    /// Whether these bytes hold a head and all of the body that it announces.
+    fn is_whole(bytes: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(bytes).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        body.len() >= length.map_or(0, |length| length.parse().unwrap())
     }
 
     pub(crate) fn json(&self) -> Value {

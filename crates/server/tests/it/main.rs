@@ -2,3 +2,24 @@
 
 mod harness;
 mod welcome;
+mod refused_tokens;
+mod refused_upgrades;
+mod peers;
+mod process;
+mod proxy;
+mod slow_consumers;
+mod bad_frames;
+mod stalled_crowd;
+mod drain;
+mod silence;
+mod pauses;
+mod leases;
+mod connection_limits;
+mod duplicates;
+mod push;
+mod admin;
+mod bad_configuration;
+mod tokens_over_time;
+mod key_rotation;
+mod tls;
+mod out_of_files;

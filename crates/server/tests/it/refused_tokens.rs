@@ -47,8 +47,8 @@ fn bad_tokens() -> Vec<(&'static str, String)> {
     let good = sign(&claims(&json!({})));
     let changed = |changes: Value| sign(&claims(&changes));
     vec![
-        ("not a token", "hello".to_owned()),
-        ("two parts", "a.b".to_owned()),
+        ("not a token", "certainly-no-token".to_owned()),
+        ("two parts", "only.twoparts".to_owned()),
         ("four parts", format!("{good}.more")),
         ("parts that are no JSON", "YQ.YQ.YQ".to_owned()),
         ("padding", format!("{good}=")),
@@ -111,7 +111,7 @@ async fn a_bad_token_is_refused_in_a_header_in_the_subprotocols_and_after_a_chal
         is_refused_at_the_upgrade(&server, name, &[("Sec-WebSocket-Protocol", &offer)]).await;
         is_refused_after_a_challenge(&server, name, &token).await;
         let leaked = server.log().into_iter().find(|line| line.contains(&token));
-        assert!(leaked.is_none() || name == "not a token", "the log holds {name}: {leaked:?}");
+        assert_eq!(leaked, None, "the log holds {name}");
     }
     assert_eq!(server.metric("gateway_connections_active").await, 1.0);
 }

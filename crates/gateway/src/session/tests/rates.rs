@@ -65,6 +65,21 @@ fn pings_count_as_frames() {
 }
 
 #[test]
+fn no_kind_of_frame_is_free() {
+    let unknown = || Input::Text(r#"{"type":"from_the_future","request_id":"r"}"#.to_owned());
+    let nobodys = || Input::Text(r#"{"type":"from_the_future"}"#.to_owned());
+    let wrong = || Input::Text(r#"{"type":"sync_request","request_id":"r"}"#.to_owned());
+    let kinds: [&dyn Fn() -> Input; 4] = [&unknown, &nobodys, &wrong, &|| Input::Pong];
+    for kind in kinds {
+        let mut talk = Talk::established();
+        assert!((0..100).all(|_| !is_limited(&talk.on(kind()))));
+        assert_eq!(code(&talk.on(kind())), ErrorCode::RateLimited);
+        let close = (0..100).find_map(|_| closing(&talk.on(kind())));
+        assert_eq!(close, Some((CloseReason::RateLimited, 4429)));
+    }
+}
+
+#[test]
 fn the_hundredth_refusal_within_a_minute_closes() {
     let mut talk = Talk::established();
     (0..100).for_each(|_| drop(talk.says(HEARTBEAT)));
@@ -83,7 +98,7 @@ fn refusals_are_forgotten_after_a_minute() {
     for _ in 0..3 {
         let refused = (0..199).filter(|_| is_limited(&talk.says(HEARTBEAT))).count();
         assert_eq!(refused, 99);
-        talk.stay(seconds(60));
+        talk.stay(seconds(61));
     }
     assert!(!talk.session.is_closed());
 }

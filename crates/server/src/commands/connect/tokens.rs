@@ -17,7 +17,7 @@ use crate::dev::{DirectoryError, read_dev_secret};
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// Where the tokens of this terminal come from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Tokens {
     /// One was given, and there is no other.
     Given(Token),
@@ -76,7 +76,7 @@ impl TokenProvider for Tokens {
 }
 
 /// Signs one user's tokens.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Signer {
     arguments: TokenArguments,
     directory: PathBuf,

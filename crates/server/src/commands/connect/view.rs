@@ -16,12 +16,10 @@ const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "";
 const RESET: &str = "\u{1b}[0m";
 
-/// What is shown, and in which colours.
+/// The look of a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) with_colours: bool,
-    /// Whether answers to heartbeats are shown that nobody typed.
-    pub(super) with_heartbeats: bool,
 }
 
 impl View {
@@ -56,7 +54,8 @@ impl View {
     /// The server has admitted the connection.
     pub(super) fn connected(self, at: Timestamp, frame: &ConnectionEstablished) -> String {
         let ConnectionEstablished { user_id, device_id, connection_id, .. } = frame;
-        let mut sentence = format!("connected as {user_id} on device {device_id} ({connection_id})");
+        let mut sentence =
+            format!("connected as {user_id} on device {device_id} ({connection_id})");
         if let Some(parts) = frame.degraded.as_ref().filter(|parts| !parts.is_empty()) {
             let _ = write!(sentence, "; not working at the moment: {}", parts.join(", "));
         }
@@ -71,8 +70,12 @@ impl View {
         retry_in: Option<Duration>,
     ) -> String {
         let mut sentence = format!("disconnected: {}", describe(ending));
-        if let Some(pause) = retry_in {
-            let _ = write!(sentence, "; trying again in {:.1} s", pause.as_secs_f64());
+        match retry_in {
+            Some(Duration::ZERO) => sentence.push_str("; trying again at once"),
+            Some(pause) => {
+                let _ = write!(sentence, "; trying again in {:.1} s", pause.as_secs_f64());
+            }
+            None => {}
         }
         self.line(at, RED, "--", &printable(&sentence))
     }

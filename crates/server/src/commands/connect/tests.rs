@@ -1,0 +1,241 @@
+//! The command as a whole, against a node in the same process.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use clap::Parser;
+use futures_util::stream;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::config::{Disk, Layer, Sources, load};
+use crate::dev::tests::Scratch;
+use crate::dev::{DataDirectory, dev_preset};
+use crate::lifecycle::Lifecycle;
+
+#[derive(Debug, Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+fn parse(arguments: &[&str]) -> Result<ConnectArgs, String> {
+    CommandLine::try_parse_from(std::iter::once(&"connect").chain(arguments))
+        .map(|line| line.connect)
+        .map_err(|error| error.to_string())
+}
+
+/// A node with its own directory; it ends with this value.
+struct Node {
+    address: SocketAddr,
+    scratch: Scratch,
+    _directory: DataDirectory,
+    _task: JoinSet<()>,
+}
+
+impl Node {
+    async fn start() -> Self {
+        let scratch = Scratch::new();
+        let directory = DataDirectory::open(scratch.path()).unwrap();
+        let secret = directory.dev_secret().unwrap();
+        let loaded = load(&Sources {
+            preset: dev_preset(&directory, &secret),
+            file: None,
+            environment: Vec::new(),
+            arguments: Layer::default().with("test", "server", "listen", "127.0.0.1:0"),
+            files: &Disk,
+        })
+        .unwrap();
+        let (ready, address) = oneshot::channel();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let node = crate::run(loaded, Lifecycle::new(), move |address| {
+                ready.send(address).unwrap();
+            });
+            Box::pin(node).await.unwrap();
+        });
+        let address = address.await.unwrap();
+        Self { address, scratch, _directory: directory, _task: task }
+    }
+
+    fn arguments(&self, more: &[&str]) -> ConnectArgs {
+        let (url, directory) = (format!("ws://{}", self.address), self.scratch.path().display());
+        let directory = directory.to_string();
+        let mut all = vec!["--url", &url, "--data-dir", &directory];
+        all.extend(more);
+        parse(&all).unwrap()
+    }
+}
+
+/// What a terminal did: its exit code and what it wrote.
+#[derive(Debug)]
+struct Outcome {
+    code: u8,
+    output: String,
+    errors: String,
+}
+
+async fn run_on(arguments: ConnectArgs, is_interactive: bool, input: &str) -> Outcome {
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let code = terminal(arguments, is_interactive, input, &mut output, &mut errors).await;
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Outcome { code, output: text(output), errors: text(errors) }
+}
+
+async fn terminal(
+    arguments: ConnectArgs,
+    is_interactive: bool,
+    input: &str,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> u8 {
+    let tokens = Tokens::find(&arguments, None).unwrap();
+    let view = View { with_colours: false };
+    let screen = Screen::new(output, errors, view, arguments.heartbeats);
+    let (client, events) = Client::start(client_config(arguments, &tokens)).unwrap();
+    let terminal = Terminal {
+        client,
+        events,
+        input: Input::new(input.as_bytes()),
+        is_interactive,
+        signals: stream::pending::<()>(),
+        screen,
+        tokens,
+    };
+    terminal.run().await.unwrap()
+}
+
+#[tokio::test]
+async fn piped_lines_are_sent_once_connected_and_their_answers_awaited() {
+    let node = Node::start().await;
+    let input = "/heartbeat\nhello\n{\"type\":\"sing\",\"request_id\":\"r-1\"}\n{broken";
+    let arguments = node.arguments(&["--user", "ana", "--device", "phone"]);
+    let Outcome { code, output, errors } = run_on(arguments, false, input).await;
+    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
+    let parts = [
+        "-- connecting to ws://",
+        "<- connection_established {",
+        "-- connected as ana on device phone (conn_",
+        "-> heartbeat {\"type\":\"heartbeat\"}",
+        "hello is neither a frame nor a command",
+        "-> sing {",
+        "-> ? {broken",
+    ];
+    let mut rest = output.as_str();
+    for part in parts {
+        let (_, after) = rest.split_once(part).unwrap_or_else(|| panic!("{part}: {output}"));
+        rest = after;
+    }
+    assert!(output.contains("<- heartbeat_ack {"), "{output}");
+    assert!(output.contains("\"request_id\":\"r-1\",\"code\":\"INVALID_MESSAGE\""), "{output}");
+    assert_eq!(output.matches("<- error {").count(), 2, "{output}");
+}
+
+#[tokio::test]
+async fn a_refresh_is_answered_and_shows_no_token() {
+    let node = Node::start().await;
+    let arguments = node.arguments(&["--user", "ana", "--auth", "message"]);
+    let Outcome { code, output, .. } = run_on(arguments, false, "/refresh\n/quit\n/help\n").await;
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("<- auth_challenge {"), "{output}");
+    assert!(output.contains("<- token_refreshed {"), "{output}");
+    assert!(!output.contains("eyJ"), "{output}");
+    assert!(!output.contains("Ctrl-C"), "nothing is read after /quit: {output}");
+}
+
+#[tokio::test]
+async fn a_dropped_connection_comes_back() {
+    let node = Node::start().await;
+    let arguments = node.arguments(&["--user", "ana", "--auth", "subprotocol"]);
+    let Outcome { code, output, .. } = run_on(arguments, false, "/drop\n").await;
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("-- disconnected: you broke the connection; trying"), "{output}");
+    assert_eq!(output.matches("-- connected as ana").count(), 2, "{output}");
+}
+
+#[tokio::test]
+async fn a_person_ends_it_at_once_connected_or_not() {
+    for input in ["/quit\n", ""] {
+        // Nobody listens on the port of a closed listener.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let arguments = parse(&["--url", &url, "--token", "t"]).unwrap();
+        let Outcome { code, errors, .. } = run_on(arguments, true, input).await;
+        assert_eq!((code, errors.as_str()), (0, ""));
+    }
+}
+
+#[tokio::test]
+async fn a_refused_token_ends_it_with_advice() {
+    let (node, other) = (Node::start().await, Node::start().await);
+    let mut arguments = node.arguments(&["--user", "ana"]);
+    arguments.data_dir = other.scratch.path().to_owned();
+    let Outcome { code, output, errors } = run_on(arguments, false, "").await;
+    assert_eq!(code, 1, "{output}");
+    assert!(output.contains("the server refused it with HTTP 401"), "{output}");
+    assert!(errors.contains("the server refused the token: is it the server whose"), "{errors}");
+    let arguments = node.arguments(&["--token", "nonsense"]);
+    let Outcome { code, errors, .. } = run_on(arguments, false, "").await;
+    assert_eq!(code, 1);
+    assert!(errors.contains("has it expired"), "{errors}");
+}
+
+/// The reader of this output has gone away.
+struct Gone;
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_went_away_ends_it_quietly() {
+    let node = Node::start().await;
+    let (arguments, mut errors) = (node.arguments(&["--user", "ana"]), Vec::new());
+    let code = terminal(arguments, false, "/heartbeat\n", &mut Gone, &mut errors).await;
+    assert_eq!((code, errors.len()), (0, 0));
+}
+
+#[test]
+fn without_a_user_or_a_token_it_asks_for_one() {
+    let error = Tokens::find(&parse(&[]).unwrap(), Some(String::new())).unwrap_err();
+    assert!(error.to_string().contains("Say --user NAME"), "{error}");
+    let scratch = Scratch::new();
+    let directory = scratch.path().to_str().unwrap();
+    let arguments = parse(&["--user", "ana", "--data-dir", directory]).unwrap();
+    let error = Tokens::find(&arguments, Some("t".to_owned())).unwrap_err();
+    assert!(error.to_string().contains("run `heartline dev` first"), "{error}");
+}
+
+#[test]
+fn an_argument_goes_before_the_variable() {
+    let variable = || Some("from-variable".to_owned());
+    let token = |arguments: &[&str]| {
+        Tokens::find(&parse(arguments).unwrap(), variable()).unwrap().now().unwrap().0
+    };
+    assert_eq!(token(&[]), "from-variable");
+    assert_eq!(token(&["--token", "from-argument"]), "from-argument");
+}
+
+#[test]
+fn arguments_have_defaults_and_contradictions_are_refused() {
+    let arguments = parse(&[]).unwrap();
+    assert_eq!(arguments.url, ["ws://127.0.0.1:7400"]);
+    assert_eq!((arguments.auth, arguments.heartbeats), (TokenWay::Header, false));
+    assert!(parse(&["--hide-heartbeats", "--heartbeats"]).unwrap().heartbeats);
+    assert!(!parse(&["--heartbeats", "--hide-heartbeats"]).unwrap().heartbeats);
+    assert_eq!(parse(&["--url", "ws://a", "--url", "ws://b"]).unwrap().url.len(), 2);
+    for refused in [["--user", "a b"], ["--token", ""], ["--auth", "magic"], ["--device", ""]] {
+        assert!(parse(&refused).is_err(), "{refused:?}");
+    }
+    let error = parse(&["--user", "ana", "--token", "secret"]).unwrap_err();
+    assert!(error.contains("cannot be used with"), "{error}");
+    assert!(!format!("{:?}", parse(&["--token", "secret"]).unwrap()).contains("secret"));
+}
