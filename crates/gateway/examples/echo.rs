@@ -41,9 +41,8 @@ fn main() -> io::Result<()> {
 fn serve(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (head, early) = read_head(&mut stream)?;
-    let upgrade = match parse_head(&head).as_ref().map(Upgrade::from_request) {
-        Some(Ok(upgrade)) => upgrade,
-        Some(Err(_)) | None => return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    let Some(Ok(upgrade)) = parse_head(&head).as_ref().map(Upgrade::from_request) else {
+        return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     };
     let answer = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

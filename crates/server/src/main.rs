@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use heartline::bench::{self, BenchArgs};
 use heartline::commands::config::{self, ConfigArguments};
-//C use heartline::commands::connect::{self, ConnectArgs};
+use heartline::commands::connect::{self, ConnectArgs};
 use heartline::commands::serve::{self, DevArguments, ServeArguments, StartError};
 use heartline::commands::token::{self, SECRET_VARIABLE, TokenArguments};
 use heartline::lifecycle::Exit;
@@ -29,7 +29,7 @@ enum Command {
     /// Sign a token for a user of the development server
     Token(TokenArguments),
     /// Connect a terminal and show every frame
-    //C Connect(ConnectArgs),
+    Connect(ConnectArgs),
     /// Print the commented default configuration, or check a file
     Config(ConfigArguments),
     /// Measure what connections and deliveries cost
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             let secret = std::env::var(SECRET_VARIABLE).ok();
             token::run(&arguments, secret, Clock.wall(), &mut output, &mut errors).into()
         }
-        //C Command::Connect(arguments) => reported(connect::run(arguments)),
+        Command::Connect(arguments) => reported(connect::run(arguments)),
         Command::Config(arguments) => {
             let environment = std::env::vars_os().collect();
             config::run(&arguments, environment, &mut output, &mut errors).into()

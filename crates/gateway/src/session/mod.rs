@@ -391,7 +391,8 @@ impl Session {
     ) -> Option<Effects> {
         let rate = rate(&self.config);
         let wait = bucket(self).take(rate, at.now).err()?;
-        let mut effects = replies::refuse(replies::rate_limited(request_id, retry_after_seconds(wait)));
+        let mut effects =
+            replies::refuse(replies::rate_limited(request_id, retry_after_seconds(wait)));
         effects.push(Effect::Count(Counted::RateLimited));
         if self.rate_limited.strike(RATE_LIMITED_MAX, RATE_LIMITED_WINDOW, at.now) {
             effects.extend(self.close_for(CloseReason::RateLimited));

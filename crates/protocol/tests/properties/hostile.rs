@@ -22,7 +22,7 @@ pub(crate) fn json_value() -> impl Strategy<Value = Value> + Clone {
         any::<bool>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<i32>().prop_map(|number| Value::from(f64::from(number) / 4.0)),
+        prop::num::f64::NORMAL.prop_map(Value::from),
         text(80).prop_map(Value::from),
     ];
     leaf.prop_recursive(5, 40, 5, |inner| {

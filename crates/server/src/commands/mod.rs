@@ -1,6 +1,6 @@
 //! What `heartline` can be told to do.
 
 pub mod config;
-//C pub mod connect;
+pub mod connect;
 pub mod serve;
 pub mod token;

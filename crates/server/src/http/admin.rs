@@ -68,8 +68,8 @@ pub(super) async fn end_connection(
 ) -> Result<Json<Ended>, Refused> {
     let found = api.directory.by_connection(connection_id).await;
     let found = found.map_err(|error| unavailable(&error))?;
-    let live = found
-        .ok_or_else(|| Refusal::new(ErrorCode::NotFound, "no such connection is open"))?;
+    let live =
+        found.ok_or_else(|| Refusal::new(ErrorCode::NotFound, "no such connection is open"))?;
     Ok(Json(end(&api, vec![live.key]).await))
 }
 

@@ -45,10 +45,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 fn wrong_field(path: &str, message: &str) -> Refusal {
     let missing = || message.strip_prefix("missing field `")?.split('`').next();
     let field = if path == "." { missing() } else { Some(path) };
-    let details = field.map(|field| ErrorDetails {
-        field: Some(field.to_owned()),
-        ..Default::default()
-    });
+    let details =
+        field.map(|field| ErrorDetails { field: Some(field.to_owned()), ..Default::default() });
     Refusal { details, ..Refusal::new(ErrorCode::InvalidMessage, message) }
 }
 

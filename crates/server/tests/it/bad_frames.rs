@@ -168,8 +168,8 @@ async fn an_unknown_type_is_answered_only_if_it_asks_and_never_counts_as_bad() {
 
 const CHAT: &str = "chat_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
-async fn names_the_field(socket: &mut Socket, frame: Value, field: &str) {
-    socket.send(&frame).await;
+async fn names_the_field(socket: &mut Socket, frame: &Value, field: &str) {
+    socket.send(frame).await;
     let error = socket.error("INVALID_MESSAGE").await;
     assert_eq!(error["details"]["field"], field, "{frame}: {error}");
     assert_eq!(error["request_id"], frame["request_id"], "{frame}: {error}");
@@ -200,20 +200,24 @@ async fn a_missing_or_mistyped_field_is_named_and_its_request_echoed() {
         ("content", json!({ "text": "hello" })),
         ("content_type", json!("x".repeat(65))),
     ] {
-        names_the_field(&mut socket, send(name, value), name).await;
+        names_the_field(&mut socket, &send(name, value), name).await;
     }
-    let sync = |after: Value| json!({ "type": "sync_request", "request_id": "r2",
-        "chat_id": CHAT, "after_sequence": after });
+    let sync = |after: Value| {
+        json!({ "type": "sync_request", "request_id": "r2",
+        "chat_id": CHAT, "after_sequence": after })
+    };
     for after in [json!(-1), json!("5"), json!(1.5), Value::Null] {
-        names_the_field(&mut socket, sync(after), "after_sequence").await;
+        names_the_field(&mut socket, &sync(after), "after_sequence").await;
     }
-    let watch = |users: Value| json!({ "type": "presence_subscribe", "request_id": "r3",
-        "user_ids": users });
-    names_the_field(&mut socket, watch(json!([])), "user_ids").await;
-    names_the_field(&mut socket, watch(json!(vec!["bo"; 101])), "user_ids").await;
-    names_the_field(&mut socket, watch(json!(["bo", "b*"])), "user_ids[1]").await;
-    names_the_field(&mut socket, json!({ "request_id": "r4" }), "type").await;
-    names_the_field(&mut socket, json!({ "type": 1, "request_id": "r5" }), "type").await;
+    let watch = |users: Value| {
+        json!({ "type": "presence_subscribe", "request_id": "r3",
+        "user_ids": users })
+    };
+    names_the_field(&mut socket, &watch(json!([])), "user_ids").await;
+    names_the_field(&mut socket, &watch(json!(vec!["bo"; 101])), "user_ids").await;
+    names_the_field(&mut socket, &watch(json!(["bo", "b*"])), "user_ids[1]").await;
+    names_the_field(&mut socket, &json!({ "request_id": "r4" }), "type").await;
+    names_the_field(&mut socket, &json!({ "type": 1, "request_id": "r5" }), "type").await;
     socket.send(&json!({ "type": "heartbeat", "request_id": "x".repeat(65) })).await;
     assert_eq!(socket.error("INVALID_MESSAGE").await["details"]["field"], "request_id");
     socket.send(&send("content", json!("x".repeat(4097)))).await;
@@ -274,4 +278,27 @@ async fn frames_over_their_rate_are_refused_with_their_request_and_then_end_it()
     };
     assert_eq!(closing["reason"], "rate_limited");
     assert_eq!(refusals, 100);
+}
+
+#[tokio::test]
+async fn no_kind_of_frame_is_free() {
+    let server = Server::start().await;
+    let text = |frame: Value| masked_frame(OPCODE_TEXT, true, frame.to_string().as_bytes());
+    for (name, frame) in [
+        ("pongs", masked_frame(OPCODE_PONG, true, b"")),
+        ("unknown types", text(json!({ "type": "from_the_future" }))),
+        ("wrong fields", text(json!({ "type": "sync_request", "request_id": "r1" }))),
+        (
+            "frames without an answer",
+            text(json!({ "type": "typing", "chat_id": CHAT, "is_typing": true })),
+        ),
+        ("second authenticates", text(json!({ "type": "authenticate", "token": "t" }))),
+    ] {
+        let mut socket = server.connect("ana").await;
+        socket.send_bytes(&frame.repeat(400)).await;
+        let closing = socket.json_of("connection_closing").await;
+        assert_eq!(closing["reason"], "rate_limited", "{name}");
+        assert_eq!(close_of(&socket.frame().await).unwrap().0, 4429, "{name}");
+        socket.ends().await;
+    }
 }

@@ -106,8 +106,7 @@ async fn a_user_has_at_most_twenty_connections() {
         sockets.push(server.connect("ana").await);
     }
     let bearer = bearer("ana");
-    let (upgrade, body) =
-        server.refused(&[("Authorization", &bearer)], 429, "RATE_LIMITED").await;
+    let (upgrade, body) = server.refused(&[("Authorization", &bearer)], 429, "RATE_LIMITED").await;
     assert!(upgrade.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0, "{body}");
 
     let mut challenged = server.challenged().await;

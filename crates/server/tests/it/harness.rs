@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// The secret that test servers accept.
@@ -31,6 +32,8 @@ pub(crate) struct Server {
     log: Arc<Mutex<Vec<String>>>,
     lines: watch::Receiver<usize>,
     directory: PathBuf,
+    /// Who reads the log; it ends with the server.
+    _tasks: JoinSet<()>,
 }
 
 impl Server {
@@ -65,7 +68,8 @@ impl Server {
         let log = Arc::new(Mutex::new(Vec::new()));
         let (count, mut lines) = watch::channel(0);
         let collected = Arc::clone(&log);
-        tokio::task::spawn(async move {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
             let mut reader = BufReader::new(stderr).lines();
             while let Ok(Some(line)) = reader.next_line().await {
                 collected.lock().unwrap().push(line);
@@ -76,7 +80,7 @@ impl Server {
         let is_listening = matches!(timeout(PATIENCE, listening).await, Ok(Ok(_)));
         assert!(is_listening, "the server did not start: {:#?}", log.lock().unwrap());
         let address = address_in(&log.lock().unwrap()).unwrap();
-        Self { address, child, log, lines, directory }
+        Self { address, child, log, lines, directory, _tasks: tasks }
     }
 
     /// The process id.

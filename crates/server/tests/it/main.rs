@@ -1,4 +1,5 @@
 //! The whole server over real sockets: a real process, real signals, real time.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod harness;
 mod welcome;

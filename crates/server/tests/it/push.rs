@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Server, service_token, token};
 
-fn body(users: usize, data: Value) -> Value {
+fn body(users: usize, data: &Value) -> Value {
     let users: Vec<_> = (0..users).map(|number| format!("user-{number}")).collect();
     json!({ "user_ids": users, "name": "hello", "data": data })
 }
@@ -38,7 +38,7 @@ fn is_refused(name: &str, answer: &Answer, status: u16, code: &str) {
 #[tokio::test]
 async fn only_a_service_may_push() {
     let server = Server::start().await;
-    let good = body(1, json!({}));
+    let good = body(1, &json!({}));
     let none = push_raw(&server, "Content-Type: application/json\r\n", &good.to_string()).await;
     is_refused("no token", &none, 401, "UNAUTHORIZED");
     assert!(none.head.contains("www-authenticate: bearer"), "{none:?}");
@@ -52,8 +52,9 @@ async fn only_a_service_may_push() {
 #[tokio::test]
 async fn a_push_that_is_not_json_says_so() {
     let server = Server::start().await;
-    let good = body(1, json!({})).to_string();
-    for content_type in ["", "Content-Type: text/plain\r\n", "Content-Type: application/jsonp\r\n"] {
+    let good = body(1, &json!({})).to_string();
+    for content_type in ["", "Content-Type: text/plain\r\n", "Content-Type: application/jsonp\r\n"]
+    {
         let answer = push_raw(&server, &authorized(content_type), &good).await;
         is_refused(content_type, &answer, 415, "INVALID_MESSAGE");
     }
@@ -75,14 +76,14 @@ async fn a_wrong_field_of_a_push_is_named() {
         ("user_ids[0]", json!([7])),
         ("name", json!(7)),
     ] {
-        let mut body = body(1, json!({}));
+        let mut body = body(1, &json!({}));
         body[field.split('[').next().unwrap()] = value;
         let answer = push(&server, &body).await;
         is_refused(field, &answer, 400, "INVALID_MESSAGE");
         assert_eq!(answer.json()["error"]["details"]["field"], field, "{answer:?}");
     }
     for missing in ["user_ids", "name", "data"] {
-        let mut body = body(1, json!({}));
+        let mut body = body(1, &json!({}));
         body.as_object_mut().unwrap().remove(missing);
         let answer = push(&server, &body).await;
         is_refused(missing, &answer, 400, "INVALID_MESSAGE");
@@ -94,11 +95,11 @@ async fn a_wrong_field_of_a_push_is_named() {
 async fn the_bounds_of_a_push_hold_exactly() {
     let server = Server::start().await;
     let text = |bytes: usize| json!("x".repeat(bytes - 2));
-    assert_eq!(push(&server, &body(1000, json!({}))).await.status, 200);
-    assert_eq!(push(&server, &body(1, text(16 * 1024))).await.status, 200);
+    assert_eq!(push(&server, &body(1000, &json!({}))).await.status, 200);
+    assert_eq!(push(&server, &body(1, &text(16 * 1024))).await.status, 200);
     for (name, bad, field) in [
-        ("1001 users", body(1001, json!({})), "user_ids"),
-        ("no users", body(0, json!({})), "user_ids"),
+        ("1001 users", body(1001, &json!({})), "user_ids"),
+        ("no users", body(0, &json!({})), "user_ids"),
         ("an empty name", json!({ "user_ids": ["ana"], "name": "", "data": {} }), "name"),
         ("a long name", json!({ "user_ids": ["ana"], "name": "x".repeat(129), "data": 1 }), "name"),
     ] {
@@ -106,9 +107,9 @@ async fn the_bounds_of_a_push_hold_exactly() {
         is_refused(name, &answer, 400, "INVALID_MESSAGE");
         assert_eq!(answer.json()["error"]["details"]["field"], field, "{answer:?}");
     }
-    let large = push(&server, &body(1, text(16 * 1024 + 1))).await;
+    let large = push(&server, &body(1, &text(16 * 1024 + 1))).await;
     is_refused("data over 16 KiB", &large, 413, "MESSAGE_TOO_LARGE");
-    let huge = push(&server, &body(1, text(1024 * 1024))).await;
+    let huge = push(&server, &body(1, &text(1024 * 1024))).await;
     is_refused("a body over its limit", &huge, 413, "MESSAGE_TOO_LARGE");
 }
 

@@ -192,7 +192,10 @@ async fn before_authentication_every_other_frame_is_unauthorized_and_ten_end_it(
         (json!({ "type": "sync_manifest", "request_id": "r1" }), json!("r1")),
         (json!({ "type": "something_new", "request_id": "r2" }), json!("r2")),
         (json!({ "type": "something_new" }), Value::Null),
-        (json!({ "type": "refresh_token", "request_id": "r3", "token": token("ana") }), json!("r3")),
+        (
+            json!({ "type": "refresh_token", "request_id": "r3", "token": token("ana") }),
+            json!("r3"),
+        ),
     ] {
         socket.send(&frame).await;
         let error = socket.error("UNAUTHORIZED").await;

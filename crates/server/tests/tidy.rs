@@ -1,0 +1,98 @@
+//! What no compiler checks about the tree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const FILE_LINES_MAX: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The tracked files, and those that are new and not ignored.
+fn files() -> Vec<PathBuf> {
+    let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let listed = Command::new("git").args(arguments).current_dir(root()).output().unwrap();
+    assert!(listed.status.success(), "git lists the files");
+    let names = String::from_utf8(listed.stdout).unwrap();
+    names.lines().map(|name| root().join(name)).filter(|path| path.is_file()).collect()
+}
+
+fn sources() -> impl Iterator<Item = (PathBuf, String)> {
+    let kinds = ["rs", "ts", "sh", "lua", "sql"];
+    let is_source = move |path: &PathBuf| {
+        path.extension().is_some_and(|extension| kinds.iter().any(|kind| extension == *kind))
+    };
+    files().into_iter().filter(is_source).map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path, text)
+    })
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let long: Vec<_> = sources()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(_, lines)| *lines > FILE_LINES_MAX)
+        .collect();
+    assert!(long.is_empty(), "each holds more than one noun: {long:?}");
+}
+
+#[test]
+fn nothing_is_left_for_later_in_the_source() {
+    for (path, text) in sources().filter(|(path, _)| !path.ends_with("tidy.rs")) {
+        let marked = ["TODO", "FIXME", "XXX"].into_iter().find(|mark| text.contains(mark));
+        assert_eq!(marked, None, "{}", path.display());
+    }
+}
+
+#[test]
+fn every_module_begins_with_what_it_is() {
+    let documented = |path: &Path| {
+        let name = path.to_string_lossy();
+        !name.contains("/tests/") && !name.ends_with("tests.rs") && !name.contains("/fuzz/")
+    };
+    for (path, text) in sources().filter(|(path, _)| path.extension().unwrap() == "rs") {
+        if documented(&path) {
+            assert!(text.starts_with("//! "), "{} has no module comment", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_map_names_every_crate_and_no_other() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(map.contains(&format!("`crates/{name}`")), "ARCHITECTURE.md misses {name}");
+    }
+    for named in map.split("`crates/").skip(1).map(|rest| rest.split('`').next().unwrap()) {
+        let path = root().join("crates").join(named);
+        assert!(path.exists(), "ARCHITECTURE.md names crates/{named}, which does not exist");
+    }
+}
+
+#[test]
+fn each_stop_of_the_life_of_a_message_is_in_the_source_and_in_the_map() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let source: String = sources().map(|(_, text)| text).collect();
+    for stop in [1, 2, 3, 4, 11, 12, 13, 14] {
+        let in_source = source.contains(&format!("Stop {stop} of the life of a message"))
+            || source.contains("Stops 2 and 14 of the life of a message");
+        assert!(in_source, "no function says that it is stop {stop}");
+        assert!(map.contains(&format!("| {stop} |")), "the map has no stop {stop}");
+    }
+}
+
+#[test]
+fn the_documents_name_only_files_that_exist() {
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let target = link.split('#').next().unwrap();
+            assert!(root().join(target).exists(), "{document} links to {target}");
+        }
+    }
+}
