@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use heartline_protocol::{
-    CloseReason, ConnectionId, DeviceId, ErrorCode, SUBPROTOCOL, Token,
-};
+use heartline_protocol::{CloseReason, ConnectionId, DeviceId, ErrorCode, SUBPROTOCOL, Token};
 use heartline_routing::{
     Envelope, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
 };
@@ -186,7 +184,6 @@ impl Gateway {
             warn!(%error, connection_id = %key.connection_id, "a lease was not given back");
         }
     }
-
 }
 
 /// Why a connection got no lease.

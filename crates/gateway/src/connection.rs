@@ -24,9 +24,7 @@ use crate::hub::Listing;
 use crate::outbox::{Flushed, Signal};
 use crate::session::{Admitted, Closing, Counted, Effect, Effects, Input, Moment, Session};
 use crate::transport::Transport;
-use crate::websocket::{
-    FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame,
-};
+use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
 
 /// Bytes read from a socket at a time, into a buffer on the stack: an idle connection owns none.
 const READ_BYTES: usize = 4096;
@@ -322,9 +320,8 @@ impl Connection {
     /// Most tokens are checked on the spot; only an unknown key of a JWKS URL has to be waited for.
     fn verify(&mut self, token: heartline_protocol::Token) {
         let gateway = Arc::clone(&self.gateway);
-        self.pending = Some(Box::pin(async move {
-            Pending::Verified(gateway.verify(&token).await)
-        }));
+        self.pending =
+            Some(Box::pin(async move { Pending::Verified(gateway.verify(&token).await) }));
     }
 
     fn count(&self, counted: Counted) {

@@ -26,7 +26,8 @@ const SPREAD: f64 = 0.5;
 pub async fn drain(gateway: &Gateway) {
     gateway.stop_accepting();
     let connections = gateway.hub().all();
-    let ticks = (gateway.config().drain_timeout.mul_f64(SPREAD).as_millis() / TICK.as_millis()).max(1);
+    let ticks =
+        (gateway.config().drain_timeout.mul_f64(SPREAD).as_millis() / TICK.as_millis()).max(1);
     let batch = connections.len().div_ceil(ticks as usize).max(BATCH_MIN);
     info!(connections = connections.len(), batch, "draining");
     let mut pace = interval(TICK);

@@ -57,7 +57,16 @@ impl Gateway {
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
         Self {
-            config, node_id, clock, authenticator, directory, link, hub, budget, addresses, metrics,
+            config,
+            node_id,
+            clock,
+            authenticator,
+            directory,
+            link,
+            hub,
+            budget,
+            addresses,
+            metrics,
             draining,
         }
     }

@@ -87,4 +87,3 @@ impl Handle {
         now.saturating_duration_since(self.opened_at)
     }
 }
-

@@ -173,7 +173,9 @@ impl Outbox {
                     drop(slices);
                     inner.written(written);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(Flushed::Blocked),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    break Ok(Flushed::Blocked);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => break Err(error),
             }

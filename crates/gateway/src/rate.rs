@@ -76,7 +76,10 @@ mod tests {
         assert_eq!(bucket.take(RATE, start), Err(Duration::from_millis(100)));
         let later = start + Duration::from_millis(100);
         assert_eq!(bucket.take(RATE, later), Ok(()));
-        assert!(bucket.take(RATE, later).is_err(), "a refused take costs nothing and gives nothing");
+        assert!(
+            bucket.take(RATE, later).is_err(),
+            "a refused take costs nothing and gives nothing"
+        );
         let rested = start + Duration::from_secs(60);
         assert_eq!((0..30).filter(|_| bucket.take(RATE, rested).is_ok()).count(), 20);
     }

@@ -21,7 +21,12 @@ use crate::websocket::{FrameReader, ReaderLimits, text_frame};
 impl Gateway {
     /// Queues `connection_established` and lists the connection, in this order: what is pushed
     /// afterwards arrives after it, and a sync after it misses nothing.
-    pub(crate) fn establish(&self, handle: &Arc<Handle>, identity: Identity, ticket: &Ticket) -> Listing {
+    pub(crate) fn establish(
+        &self,
+        handle: &Arc<Handle>,
+        identity: Identity,
+        ticket: &Ticket,
+    ) -> Listing {
         let frame = ServerFrame::ConnectionEstablished(Box::new(ConnectionEstablished {
             connection_id: identity.key.connection_id,
             user_id: identity.key.user_id.clone(),
@@ -64,7 +69,12 @@ impl Gateway {
         }
     }
 
-    fn open(self: &Arc<Self>, accepted: Accepted, transport: Transport, early: &[u8]) -> Connection {
+    fn open(
+        self: &Arc<Self>,
+        accepted: Accepted,
+        transport: Transport,
+        early: &[u8],
+    ) -> Connection {
         let Accepted { ticket, device_id, admitted } = accepted;
         let at = Moment { now: self.clock.now(), wall: self.clock.wall() };
         let seed = rand::random();

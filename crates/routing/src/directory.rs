@@ -84,11 +84,8 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
 
     /// Where else to send a push: the nodes besides `own`, whose own memory decides there, that
     /// hold live chat connections of these users, each with its users. One call for all.
-    async fn routes(
-        &self,
-        user_ids: &[UserId],
-        own: &NodeId,
-    ) -> Result<Vec<Route>, DirectoryError>;
+    async fn routes(&self, user_ids: &[UserId], own: &NodeId)
+    -> Result<Vec<Route>, DirectoryError>;
 
     /// The live connections of each user, in the order asked, with none for who is offline.
     async fn by_user(

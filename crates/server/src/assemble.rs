@@ -21,7 +21,7 @@ use crate::tls::TlsReloader;
 
 /// A node, put together and not yet running.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub struct Node {
     pub(crate) config: Config,
     pub(crate) api: Api,
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
@@ -29,7 +29,10 @@ pub(crate) struct Node {
 }
 
 /// Puts a node together. Nothing runs and nothing is bound yet.
-pub(crate) fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
+///
+/// # Errors
+/// A key or certificate that the configuration names cannot be used.
+pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let Loaded { config, auth_keys, .. } = loaded;
     let clock = Clock;
     let node_id = node_id(&config.server.name)?;
@@ -71,7 +74,7 @@ fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {
     } else if let Some((name, text)) = keys.jwks_file {
         Keys::JwksFile { name, text }
     } else if keys.public_keys.is_empty() {
-        Keys::Hmac(keys.hmac_secrets.into_iter().map(|secret| Secret::new(secret)).collect())
+        Keys::Hmac(keys.hmac_secrets.into_iter().map(Secret::new).collect())
     } else {
         let files = keys.public_keys.into_iter();
         Keys::PublicKeys(files.map(|(name, pem)| PemFile { name, pem }).collect())

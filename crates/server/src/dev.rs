@@ -41,8 +41,7 @@ pub enum DirectoryError {
     NoSecret(PathBuf),
     /// The machine refused.
     #[error(
-        "cannot use {}: {source}; check that the disk is writable and the owner is right",
-        path.display()
+        "cannot use {}; check that the disk is writable and the owner is right", path.display()
     )]
     Io {
         /// The file or directory.

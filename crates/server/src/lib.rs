@@ -21,25 +21,21 @@ use heartline_gateway::{drain, inbox};
 use heartline_routing::renewal;
 use tracing::{info, warn};
 
-use crate::assemble::assemble;
-use crate::config::{Loaded, MetricsListen};
-use crate::lifecycle::{Exit, Lifecycle, Signals};
+pub use crate::assemble::{Node, assemble};
+use crate::config::MetricsListen;
+use crate::lifecycle::{Exit, Signals};
 use crate::listen::Site;
 
 /// Runs a node until it is asked to stop and has said goodbye to everybody. `ready` is told where
 /// it listens once it does.
 ///
 /// # Errors
-/// A part cannot be made, or an address cannot be listened on.
-pub async fn run(
-    loaded: Loaded,
-    lifecycle: Lifecycle,
-    ready: impl FnOnce(SocketAddr),
-) -> Result<Exit> {
+/// An address cannot be listened on.
+pub async fn run(node: Node, ready: impl FnOnce(SocketAddr)) -> Result<Exit> {
     let signals = Signals::listen().context("signals cannot be handled")?;
     raise_file_limit();
-    let node = assemble(loaded, lifecycle.clone())?;
     let (config, api) = (node.config, node.api);
+    let lifecycle = api.lifecycle.clone();
     let gateway = Arc::clone(&api.gateway);
     let user_timeout = config.gateway.heartbeat_timeout * 2;
     let listener = bind(config.server.listen, user_timeout, "server.listen")?;

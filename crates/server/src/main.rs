@@ -57,8 +57,8 @@ fn main() -> ExitCode {
 fn started(result: Result<Exit, StartError>) -> ExitCode {
     match result {
         Ok(exit) => exit.code().into(),
-        Err(StartError::Config(problems)) => {
-            complain(&problems.to_string());
+        Err(error @ (StartError::Config(_) | StartError::Unusable(_))) => {
+            complain(&error.to_string());
             2.into()
         }
         Err(StartError::Other(error)) => {

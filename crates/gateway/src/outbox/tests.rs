@@ -12,7 +12,10 @@ fn outbox() -> Outbox {
 }
 
 /// A writer that takes at most so many bytes in all.
-fn write_up_to(limit: usize, sink: &mut Vec<u8>) -> impl FnMut(&[IoSlice<'_>]) -> io::Result<usize> {
+fn write_up_to(
+    limit: usize,
+    sink: &mut Vec<u8>,
+) -> impl FnMut(&[IoSlice<'_>]) -> io::Result<usize> {
     move |slices| {
         let room = limit - sink.len();
         if room == 0 {

@@ -74,7 +74,8 @@ fn bad(message: &str) -> Refusal {
 /// What RFC 6455 section 4.2.1 demands; answers the accept key.
 fn check_upgrade(request: &request::Parts) -> Result<String, Refusal> {
     let headers = &request.headers;
-    let upgrade_required = |message: &str| Refusal::malformed(StatusCode::UPGRADE_REQUIRED, message);
+    let upgrade_required =
+        |message: &str| Refusal::malformed(StatusCode::UPGRADE_REQUIRED, message);
     if !list(headers, UPGRADE).any(|item| item.eq_ignore_ascii_case("websocket")) {
         let refusal = upgrade_required("this address speaks WebSocket: send Upgrade: websocket");
         return Err(refusal.with_header(UPGRADE, "websocket"));
@@ -134,7 +135,9 @@ mod tests {
 
     use super::*;
 
-    fn request(change: impl FnOnce(http::request::Builder) -> http::request::Builder) -> request::Parts {
+    fn request(
+        change: impl FnOnce(http::request::Builder) -> http::request::Builder,
+    ) -> request::Parts {
         let builder = Request::get("/v1/ws")
             .header(HOST, "localhost")
             .header(UPGRADE, "websocket")

@@ -139,7 +139,8 @@ impl FrameReader {
         if first & 0x70 != 0 {
             return Err(FrameError::Framing("reserved bit is set"));
         }
-        let opcode = Opcode::from_bits(first & 0x0f).ok_or(FrameError::Framing("unknown opcode"))?;
+        let opcode =
+            Opcode::from_bits(first & 0x0f).ok_or(FrameError::Framing("unknown opcode"))?;
         let is_final = first & 0x80 != 0;
         if second & 0x80 == 0 {
             return Err(FrameError::Framing("frame is not masked"));
@@ -159,7 +160,8 @@ impl FrameReader {
             return Err(FrameError::Framing("length has its highest bit set"));
         }
         let so_far = self.partial.as_ref().map_or(0, |partial| partial.payload.len()) as u64;
-        if !opcode.is_control() && so_far.saturating_add(length) > self.limits.message_bytes as u64 {
+        if !opcode.is_control() && so_far.saturating_add(length) > self.limits.message_bytes as u64
+        {
             return Err(FrameError::TooLarge);
         }
         let Some(&[a, b, c, d]) = rest.get(length_size..length_size + 4) else { return Ok(None) };

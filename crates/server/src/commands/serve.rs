@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
 use crate::dev::{DATA_DIRECTORY, DataDirectory, dev_preset};
 use crate::lifecycle::{Exit, Lifecycle};
-use crate::{run, telemetry};
+use crate::{assemble, run, telemetry};
 
 /// Runs one node with everything embedded, for trying out and developing.
 #[derive(Debug, clap::Args)]
@@ -42,6 +42,9 @@ pub enum StartError {
     /// The configuration is refused.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// The configuration names a key or certificate that cannot be used.
+    #[error("{0:#}")]
+    Unusable(anyhow::Error),
     /// Something else is in the way.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
@@ -86,18 +89,18 @@ fn configuration(
 }
 
 fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartError> {
-    let with_colours = telemetry::wants_colours(std::io::stderr().is_terminal(), |name| {
-        std::env::var_os(name)
-    });
+    let with_colours =
+        telemetry::wants_colours(std::io::stderr().is_terminal(), |name| std::env::var_os(name));
     telemetry::install(&loaded.config.log, with_colours).map_err(anyhow::Error::from)?;
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    let node = assemble(loaded, Lifecycle::new()).map_err(StartError::Unusable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime cannot start")?;
-    let exit = runtime.block_on(run(loaded, Lifecycle::new(), ready))?;
+    let exit = runtime.block_on(run(node, ready))?;
     Ok(exit)
 }
 

@@ -62,8 +62,12 @@ impl Server {
 
     /// Runs a command that starts a server, and waits until it listens.
     pub(crate) async fn spawn(mut command: Command, directory: PathBuf) -> Self {
-        let mut child =
-            command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
         let stderr = child.stderr.take().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (count, mut lines) = watch::channel(0);
@@ -118,7 +122,13 @@ impl Server {
     }
 
     /// An HTTP request; answers status, headers and body.
-    pub(crate) async fn http(&self, method: &str, path: &str, token: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn http(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
@@ -164,9 +174,10 @@ impl Server {
     /// The value of a metric; zero if it is not there yet.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
         let answer = self.http("GET", "/metrics", "", None).await;
-        let line = answer.body.lines().find(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' '))
-        });
+        let line = answer
+            .body
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
         line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 

@@ -114,6 +114,7 @@ async fn when_all_outboxes_hold_too_much_new_sockets_are_refused_and_then_the_fu
                 assert_eq!(*close, Heard::Close(1013, "overloaded".to_owned()));
                 told += 1.0;
             }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     timeout(PATIENCE, all_told).await.expect("whoever is shed is told");
