@@ -50,7 +50,8 @@ impl Node {
         let (ready, address) = oneshot::channel();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let node = crate::run(loaded, Lifecycle::new(), move |address| {
+            let node = crate::assemble(loaded, Lifecycle::new()).unwrap();
+            let node = crate::run(node, move |address| {
                 ready.send(address).unwrap();
             });
             Box::pin(node).await.unwrap();
