@@ -22,6 +22,7 @@ use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
 use crate::outbox::{Flushed, Signal};
+use crate::session::replies::slow_consumer;
 use crate::session::{Admitted, Closing, Counted, Effect, Effects, Input, Moment, Session};
 use crate::transport::Transport;
 use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
@@ -203,6 +204,10 @@ impl Connection {
             let written = writable.and_then(|()| self.poll_write(context));
             return Poll::Ready(if written.is_ok() { Event::Writable } else { Event::Broken });
         }
+        // What TLS holds encrypted leaves as soon as the socket takes it.
+        if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
+            return Poll::Ready(Event::Broken);
+        }
         self.poll_timer(context).map(|()| Event::Deadline)
     }
 
@@ -351,8 +356,17 @@ impl Connection {
             reconnect_delay_ms: reconnect_delay.as_millis() as u64,
             sync_hints: None,
         });
-        let text = encode_server(&frame, self.gateway.clock().wall());
-        self.handle.outbox.seal([text_frame(&text), close_frame(Some(code), reason.as_str())]);
+        let wall = self.gateway.clock().wall();
+        let closing = text_frame(&encode_server(&frame, wall));
+        let close = close_frame(Some(code), reason.as_str());
+        if self.handle.outbox.owes_warning() {
+            self.gateway.metrics().slow_consumer_warnings.inc();
+            let warning = slow_consumer(self.gateway.config().limits.slow_grace);
+            let warning = text_frame(&encode_server(&warning, wall));
+            self.handle.outbox.seal([warning, closing, close]);
+        } else {
+            self.handle.outbox.seal([closing, close]);
+        }
         Ended::Closed(reason)
     }
 

@@ -53,7 +53,7 @@ impl Gateway {
     pub fn new(parts: Parts) -> Self {
         let Parts { config, node_id, clock, authenticator, directory, link, metrics } = parts;
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
-        let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace.as_secs()));
+        let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace));
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
         Self {

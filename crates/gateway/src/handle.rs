@@ -9,7 +9,7 @@ use heartline_routing::{Lease, LeaseKey, LeaseKind};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::outbox::{Flushed, Outbox};
+use crate::outbox::{Delivered, Flushed, Outbox};
 use crate::transport::try_write;
 
 /// A connection as the hub, the inbox and the drain see it.
@@ -57,6 +57,16 @@ impl Handle {
             Ok(Flushed::All) => {}
             // The task waits until the socket is writable, or meets the same error and ends.
             Ok(Flushed::Blocked) | Err(_) => self.outbox.wake(),
+        }
+    }
+
+    /// Writes a frame at once if nothing waits before it, else queues it.
+    pub(crate) fn deliver(&self, frame: &Bytes, now: Instant) -> Option<Delivered> {
+        match &self.direct {
+            Some(socket) => {
+                self.outbox.write_or_push(frame, now, |bytes| socket.try_write(bytes))
+            }
+            None => self.outbox.push(frame, now).map(Delivered::Queued),
         }
     }
 

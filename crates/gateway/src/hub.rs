@@ -6,18 +6,22 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::limits::URGENT_FRAMES_MAX;
-use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
-use heartline_protocol::{CloseReason, ErrorCode, ServerFrame, UserId, encode_server};
+use heartline_protocol::{CloseReason, ServerFrame, UserId, encode_server};
 use heartline_routing::renewal::Holdings;
 use heartline_routing::{Clock, Lease, LeaseKey};
+use smallvec::SmallVec;
+use tokio::time::Instant;
 use tracing::info;
 
 use crate::handle::Handle;
 use crate::metrics::Metrics;
+use crate::outbox::Delivered;
 use crate::pressure::{Load, Verdict};
+use crate::session::replies::slow_consumer;
 use crate::websocket::text_frame;
 
 const SHARDS: usize = 64;
@@ -35,10 +39,11 @@ pub struct Hub {
     clock: Clock,
     metrics: Metrics,
     /// What a `SLOW_CONSUMER` warning announces.
-    grace_seconds: u64,
+    grace: Duration,
 }
 
-type Shard = HashMap<UserId, Vec<Arc<Handle>>>;
+/// Most users have one connection here, which then lies in the table itself.
+type Shard = HashMap<UserId, SmallVec<[Arc<Handle>; 1]>>;
 
 /// A connection's place in the hub, given up when it is dropped, also by a panic.
 #[derive(Debug)]
@@ -54,10 +59,15 @@ enum Place {
 }
 
 impl Hub {
-    pub(crate) fn new(clock: Clock, metrics: Metrics, grace_seconds: u64) -> Self {
+    /// The clocks.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn new(clock: Clock, metrics: Metrics, grace: Duration) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let (guests, hasher) = (Mutex::default(), RandomState::new());
-        Self { shards, guests, hasher, clock, metrics, grace_seconds }
+        Self { shards, guests, hasher, clock, metrics, grace }
     }
 
     fn shard(&self, user_id: &UserId) -> MutexGuard<'_, Shard> {
@@ -70,9 +80,7 @@ impl Hub {
         let identity = handle.identity().expect("only identified connections are listed");
         let user_id = identity.key.user_id.clone();
         let mut shard = self.shard(&user_id);
-        let handles = shard.entry(user_id).or_default();
-        handles.reserve_exact(1);
-        handles.push(Arc::clone(&handle));
+        shard.entry(user_id).or_default().push(Arc::clone(&handle));
         drop(shard);
         self.metrics.connections.inc();
         self.metrics.connections_active.inc();
@@ -92,58 +100,69 @@ impl Hub {
         &self,
         user_id: &UserId,
         frame: &Bytes,
+        now: Instant,
         touched: &mut Vec<Arc<Handle>>,
     ) -> usize {
-        let now = self.clock.now();
         let mut queued = 0;
         let shard = self.shard(user_id);
-        for handle in shard.get(user_id).map_or(&[][..], Vec::as_slice) {
+        for handle in shard.get(user_id).into_iter().flatten() {
             let Some(pushed) = handle.outbox.push(frame, now) else { continue };
             queued += 1;
             if pushed.first {
                 touched.push(Arc::clone(handle));
             }
-            if pushed.verdict != Verdict::Fine {
-                self.pressed(handle, pushed.verdict);
-            }
+            self.pressed(handle, pushed.verdict);
         }
         queued
     }
 
+    /// The same for a frame that came alone: it is written at once where nothing waits before it.
+    /// `found` is empty before and after; it only saves an allocation.
+    pub(crate) fn write(
+        &self,
+        user_id: &UserId,
+        frame: &Bytes,
+        now: Instant,
+        found: &mut Vec<Arc<Handle>>,
+    ) -> usize {
+        found.extend(self.shard(user_id).get(user_id).into_iter().flatten().cloned());
+        let mut delivered = 0;
+        for handle in found.drain(..) {
+            match handle.deliver(frame, now) {
+                None => continue,
+                Some(Delivered::Written) => {}
+                Some(Delivered::Queued(pushed)) => {
+                    self.pressed(&handle, pushed.verdict);
+                    if pushed.first {
+                        handle.outbox.wake();
+                    }
+                }
+            }
+            delivered += 1;
+        }
+        delivered
+    }
+
     /// Does what the slow-consumer rule says. The frames queued here leave with the flush that
     /// follows every push, or with the closing.
-    fn pressed(&self, handle: &Arc<Handle>, verdict: Verdict) {
-        let connection_id = handle.identity().map(|identity| identity.key.connection_id);
-        let load = handle.outbox.load();
+    fn pressed(&self, handle: &Handle, verdict: Verdict) {
         match verdict {
             Verdict::Fine => {}
             Verdict::Elevated => {
                 self.metrics.outbox_elevated.inc();
-                let Load { messages, bytes } = load;
+                let connection_id = handle.identity().map(|identity| identity.key.connection_id);
+                let Load { messages, bytes } = handle.outbox.load();
                 info!(?connection_id, messages, bytes, "outbox is over 80 percent");
             }
             Verdict::Slow => {
-                self.warn(handle);
+                self.metrics.slow_consumer_warnings.inc();
+                let warning = encode_server(&slow_consumer(self.grace), self.clock.wall());
+                handle.outbox.push_urgent(text_frame(&warning));
                 handle.outbox.wake();
             }
-            Verdict::Close { warned } => {
-                if !warned {
-                    self.warn(handle);
-                }
-                handle.outbox.wake();
-            }
+            // The task sees that it must close, and gives a warning that is still owed.
+            Verdict::Close { .. } => handle.outbox.wake(),
         }
-    }
-
-    fn warn(&self, handle: &Handle) {
-        self.metrics.slow_consumer_warnings.inc();
-        let details =
-            ErrorDetails { grace_period_seconds: Some(self.grace_seconds), ..Default::default() };
-        let frame = ServerFrame::Error(ErrorFrame {
-            details: Some(details),
-            ..ErrorFrame::new(ErrorCode::SlowConsumer, "you read too slowly: catch up or be cut")
-        });
-        handle.outbox.push_urgent(text_frame(&encode_server(&frame, self.clock.wall())));
     }
 
     /// Asks one connection to close; nothing happens if it is not here.

@@ -1,10 +1,12 @@
 //! Envelopes for this node, turned into frames in outboxes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use heartline_protocol::UserId;
 use heartline_routing::Envelope;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::handle::Handle;
 use crate::hub::Hub;
@@ -20,73 +22,121 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Connections written to before other tasks of the thread get a turn.
 const WRITES_PER_TURN: usize = 64;
 
+/// How long a busy node waits for a batch to fill: what comes meanwhile shares its writes.
+const BUSY_WAIT: Duration = Duration::from_millis(2);
+
 /// Delivers what arrives, until the link is gone.
 pub async fn run(hub: Arc<Hub>, mut envelopes: mpsc::Receiver<Envelope>) {
     let mut batch = Vec::with_capacity(BATCH_ENVELOPES);
-    let mut touched = Touched::default();
+    let mut delivery = Delivery { hub: &hub, handles: Vec::new(), writes: 0 };
+    let mut is_busy = false;
     while envelopes.recv_many(&mut batch, BATCH_ENVELOPES).await > 0 {
-        // A lone envelope is written user by user, while each connection is at hand; of several,
-        // all are queued first, so that each connection gets them in one write.
-        touched.write_at_once = batch.len() == 1;
-        let mut bytes = 0;
-        for envelope in batch.drain(..) {
-            bytes += deliver(&hub, envelope, &mut touched).await;
-            if bytes >= BATCH_BYTES {
-                touched.flush().await;
-                bytes = 0;
-            }
+        if is_busy {
+            fill(&mut batch, &mut envelopes).await;
         }
-        touched.flush().await;
-    }
-}
-
-/// Queues one envelope's frame and answers its size.
-async fn deliver(hub: &Hub, envelope: Envelope, touched: &mut Touched) -> usize {
-    match envelope {
-        Envelope::Push { user_ids, frame, queued } => {
-            let frame = text_frame_of(&frame);
-            let mut count = 0;
-            for user_id in &user_ids {
-                count += hub.push(user_id, &frame, &mut touched.handles);
-                if touched.write_at_once {
-                    touched.flush().await;
-                }
-            }
-            if let Some(queued) = queued {
-                // Whoever asked may have given up waiting; the frame is queued all the same.
-                let _ = queued.send(count);
-            }
-            frame.len()
-        }
-        Envelope::Close { leases, reason } => {
-            for lease in &leases {
-                hub.close(lease, reason);
-            }
-            0
+        is_busy = batch.len() > 1;
+        if is_busy {
+            delivery.together(&mut batch).await;
+        } else if let Some(envelope) = batch.pop() {
+            delivery.alone(envelope).await;
         }
     }
 }
 
-fn text_frame_of(json: &Bytes) -> Bytes {
-    text_frame(std::str::from_utf8(json).expect("frames are encoded from strings"))
+/// Takes more envelopes until the batch is full or the wait is over.
+async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope>) {
+    let full = async {
+        while batch.len() < BATCH_ENVELOPES {
+            let room = BATCH_ENVELOPES - batch.len();
+            if envelopes.recv_many(batch, room).await == 0 {
+                break;
+            }
+        }
+    };
+    // Both ends of the wait are good: the batch goes out as it is.
+    let _ = tokio::time::timeout(BUSY_WAIT, full).await;
 }
 
-/// The connections that frames were queued for and that must be written to.
-#[derive(Debug, Default)]
-struct Touched {
+/// Brings envelopes to outboxes.
+struct Delivery<'a> {
+    hub: &'a Hub,
+    /// Connections that frames were queued for and that must be written to.
     handles: Vec<Arc<Handle>>,
-    write_at_once: bool,
     writes: usize,
 }
 
-impl Touched {
-    async fn flush(&mut self) {
-        for handle in self.handles.drain(..) {
-            handle.flush();
-            self.writes += 1;
-            if self.writes.is_multiple_of(WRITES_PER_TURN) {
-                tokio::task::yield_now().await;
+impl Delivery<'_> {
+    /// A lone envelope is written user by user, while each connection is at hand.
+    async fn alone(&mut self, envelope: Envelope) {
+        let now = self.hub.clock().now();
+        let Some(Push { user_ids, frame, queued }) = self.push_of(envelope) else { return };
+        let mut count = 0;
+        for user_id in &user_ids {
+            count += self.hub.write(user_id, &frame, now, &mut self.handles);
+            self.rest_between_writes().await;
+        }
+        tell(queued, count);
+    }
+
+    /// Of several envelopes all are queued first, so that each connection gets them in one write.
+    async fn together(&mut self, batch: &mut Vec<Envelope>) {
+        let now = self.hub.clock().now();
+        let mut bytes = 0;
+        for envelope in batch.drain(..) {
+            let Some(Push { user_ids, frame, queued }) = self.push_of(envelope) else { continue };
+            let push = |user_id| self.hub.push(user_id, &frame, now, &mut self.handles);
+            let count = user_ids.iter().map(push).sum();
+            tell(queued, count);
+            bytes += frame.len();
+            if bytes >= BATCH_BYTES {
+                self.flush().await;
+                bytes = 0;
             }
         }
+        self.flush().await;
+    }
+
+    async fn flush(&mut self) {
+        while let Some(handle) = self.handles.pop() {
+            handle.flush();
+            self.rest_between_writes().await;
+        }
+    }
+
+    async fn rest_between_writes(&mut self) {
+        self.writes += 1;
+        if self.writes.is_multiple_of(WRITES_PER_TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The push in an envelope, with its frame made for the socket; anything else is done here.
+    fn push_of(&self, envelope: Envelope) -> Option<Push> {
+        match envelope {
+            Envelope::Push { user_ids, frame, queued } => {
+                let json = std::str::from_utf8(&frame).expect("frames are encoded from strings");
+                Some(Push { user_ids, frame: text_frame(json), queued })
+            }
+            Envelope::Close { leases, reason } => {
+                for lease in &leases {
+                    self.hub.close(lease, reason);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// A push whose frame is ready for the socket.
+struct Push {
+    user_ids: Vec<UserId>,
+    frame: Bytes,
+    queued: Option<oneshot::Sender<usize>>,
+}
+
+/// Whoever asked may have given up waiting; the frame is queued all the same.
+fn tell(queued: Option<oneshot::Sender<usize>>, count: usize) {
+    if let Some(queued) = queued {
+        let _ = queued.send(count);
     }
 }

@@ -42,6 +42,8 @@ struct Inner {
     /// Set once; from then on the data lane takes nothing.
     stop: Option<CloseReason>,
     sealed: bool,
+    /// The cap ended the connection before the client was warned: the closing must do it.
+    owes_warning: bool,
     /// The load that the budget knows of.
     charged_bytes: usize,
     /// Frames were queued since the last flush, by somebody who will flush.
@@ -79,6 +81,15 @@ pub struct Pushed {
     pub first: bool,
 }
 
+/// What became of a frame that was to be written at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    /// It is out.
+    Written,
+    /// It waits, whole or in part: the connection's task must be woken.
+    Queued(Pushed),
+}
+
 /// How far a flush came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushed {
@@ -98,21 +109,65 @@ impl Outbox {
     /// takes no more data. Nothing is written until [`flush_with`](Self::flush_with).
     pub fn push(&self, frame: &Bytes, now: Instant) -> Option<Pushed> {
         let mut inner = self.inner.lock();
-        if inner.stop.is_some() || inner.sealed {
-            inner.tally.frames_dropped += 1;
+        if !inner.takes_data() {
             return None;
         }
-        inner.load.messages += 1;
-        inner.load.bytes += frame.len();
-        inner.tally.peak_messages = inner.tally.peak_messages.max(inner.load.messages);
         inner.data.push_back(frame.clone());
-        let load = inner.load;
-        let verdict = inner.pressure.grew(load, &self.bounds, now);
-        if let Verdict::Close { .. } = verdict {
-            inner.stop = Some(CloseReason::SlowConsumer);
+        Some(self.grown(&mut inner, frame.len(), now))
+    }
+
+    /// Writes a frame at once if nothing waits before it, with a write that must not block; else,
+    /// and for what the socket does not take, does what [`push`](Self::push) does.
+    pub fn write_or_push(
+        &self,
+        frame: &Bytes,
+        now: Instant,
+        write: impl FnOnce(&[u8]) -> io::Result<usize>,
+    ) -> Option<Delivered> {
+        let mut inner = self.inner.lock();
+        if !inner.takes_data() {
+            return None;
         }
-        let first = !std::mem::replace(&mut inner.touched, true);
-        Some(Pushed { verdict, first })
+        if !inner.is_empty() || inner.blocked {
+            inner.data.push_back(frame.clone());
+            return Some(Delivered::Queued(self.grown(&mut inner, frame.len(), now)));
+        }
+        let written = match write(frame) {
+            Ok(written) if written == frame.len() => {
+                inner.tally.frames_written += 1;
+                self.frames_sent.inc();
+                return Some(Delivered::Written);
+            }
+            Ok(written) => written,
+            // An error that is not a full socket meets the connection's task at its next write.
+            Err(_) => 0,
+        };
+        let rest = frame.slice(written..);
+        let length = rest.len();
+        if written == 0 {
+            inner.data.push_back(rest);
+        } else {
+            inner.half_written = Some((rest, Lane::Data));
+        }
+        inner.blocked = true;
+        Some(Delivered::Queued(self.grown(&mut inner, length, now)))
+    }
+
+    /// The data lane has one more frame of so many bytes.
+    fn grown(&self, inner: &mut Inner, bytes: usize, now: Instant) -> Pushed {
+        inner.load.messages += 1;
+        inner.load.bytes += bytes;
+        inner.tally.peak_messages = inner.tally.peak_messages.max(inner.load.messages);
+        let verdict = inner.pressure.grew(inner.load, &self.bounds, now);
+        if let Verdict::Close { warned } = verdict {
+            inner.stop = Some(CloseReason::SlowConsumer);
+            inner.owes_warning = !warned;
+        }
+        if inner.blocked {
+            // No flush will follow that could tell the budget.
+            self.charge(inner);
+        }
+        Pushed { verdict, first: !std::mem::replace(&mut inner.touched, true) }
     }
 
     /// Queues a reply or a signal ahead of all data. The session bounds how many there are: it
@@ -217,6 +272,11 @@ impl Outbox {
         Poll::Pending
     }
 
+    /// Whether the connection was stopped as slow before its client was warned.
+    pub(crate) fn owes_warning(&self) -> bool {
+        self.inner.lock().owes_warning
+    }
+
     /// Whether the socket took no more at the last flush.
     pub fn is_blocked(&self) -> bool {
         self.inner.lock().blocked
@@ -270,6 +330,13 @@ fn wake(waker: Option<Waker>) {
 // === impl Inner ===
 
 impl Inner {
+    /// Whether data is taken; what is not is counted.
+    fn takes_data(&mut self) -> bool {
+        let takes = self.stop.is_none() && !self.sealed;
+        self.tally.frames_dropped += u64::from(!takes);
+        takes
+    }
+
     fn is_empty(&self) -> bool {
         self.half_written.is_none() && self.urgent.is_empty() && self.data.is_empty()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use heartline_protocol::limits::FRAGMENTS_MAX;
 use heartline_protocol::server_frame::ConnectionEstablished;
-use heartline_protocol::{PROTOCOL_VERSION, ServerFrame, encode_server};
+use heartline_protocol::{CloseReason, PROTOCOL_VERSION, ServerFrame, encode_server};
 use tracing::info;
 
 use crate::accept::{Accepted, Ticket};
@@ -96,6 +96,10 @@ impl Gateway {
                 (session, first, self.hub.list_guest(seed, Arc::clone(&handle)))
             }
         };
+        // A drain that began during the upgrade may have gone by before the listing.
+        if self.is_draining() {
+            handle.stop(CloseReason::ServerShutdown);
+        }
         let mut reader = FrameReader::new(self.reader_limits());
         reader.feed(early);
         let gateway = Arc::clone(self);

@@ -86,6 +86,36 @@ fn the_budget_knows_what_is_held_and_forgets_what_is_gone() {
 }
 
 #[test]
+fn the_budget_knows_what_waits_while_the_socket_is_blocked() {
+    let budget = Arc::new(Budget::new(1000));
+    let outbox = Outbox::new(BOUNDS, Arc::clone(&budget), Counter::default());
+    outbox.push(&Bytes::from_static(b"12345678"), Clock.now());
+    outbox.flush_with(write_up_to(3, &mut Vec::new())).unwrap();
+    outbox.push(&Bytes::from_static(b"12345678"), Clock.now());
+    assert_eq!(budget.used(), 13);
+}
+
+#[test]
+fn a_frame_is_written_at_once_only_if_nothing_waits_before_it() {
+    let (outbox, now) = (outbox(), Clock.now());
+    let take = |count: usize| move |_: &[u8]| Ok(count);
+    let first = outbox.write_or_push(&Bytes::from_static(b"aaaa"), now, take(4));
+    assert_eq!(first, Some(Delivered::Written));
+    let cut = outbox.write_or_push(&Bytes::from_static(b"bbbb"), now, take(1));
+    assert!(matches!(cut, Some(Delivered::Queued(Pushed { first: true, .. }))));
+    let behind = outbox.write_or_push(&Bytes::from_static(b"cccc"), now, |_| unreachable!());
+    assert!(matches!(behind, Some(Delivered::Queued(_))));
+    assert_eq!(outbox.load(), Load { messages: 2, bytes: 7 });
+    let mut sink = Vec::new();
+    outbox.flush_with(write_up_to(100, &mut sink)).unwrap();
+    assert_eq!(sink, b"bbbcccc");
+    let refused: io::Result<usize> = Err(io::ErrorKind::WouldBlock.into());
+    outbox.write_or_push(&Bytes::from_static(b"dddd"), now, |_| refused);
+    assert!(outbox.is_blocked());
+    assert_eq!(outbox.tally().frames_written, 3);
+}
+
+#[test]
 fn only_the_first_push_since_a_flush_asks_for_one() {
     let (outbox, now) = (outbox(), Clock.now());
     let frame = Bytes::from_static(b"x");

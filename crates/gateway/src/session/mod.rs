@@ -5,7 +5,7 @@
 //! ([`crate::connection`]) does the IO.
 
 mod liveness;
-mod replies;
+pub(crate) mod replies;
 #[cfg(test)]
 mod tests;
 

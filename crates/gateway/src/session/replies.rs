@@ -66,6 +66,15 @@ pub(super) fn rate_limited(request_id: Option<RequestId>, retry_after_seconds: u
     })
 }
 
+/// The warning to a client that reads too slowly. It does not come from a session, because it
+/// must leave although the connection's task has no turn.
+pub(crate) fn slow_consumer(grace: Duration) -> ServerFrame {
+    let grace_period_seconds = Some(grace.as_secs());
+    let details = ErrorDetails { grace_period_seconds, ..Default::default() };
+    let message = "you read too slowly: catch up or be cut";
+    detailed(None, ErrorCode::SlowConsumer, message, details)
+}
+
 pub(super) fn second_authenticate() -> ServerFrame {
     error(None, ErrorCode::Conflict, "this connection has authenticated already")
 }

@@ -45,10 +45,10 @@ impl Stage {
         self.server.signal("CONT").await;
     }
 
-    /// Long enough after the pause for every deadline that it may have upset, everybody still is
-    /// on the connection that it had.
+    /// Longer after the pause than a Ping may stay unanswered, everybody still is on the connection
+    /// that it had.
     async fn nobody_was_cut(&mut self) {
-        tokio::time::sleep(Duration::from_secs(12)).await;
+        tokio::time::sleep(Duration::from_secs(7)).await;
         let mut pusher = Pusher::new(&self.server).await;
         let reached = pusher.push(&self.everybody, 1, 200).await;
         assert_eq!(reached, (DEVICES + TABS) as u64);
@@ -67,16 +67,13 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_server_that_was_stopped_for_4_seconds_cuts_nobody_and_is_cut_by_nobody() {
-    let mut stage = Stage::set().await;
-    stage.pause(Duration::from_secs(4)).await;
-    stage.nobody_was_cut().await;
+async fn a_server_that_was_stopped_for_4_or_8_seconds_cuts_nobody_and_is_cut_by_nobody() {
+    // A client's heartbeat may stay unanswered for 10 s, so it bears both pauses.
+    tokio::join!(pass_a_pause(Duration::from_secs(4)), pass_a_pause(Duration::from_secs(8)));
 }
 
-#[tokio::test]
-async fn a_server_that_was_stopped_for_8_seconds_cuts_nobody() {
+async fn pass_a_pause(duration: Duration) {
     let mut stage = Stage::set().await;
-    stage.pause(Duration::from_secs(8)).await;
-    // A client's heartbeat may stay unanswered for 10 s, so these do not leave either.
+    stage.pause(duration).await;
     stage.nobody_was_cut().await;
 }

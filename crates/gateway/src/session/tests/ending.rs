@@ -65,6 +65,9 @@ fn a_connection_ends_at_its_age_within_a_jitter_of_a_tenth() {
     let ages = SEEDS.map(|seed| {
         let mut talk = Talk::with_token_for(day * 2, seed);
         let opened_at = talk.at.now;
+        // The questions about its silence must not happen to fall on the end.
+        talk.wait(seconds(3));
+        talk.on(Input::Pong);
         loop {
             talk.wait(talk.until_deadline());
             let effects = talk.tick();
@@ -75,8 +78,11 @@ fn a_connection_ends_at_its_age_within_a_jitter_of_a_tenth() {
             talk.on(Input::Pong);
         }
     });
-    assert!(ages.iter().all(|age| (day * 95 / 100..=day * 105 / 100).contains(age)), "{ages:?}");
-    assert!(ages.is_sorted() && ages[4] - ages[0] > day * 9 / 100, "spread over the tenth");
+    assert!(ages.is_sorted());
+    // To the moment, because it is a deadline of its own: nobody ticks only to find out.
+    for (age, percent) in [(ages[0], 95), (ages[3], 100), (ages[4], 105)] {
+        assert!(age.abs_diff(day * percent / 100) < millis(1), "{age:?} is not {percent} percent");
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub(super) struct Walk {
 impl Walk {
     /// A walk that begins with a challenge, with limits and ages short enough to be met.
     pub(super) fn new(seed: u64, at: Moment) -> Self {
-        let max_connection_age = Duration::from_secs(300);
+        let max_connection_age = Duration::from_secs(45);
         let config = Arc::new(Config { max_connection_age, ..Config::default() });
         let (session, first) = Session::challenged(Arc::clone(&config), None, seed, at);
         assert!(matches!(first.as_slice(), [Effect::Send(ServerFrame::AuthChallenge { .. })]));
