@@ -20,7 +20,7 @@ const BATCH_ENVELOPES: usize = 64;
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Connections written to before other tasks of the thread get a turn.
-const WRITES_PER_TURN: usize = 64;
+const WRITES_PER_TURN: usize = 256;
 
 /// How long a busy node waits for a batch to fill: what comes meanwhile shares its writes.
 const BUSY_WAIT: Duration = Duration::from_millis(2);

@@ -211,16 +211,31 @@ fn produce(outbox: &Arc<Outbox>, socket: &Arc<Socket>, care: Care) -> Vec<JoinHa
     threads
 }
 
+/// A lone frame is written at once if it can be; one of several waits for its batch's flush.
 fn deliver(outbox: &Outbox, socket: &Socket, frame: &Bytes, care: Care) {
-    let Some(pushed) = outbox.push(frame, Clock.now()) else { return };
-    if let Verdict::Slow | Verdict::Close { warned: false } = pushed.verdict {
+    let now = Clock.now();
+    if thread_rng().gen_bool(0.5) {
+        let write = |bytes: &[u8]| socket.write(&[IoSlice::new(bytes)]);
+        if let Some(Delivered::Queued(pushed)) = outbox.write_or_push(frame, now, write) {
+            press(outbox, pushed.verdict);
+            if pushed.first && care == Care::Wakes {
+                outbox.wake();
+            }
+        }
+    } else if let Some(pushed) = outbox.push(frame, now) {
+        press(outbox, pushed.verdict);
+        if pushed.first {
+            flush(outbox, socket, care);
+        }
+    }
+}
+
+fn press(outbox: &Outbox, verdict: Verdict) {
+    if verdict == Verdict::Slow {
         outbox.push_urgent(Bytes::from_static(&[WARNING, 0, 0, 0]));
     }
-    if let Verdict::Slow | Verdict::Close { .. } = pushed.verdict {
+    if let Verdict::Slow | Verdict::Close { .. } = verdict {
         outbox.wake();
-    }
-    if pushed.first {
-        flush(outbox, socket, care);
     }
 }
 

@@ -16,8 +16,8 @@ use super::{Common, PushArgs, machine};
 const ROUNDS: u32 = 4;
 /// Lanes of an open loop: enough that a slow answer does not hold up the next push.
 const RATE_LANES: usize = 8;
-/// Lanes of a saturated loop.
-const SATURATE_LANES: usize = 16;
+/// Lanes of a saturated loop: a push is answered when it is queued, so this is how many can wait.
+const SATURATE_LANES: usize = 64;
 /// How long both sides are pushed to before anything is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// CPU per delivery at a fixed rate, against the bare loop's.
