@@ -23,7 +23,7 @@ use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
 use crate::outbox::{Flushed, Signal};
 use crate::session::replies::slow_consumer;
-use crate::session::{Admitted, Closing, Counted, Effect, Effects, Input, Moment, Session};
+use crate::session::{Admitted, Closing, Counted, Effect, Effects, Input, Moment, PAUSE, Session};
 use crate::transport::Transport;
 use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
 
@@ -117,12 +117,18 @@ impl Connection {
         }
     }
 
-    /// Stops 2 and 14 of the life of a message: read, and heard. Runs until the connection ends.
+    /// Stops 2 and 14 of the life of a message: read, and heard. Talks until there is a reason to
+    /// end, queues the last words and leaves the hub.
     pub(crate) async fn run(&mut self) -> Ended {
-        let goodbye = poll_fn(|context| self.poll_conversation(context)).await;
-        if goodbye == Ended::Lost {
-            self.handle.outbox.seal([]);
-            return goodbye;
+        let ended = poll_fn(|context| self.poll_conversation(context)).await;
+        self.listing = None;
+        ended
+    }
+
+    /// Writes the last words and ends TCP, within the deadline.
+    pub(crate) async fn finish(&mut self, ended: Ended) {
+        if ended == Ended::Lost {
+            return self.handle.outbox.seal([]);
         }
         self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
         let delivered = poll_fn(|context| self.poll_last_words(context)).await;
@@ -131,10 +137,9 @@ impl Connection {
         } else {
             self.transport.abort();
         }
-        if matches!(goodbye, Ended::Closed(_)) && !delivered {
+        if matches!(ended, Ended::Closed(_)) && !delivered {
             self.gateway.metrics().signals_undelivered.inc();
         }
-        goodbye
     }
 
     /// Talks until there is a reason to end, and queues the last words.
@@ -168,7 +173,12 @@ impl Connection {
         debug_assert_eq!(ended, None, "a session does not begin with its end");
     }
 
-    /// Leaves the hub, and answers what the log line of the end needs.
+    /// Who it is, once it is admitted.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.handle.identity()
+    }
+
+    /// What the log line of the end needs.
     pub(crate) fn leave(self) -> Leaving {
         let Self { handle, ticket, frames_received, .. } = self;
         Leaving { handle, ticket, frames_received }
@@ -245,8 +255,12 @@ impl Connection {
 
     fn deadline(&mut self) -> Effects {
         let now = self.gateway.clock().now();
-        if self.grace_ends.is_some_and(|grace_ends| now >= grace_ends) {
-            return self.input(Input::Stop(CloseReason::SlowConsumer));
+        if let Some(grace_ends) = self.grace_ends.filter(|grace_ends| now >= *grace_ends) {
+            if now - grace_ends < PAUSE {
+                return self.input(Input::Stop(CloseReason::SlowConsumer));
+            }
+            self.handle.outbox.forgive(now);
+            return Effects::new();
         }
         let late = now.saturating_duration_since(self.due());
         self.input(Input::Tick { late })

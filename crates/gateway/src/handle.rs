@@ -63,9 +63,7 @@ impl Handle {
     /// Writes a frame at once if nothing waits before it, else queues it.
     pub(crate) fn deliver(&self, frame: &Bytes, now: Instant) -> Option<Delivered> {
         match &self.direct {
-            Some(socket) => {
-                self.outbox.write_or_push(frame, now, |bytes| socket.try_write(bytes))
-            }
+            Some(socket) => self.outbox.write_or_push(frame, now, |bytes| socket.try_write(bytes)),
             None => self.outbox.push(frame, now).map(Delivered::Queued),
         }
     }

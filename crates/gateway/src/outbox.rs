@@ -272,6 +272,11 @@ impl Outbox {
         Poll::Pending
     }
 
+    /// Begins a running grace anew, because the process itself stood still meanwhile.
+    pub(crate) fn forgive(&self, now: Instant) {
+        self.inner.lock().pressure.forgive(&self.bounds, now);
+    }
+
     /// Whether the connection was stopped as slow before its client was warned.
     pub(crate) fn owes_warning(&self) -> bool {
         self.inner.lock().owes_warning

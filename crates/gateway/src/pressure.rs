@@ -107,6 +107,13 @@ impl Pressure {
         }
     }
 
+    /// The process itself stood still: a grace that was running begins anew.
+    pub(crate) fn forgive(&mut self, bounds: &Bounds, now: Instant) {
+        if let Stage::Slow { grace_ends } = &mut self.stage {
+            *grace_ends = now + bounds.grace;
+        }
+    }
+
     /// When the grace of the present episode ends; the connection closes then.
     pub(crate) fn grace_ends(&self) -> Option<Instant> {
         match self.stage {

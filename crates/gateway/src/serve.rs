@@ -65,7 +65,7 @@ impl Gateway {
         async move {
             let ended = connection.run().await;
             // Boxed, because a task is as large as its largest await.
-            Box::pin(self.ended(connection, ended)).await;
+            Box::pin(self.end(connection, ended)).await;
         }
     }
 
@@ -109,8 +109,13 @@ impl Gateway {
         connection
     }
 
-    /// The one log line of a connection's end; its lease is given back.
-    async fn ended(&self, connection: Connection, ended: Ended) {
+    /// Gives the lease back, so that nobody looks for the user here while the last words are
+    /// written; then the one log line of a connection's end.
+    async fn end(&self, mut connection: Connection, ended: Ended) {
+        if let Some(identity) = connection.identity() {
+            self.unregister(&identity.key).await;
+        }
+        connection.finish(ended).await;
         let Leaving { handle, ticket, frames_received } = connection.leave();
         let reason = ended.as_str();
         let tally = handle.outbox.tally();
@@ -118,9 +123,6 @@ impl Gateway {
         self.metrics.frames_dropped.inc_by(tally.frames_dropped);
         let duration_ms = handle.age(self.clock.now()).as_millis() as u64;
         let identity = handle.identity();
-        if let Some(identity) = identity {
-            self.unregister(&identity.key).await;
-        }
         info!(
             connection_id = identity.map(|i| tracing::field::display(i.key.connection_id)),
             user_id = identity.map(|i| i.key.user_id.as_str()),

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -43,6 +43,9 @@ const FULL_TABLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a peer may take to end its half once it has its last answer.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// How long a request that is under way when the node stops may still take.
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How many headers a request may have.
 const HEADERS_MAX: usize = 64;
@@ -135,27 +138,25 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
         .max_headers(HEADERS_MAX);
     let mut connection = http.serve_connection(TokioIo::new(socket), service);
     let stop = site.lifecycle.soft_stop();
-    let served = {
-        let mut stopped = pin!(stop.cancelled());
-        let mut is_stopping = false;
-        poll_fn(|context: &mut Context<'_>| {
-            if !is_stopping && stopped.as_mut().poll(context).is_ready() {
-                is_stopping = true;
-                Pin::new(&mut connection).graceful_shutdown();
-            }
-            connection.poll_without_shutdown(context)
-        })
-        .await
+    let served = tokio::select! {
+        served = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(served),
+        () = stop.cancelled() => {
+            Pin::new(&mut connection).graceful_shutdown();
+            let rest = poll_fn(|context| connection.poll_without_shutdown(context));
+            tokio::time::timeout(LAST_REQUEST_TIMEOUT, rest).await.ok()
+        }
     };
-    if let Err(error) = &served {
-        debug!(%peer, %error, "an HTTP connection ended early");
+    match &served {
+        Some(Ok(())) => {}
+        Some(Err(error)) => debug!(%peer, %error, "an HTTP connection ended early"),
+        None => debug!(%peer, "a request did not come in time for the stop"),
     }
     let accepted = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
     let parts = connection.into_parts();
     let (Some(accepted), Some(gateway)) = (accepted, site.gateway) else {
         return linger(parts.io.into_inner()).await;
     };
-    if served.is_err() {
+    if !matches!(served, Some(Ok(()))) {
         return gateway.abandon(accepted).await;
     }
     let transport = match parts.io.into_inner() {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 
 /// A tick this much later than planned means that the process stood still.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Liveness {

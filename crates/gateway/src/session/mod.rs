@@ -25,6 +25,7 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use self::liveness::Liveness;
+pub(crate) use self::liveness::PAUSE;
 use crate::auth::{AuthError, Claims};
 use crate::config::Config;
 use crate::rate::{Rate, Strikes, TokenBucket, retry_after_seconds};

@@ -150,6 +150,8 @@ async fn neither_idle_nor_silent_nor_stalled_peers_hold_up_a_drain() {
         assert_eq!(&read_some(&mut kept_alive).await[..15], b"HTTP/1.1 200 OK");
         idle.push(kept_alive);
     }
+    let mut half_a_head = TcpStream::connect(server.address).await.unwrap();
+    half_a_head.write_all(b"GET /livez HTTP/1.1\r\nHost:").await.unwrap();
     let _stalled = connect_narrow(&server, "stalled", 16 * 1024).await;
     server.metric_becomes(ACTIVE, 1.0).await;
     let mut pusher = Pusher::new(&server).await;

@@ -174,12 +174,13 @@ async fn a_peer_that_never_reads_is_freed_after_the_grace_and_its_signal_counted
     let mut stage = Stage::set("").await;
     stage.push_until_warned(1.0).await;
     let warned_at = now();
-    stage.server.metric_becomes(ACTIVE, 0.0).await;
+    stage.server.metric_becomes(UNDELIVERED, 1.0).await;
     let freed_after = now() - warned_at;
+    assert_eq!(stage.server.metric(ACTIVE).await, 0.0);
     assert!(freed_after > SLOW_GRACE - Duration::from_millis(500), "{freed_after:?}");
     assert!(freed_after < SLOW_GRACE + CLOSE_WRITE_DEADLINE + SLACK, "{freed_after:?}");
-    assert_eq!(stage.server.metric(UNDELIVERED).await, 1.0);
     assert_eq!(stage.server.metric(DISCONNECTS).await, 1.0);
+    stage.server.logged(&["disconnected", "slow_consumer"]).await;
     assert!(stage.server.metric("gateway_frames_dropped_total").await > 100.0);
     let Stage { server, pusher, socket: _unread, idle_sockets, .. } = stage;
     drop(pusher);
@@ -189,4 +190,26 @@ async fn a_peer_that_never_reads_is_freed_after_the_grace_and_its_signal_counted
         }
     };
     timeout(PATIENCE, freed).await.expect("the socket is closed");
+}
+
+#[tokio::test]
+async fn a_pause_of_the_server_is_not_held_against_a_slow_reader() {
+    let mut stage = Stage::set("[limits]\nslow_grace = \"2s\"").await;
+    stage.push_until_warned(1.0).await;
+    stage.server.signal("STOP").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (server, socket) = (&stage.server, &mut stage.socket);
+    let last = stage.pushed;
+    let read = async {
+        let mut heard = Vec::new();
+        while heard.last() != Some(&Heard::Event(last)) {
+            heard.extend(Heard::of(&socket.frame().await));
+        }
+        heard
+    };
+    let (heard, ()) = tokio::join!(read, async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.signal("CONT").await;
+    });
+    assert_in_order(&events(&heard));
 }
