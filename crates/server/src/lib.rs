@@ -16,7 +16,7 @@ pub mod tls;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use heartline_gateway::{drain, inbox};
 use heartline_routing::renewal;
 use tracing::{info, warn};
@@ -38,7 +38,7 @@ pub async fn run(node: Node, ready: impl FnOnce(SocketAddr)) -> Result<Exit> {
     let lifecycle = api.lifecycle.clone();
     let gateway = Arc::clone(&api.gateway);
     let user_timeout = config.gateway.heartbeat_timeout * 2;
-    let listener = bind(config.server.listen, user_timeout, "server.listen")?;
+    let listener = bind(config.server.listen, user_timeout, "server.listen (or --listen)")?;
     let address = listener.local_addr()?;
     let metrics_listener = match config.metrics.listen {
         MetricsListen::Address(address) => Some(bind(address, user_timeout, "metrics.listen")?),
@@ -93,8 +93,8 @@ fn bind(
     user_timeout: std::time::Duration,
     key: &str,
 ) -> Result<tokio::net::TcpListener> {
-    listen::bind(address, user_timeout).with_context(|| {
-        format!("cannot listen on {address}: stop what uses it, or choose another with {key}")
+    listen::bind(address, user_timeout).map_err(|error| {
+        anyhow!("cannot listen on {address}: {error}; stop what uses it, or set another {key}")
     })
 }
 
