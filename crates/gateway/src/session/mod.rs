@@ -4,6 +4,7 @@
 //! so every rule of the protocol can be tested without a socket or a runtime. The task around it
 //! ([`crate::connection`]) does the IO.
 
+mod established;
 mod liveness;
 pub(crate) mod replies;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use heartline_protocol::{
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
+use self::established::Established;
 use self::liveness::Liveness;
 pub(crate) use self::liveness::PAUSE;
 use crate::auth::{AuthError, Claims};
@@ -153,18 +155,6 @@ enum Stage {
     Established(Established),
     /// Said goodbye: nothing more is heard.
     Closed,
-}
-
-#[derive(Debug)]
-struct Established {
-    user_id: UserId,
-    device_id: DeviceId,
-    /// When the token ends.
-    token_ends: Instant,
-    /// Once the client was told that it has ended: when the grace that was announced ends.
-    grace_ends: Option<Instant>,
-    /// The refresh whose token is being checked.
-    refreshing: Option<RequestId>,
 }
 
 impl Session {
@@ -433,55 +423,6 @@ impl Session {
 /// A number of this seed's own between 0 and 1.
 fn unit(seed: u64) -> f64 {
     seed as f64 / u64::MAX as f64
-}
-
-// === impl Established ===
-
-impl Established {
-    fn new(admitted: Admitted, at: Moment) -> Self {
-        Self {
-            user_id: admitted.user_id,
-            device_id: admitted.device_id,
-            token_ends: at.now + at.wall.until(admitted.expires_at),
-            grace_ends: None,
-            refreshing: None,
-        }
-    }
-
-    fn deadline(&self) -> Instant {
-        self.grace_ends.unwrap_or(self.token_ends)
-    }
-
-    /// Says once that the token has run out. The grace counts from here, so that a client which is
-    /// told late, after a pause of the server's own, has all the time that it is told.
-    fn expire(&mut self, config: &Config, at: Moment) -> Option<Effect> {
-        if self.grace_ends.is_some() || at.now < self.token_ends {
-            return None;
-        }
-        self.grace_ends = Some(at.now + config.token_grace);
-        let grace_period_seconds = config.token_grace.as_secs();
-        Some(Effect::Send(ServerFrame::TokenExpired { grace_period_seconds }))
-    }
-
-    fn refreshed(&mut self, answer: Result<Claims, AuthError>, at: Moment) -> Effects {
-        let Some(request_id) = self.refreshing.take() else { return Effects::new() };
-        let refusal = match answer {
-            Ok(claims) => {
-                let other_device = claims.device_id.is_some_and(|device| device != self.device_id);
-                if claims.user_id == self.user_id && !other_device {
-                    self.token_ends = at.now + at.wall.until(claims.expires_at);
-                    self.grace_ends = None;
-                    let expires_at = claims.expires_at;
-                    let frame = ServerFrame::TokenRefreshed { request_id, expires_at };
-                    return smallvec![Effect::Send(frame)];
-                }
-                replies::other_users_token(request_id)
-            }
-            Err(AuthError::NotReady) => replies::no_keys(request_id),
-            Err(AuthError::Invalid(_) | AuthError::UnknownKey) => replies::bad_token(request_id),
-        };
-        replies::refuse(refusal)
-    }
 }
 
 // === impl Config ===
