@@ -16,23 +16,27 @@ pub mod tls;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
+use futures_util::Stream;
 use heartline_gateway::{drain, inbox};
 use heartline_routing::renewal;
 use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
 use crate::config::MetricsListen;
-use crate::lifecycle::{Exit, Signals};
+use crate::lifecycle::Exit;
 use crate::listen::Site;
 
-/// Runs a node until it is asked to stop and has said goodbye to everybody. `ready` is told where
-/// it listens once it does.
+/// Runs a node until `signals` ask it to stop and it has said goodbye to everybody. `ready` is told
+/// where it listens once it does.
 ///
 /// # Errors
 /// An address cannot be listened on.
-pub async fn run(node: Node, ready: impl FnOnce(SocketAddr)) -> Result<Exit> {
-    let signals = Signals::listen().context("signals cannot be handled")?;
+pub async fn run(
+    node: Node,
+    signals: impl Stream<Item = ()> + Unpin,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<Exit> {
     raise_file_limit();
     let (config, api) = (node.config, node.api);
     let lifecycle = api.lifecycle.clone();

@@ -2,7 +2,7 @@
 //!
 //! [`Session::on`] takes what happened and the time, and answers what to do; it performs nothing,
 //! so every rule of the protocol can be tested without a socket or a runtime. The task around it
-//! ([`crate::connection`]) does the IO.
+//! (`connection.rs`) does the IO.
 
 mod established;
 mod liveness;

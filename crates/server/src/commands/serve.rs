@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
 use crate::dev::{DATA_DIRECTORY, DataDirectory, dev_preset};
-use crate::lifecycle::{Exit, Lifecycle};
+use crate::lifecycle::{Exit, Lifecycle, Signals};
 use crate::{assemble, run, telemetry};
 
 /// Runs one node with everything embedded, for trying out and developing.
@@ -100,7 +100,10 @@ fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartEr
         .enable_all()
         .build()
         .context("the runtime cannot start")?;
-    let exit = runtime.block_on(run(node, ready))?;
+    let exit = runtime.block_on(async {
+        let signals = Signals::listen().context("signals cannot be handled")?;
+        run(node, signals, ready).await
+    })?;
     Ok(exit)
 }
 

@@ -51,7 +51,7 @@ impl Node {
         let mut task = JoinSet::new();
         task.spawn(async move {
             let node = crate::assemble(loaded, Lifecycle::new()).unwrap();
-            let node = crate::run(node, move |address| {
+            let node = crate::run(node, stream::pending(), move |address| {
                 ready.send(address).unwrap();
             });
             Box::pin(node).await.unwrap();
