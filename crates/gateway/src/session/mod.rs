@@ -414,9 +414,16 @@ impl Session {
     }
 
     fn close(&mut self, reason: CloseReason, code: u16) -> Effects {
+        let mut effects = Effects::new();
+        if let Stage::Established(established) = &mut self.stage
+            && let Some(request_id) = established.refreshing.take()
+        {
+            effects.push(Effect::Send(replies::closing(request_id)));
+        }
         self.stage = Stage::Closed;
         let reconnect_delay = replies::reconnect_delay(reason, unit(self.seed));
-        smallvec![Effect::Close(Closing { reason, code, reconnect_delay })]
+        effects.push(Effect::Close(Closing { reason, code, reconnect_delay }));
+        effects
     }
 }
 

@@ -105,6 +105,16 @@ pub(super) fn no_keys(request_id: RequestId) -> ServerFrame {
     })
 }
 
+/// Every request is answered, also one that the end of its connection overtakes.
+pub(super) fn closing(request_id: RequestId) -> ServerFrame {
+    let message = "the connection is closing; send the request again on the next one";
+    ServerFrame::Error(ErrorFrame {
+        request_id: Some(request_id),
+        retry_after_seconds: Some(1),
+        ..ErrorFrame::new(ErrorCode::ServiceUnavailable, message)
+    })
+}
+
 pub(super) fn token_expired(request_id: Option<&RequestId>) -> ServerFrame {
     let message = "the token has expired: send refresh_token, then try again";
     error(request_id.cloned(), ErrorCode::Unauthorized, message)

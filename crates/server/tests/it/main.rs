@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod harness;
+mod bench;
 mod welcome;
 mod refused_tokens;
 mod refused_upgrades;

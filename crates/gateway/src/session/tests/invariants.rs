@@ -87,6 +87,8 @@ pub(super) struct Walk {
     last_heard: Instant,
     is_established: bool,
     is_verifying: bool,
+    /// The refresh whose token is being checked.
+    refresh: Option<RequestId>,
     is_admitting: bool,
     is_closed: bool,
 }
@@ -105,6 +107,7 @@ impl Walk {
             last_heard: at.now,
             is_established: false,
             is_verifying: false,
+            refresh: None,
             is_admitting: false,
             is_closed: false,
         }
@@ -120,7 +123,7 @@ impl Walk {
             Step::Violates(error) => {
                 let was_closed = self.is_closed;
                 let effects = self.on(Input::Violation(error));
-                assert!(was_closed || matches!(effects.as_slice(), [Effect::Close(_)]));
+                assert!(was_closed || matches!(effects.last(), Some(Effect::Close(_))));
             }
             Step::Answer(how, life) => self.answer(how, life),
             Step::Wait(duration) => self.wait(duration),
@@ -146,12 +149,18 @@ impl Walk {
         let is_refresh =
             matches!(decode_client(text), Ok(Decoded::Frame(ClientFrame::RefreshToken(_))));
         let was_closed = self.is_closed;
+        let refresh = self.refresh.clone();
         let effects = self.hears(Input::Text(text.to_owned()));
         let Some(request_id) = request_id.filter(|_| !was_closed) else { return };
         let answers = effects.iter().filter(|effect| answers(effect, &request_id)).count();
         let checks = effects.iter().filter(|effect| matches!(effect, Effect::Verify(_))).count();
-        assert_eq!(answers + checks, 1, "{text} is answered once: {effects:?}");
+        // A refresh of the same id that the end overtakes is answered with it.
+        let overtaken = usize::from(self.is_closed && refresh.as_ref() == Some(&request_id));
+        assert_eq!(answers + checks, 1 + overtaken, "{text} is answered once: {effects:?}");
         assert!(checks == 0 || is_refresh);
+        if checks > 0 {
+            self.refresh = Some(request_id);
+        }
     }
 
     fn answer(&mut self, how: u8, life: Duration) {
@@ -167,6 +176,7 @@ impl Walk {
             self.on(Input::Admitted(answer));
         } else if self.is_verifying {
             self.is_verifying = false;
+            self.refresh = None;
             let claims = Claims { user_id, device_id: Some(device_id), service: false, expires_at };
             let answer = match how % 8 {
                 0 => Err(AuthError::Invalid("it is bad")),

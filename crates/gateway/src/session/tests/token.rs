@@ -132,3 +132,15 @@ fn a_pause_over_the_expiry_takes_nothing_from_the_announced_grace() {
     let effects = talk.stay(millis(1));
     assert_eq!(closing(&effects), Some((CloseReason::TokenExpired, 4401)));
 }
+
+#[test]
+fn a_refresh_that_the_end_overtakes_is_answered_too() {
+    let mut ana = Talk::established();
+    ana.says(REFRESH);
+    let effects = ana.on(Input::Stop(CloseReason::ServerShutdown));
+    assert_eq!(code(&effects), ErrorCode::ServiceUnavailable);
+    assert_eq!(error(&effects).request_id.as_ref().map(RequestId::as_str), Some("refresh"));
+    assert_eq!(closing(&effects), Some((CloseReason::ServerShutdown, 1001)));
+    let late = claims("ana", None, ana.at.wall.plus(seconds(60)));
+    assert!(ana.on(Input::Verified(Ok(late))).is_empty());
+}
