@@ -1,5 +1,6 @@
 //! An event of the application's own back end, to all devices of some users.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -57,8 +58,11 @@ pub struct Fanout {
 impl Fanout {
     /// Pushes an `event`, encoded once, and answers for how many connections it was queued here
     /// plus how many are leased elsewhere.
-    pub async fn push(&self, push: Push) -> Result<usize, PushError> {
+    pub async fn push(&self, mut push: Push) -> Result<usize, PushError> {
         check(&push)?;
+        // Who is named twice hears it once.
+        let mut named = HashSet::with_capacity(push.user_ids.len());
+        push.user_ids.retain(|user_id| named.insert(user_id.clone()));
         let frame = ServerFrame::Event { name: push.name, data: push.data };
         let frame = Bytes::from(encode_server(&frame, self.clock.wall()));
         let routes = self.directory.routes(&push.user_ids, &self.node_id).await?;

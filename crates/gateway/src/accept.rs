@@ -11,6 +11,7 @@ use http::header::{
     CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE, USER_AGENT,
 };
 use http::{Response, StatusCode, request};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 use ulid::Ulid;
 
@@ -34,6 +35,8 @@ pub struct Accepted {
     pub(crate) ticket: Ticket,
     pub(crate) device_id: Option<DeviceId>,
     pub(crate) admitted: Option<(Admitted, Identity)>,
+    /// From when the socket's age counts, at the directory and here alike.
+    pub(crate) opened_at: Instant,
 }
 
 /// What is known of a client for its log lines, and its place in its address' count.
@@ -81,8 +84,9 @@ impl Gateway {
                 Refusal::later(ErrorCode::RateLimited, message, RETRY_AFTER_SECONDS)
             })?;
         let ticket = Ticket { _permit: permit, address, client: client_name(request) };
+        let opened_at = self.clock.now();
         let mut accepted =
-            Accepted { ticket, device_id: upgrade.device_id.clone(), admitted: None };
+            Accepted { ticket, device_id: upgrade.device_id.clone(), admitted: None, opened_at };
         if let Some(token) = &upgrade.token {
             let claims = self.verify(token).await.map_err(|error| match error {
                 AuthError::NotReady => {
@@ -92,6 +96,7 @@ impl Gateway {
                 }
                 AuthError::Invalid(_) | AuthError::UnknownKey => Refusal::unauthorized(),
             })?;
+            accepted.opened_at = self.clock.now();
             let admission = self.admit(claims, upgrade.device_id.clone(), Duration::ZERO).await;
             accepted.admitted = Some(admission.map_err(NotAdmitted::refusal)?);
         }

@@ -51,6 +51,8 @@ impl Drop for AddressPermit {
 /// one in `X-Forwarded-For` that is not itself a trusted proxy. What an untrusted peer claims
 /// there is ignored.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    // A listener for both IPv6 and IPv4 shows IPv4 peers as IPv6 addresses.
+    let peer = peer.to_canonical();
     let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
     if !is_trusted(&peer) {
         return peer;
@@ -60,6 +62,7 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     let mut nearest = peer;
     for item in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
         let Ok(address) = item.trim().parse::<IpAddr>() else { break };
+        let address = address.to_canonical();
         nearest = address;
         if !is_trusted(&address) {
             break;
@@ -101,5 +104,7 @@ mod tests {
         assert_eq!(client_address(proxy, &forwarded("198.51.100.7, 10.0.0.9"), &trusted), real);
         assert_eq!(client_address(proxy, &forwarded("nonsense"), &trusted), proxy);
         assert_eq!(client_address(proxy, &HeaderMap::new(), &trusted), proxy);
+        let mapped = "::ffff:10.0.0.1".parse().unwrap();
+        assert_eq!(client_address(mapped, &forwarded("198.51.100.7"), &trusted), real);
     }
 }

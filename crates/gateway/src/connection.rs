@@ -202,8 +202,7 @@ impl Connection {
             self.pending = None;
             return Poll::Ready(Event::Pending(pending));
         }
-        // While answers wait for a slow reader, no more questions are taken.
-        if outbox.urgent_frames() < self.gateway.config().limits.urgent_frames
+        if !self.is_paused()
             && let Poll::Ready(read) = self.poll_read(context)
         {
             return Poll::Ready(read.map_or(Event::Broken, Event::Read));
@@ -266,9 +265,14 @@ impl Connection {
         self.input(Input::Tick { late })
     }
 
+    /// Whether reading rests: while answers wait for a slow reader, no more questions are taken.
+    fn is_paused(&self) -> bool {
+        self.handle.outbox.urgent_frames() >= self.gateway.config().limits.urgent_frames
+    }
+
     /// Gives every whole message that was read to the session.
     fn read_messages(&mut self) -> Option<Ended> {
-        loop {
+        while !self.is_paused() {
             let input = match self.reader.next() {
                 Ok(None) => return None,
                 Ok(Some(Incoming::Close(code))) => return Some(self.answer_close(code)),
@@ -285,6 +289,7 @@ impl Connection {
                 return Some(ended);
             }
         }
+        None
     }
 
     fn input(&mut self, input: Input) -> Effects {
@@ -408,12 +413,17 @@ impl Connection {
     /// Reads until the peer has ended its half too, so that the last words are not lost to a
     /// reset; a peer that has not by the timer loses nothing by our end.
     fn poll_peer_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // First, while this turn has budget left: a peer that never stops sending must not
+        // outlast the deadline.
+        if self.timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
         let mut buffer = [0; READ_BYTES];
         loop {
             match self.transport.poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(_)) => {}
-                Poll::Pending => return self.timer.as_mut().poll(context),
+                Poll::Pending => return Poll::Pending,
             }
         }
     }

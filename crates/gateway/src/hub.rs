@@ -3,14 +3,14 @@
 //! The node's own memory decides local delivery: whoever is listed here gets the frame. Shards
 //! keep the locks short; none is ever held across a write or an await.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::limits::URGENT_FRAMES_MAX;
-use heartline_protocol::{CloseReason, ServerFrame, UserId, encode_server};
+use heartline_protocol::{CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
 use heartline_routing::renewal::Holdings;
 use heartline_routing::{Clock, Lease, LeaseKey};
 use smallvec::SmallVec;
@@ -43,7 +43,18 @@ pub struct Hub {
 }
 
 /// Most users have one connection here, which then lies in the table itself.
-type Shard = HashMap<UserId, SmallVec<[Arc<Handle>; 1]>>;
+type Handles = SmallVec<[Arc<Handle>; 1]>;
+
+#[derive(Debug, Default)]
+struct Shard {
+    users: HashMap<UserId, Handles>,
+    /// Orders to close connections that are not listed: those that are leased and about to be
+    /// listed find theirs here. The oldest give way; they are for connections long gone.
+    early_closes: VecDeque<(ConnectionId, CloseReason)>,
+}
+
+/// Orders that a shard remembers.
+const EARLY_CLOSES_MAX: usize = 32;
 
 /// A connection's place in the hub, given up when it is dropped, also by a panic.
 #[derive(Debug)]
@@ -79,9 +90,14 @@ impl Hub {
     pub(crate) fn list(self: &Arc<Self>, handle: Arc<Handle>) -> Listing {
         let identity = handle.identity().expect("only identified connections are listed");
         let user_id = identity.key.user_id.clone();
+        let connection_id = identity.key.connection_id;
         let mut shard = self.shard(&user_id);
-        shard.entry(user_id).or_default().push(Arc::clone(&handle));
+        shard.users.entry(user_id).or_default().push(Arc::clone(&handle));
+        let early = shard.early_closes.iter().find(|(early, _)| *early == connection_id).copied();
         drop(shard);
+        if let Some((_, reason)) = early {
+            handle.stop(reason);
+        }
         self.metrics.connections.inc();
         self.metrics.connections_active.inc();
         Listing { hub: Arc::clone(self), place: Place::Member(handle) }
@@ -105,7 +121,7 @@ impl Hub {
     ) -> usize {
         let mut queued = 0;
         let shard = self.shard(user_id);
-        for handle in shard.get(user_id).into_iter().flatten() {
+        for handle in shard.users.get(user_id).into_iter().flatten() {
             let Some(pushed) = handle.outbox.push(frame, now) else { continue };
             queued += 1;
             if pushed.first {
@@ -125,7 +141,7 @@ impl Hub {
         now: Instant,
         found: &mut Vec<Arc<Handle>>,
     ) -> usize {
-        found.extend(self.shard(user_id).get(user_id).into_iter().flatten().cloned());
+        found.extend(self.shard(user_id).users.get(user_id).into_iter().flatten().cloned());
         let mut delivered = 0;
         for handle in found.drain(..) {
             match handle.deliver(frame, now) {
@@ -165,21 +181,22 @@ impl Hub {
         }
     }
 
-    /// Asks one connection to close; nothing happens if it is not here.
+    /// Asks one connection to close, at once or as soon as it is listed.
     pub(crate) fn close(&self, lease: &LeaseKey, reason: CloseReason) {
-        if let Some(handle) = self.find(lease) {
+        let mut shard = self.shard(&lease.user_id);
+        if let Some(handle) = shard.find(lease) {
             handle.stop(reason);
+        } else {
+            if shard.early_closes.len() == EARLY_CLOSES_MAX {
+                shard.early_closes.pop_front();
+            }
+            shard.early_closes.push_back((lease.connection_id, reason));
         }
     }
 
     /// A connection by its lease.
     pub fn find(&self, lease: &LeaseKey) -> Option<Arc<Handle>> {
-        let shard = self.shard(&lease.user_id);
-        let handles = shard.get(&lease.user_id)?;
-        let is_it = |handle: &&Arc<Handle>| {
-            handle.identity().is_some_and(|identity| identity.key == *lease)
-        };
-        handles.iter().find(is_it).cloned()
+        self.shard(&lease.user_id).find(lease).cloned()
     }
 
     /// Every connection of this node, guests first, then shard by shard.
@@ -189,7 +206,7 @@ impl Hub {
         drop(guests);
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend(shard.values().flatten().cloned());
+            all.extend(shard.users.values().flatten().cloned());
         }
         all
     }
@@ -197,13 +214,22 @@ impl Hub {
     fn unlist(&self, handle: &Arc<Handle>) {
         let identity = handle.identity().expect("only identified connections are listed");
         let mut shard = self.shard(&identity.key.user_id);
-        if let Some(handles) = shard.get_mut(&identity.key.user_id) {
+        if let Some(handles) = shard.users.get_mut(&identity.key.user_id) {
             handles.retain(|other| !Arc::ptr_eq(other, handle));
             if handles.is_empty() {
-                shard.remove(&identity.key.user_id);
+                shard.users.remove(&identity.key.user_id);
             }
         }
         self.metrics.connections_active.dec();
+    }
+}
+
+impl Shard {
+    fn find(&self, lease: &LeaseKey) -> Option<&Arc<Handle>> {
+        let is_it = |handle: &&Arc<Handle>| {
+            handle.identity().is_some_and(|identity| identity.key == *lease)
+        };
+        self.users.get(&lease.user_id)?.iter().find(is_it)
     }
 }
 
@@ -227,7 +253,7 @@ impl Holdings for Hub {
         let mut leases = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let keys = shard.values().flatten().filter_map(|handle| handle.identity());
+            let keys = shard.users.values().flatten().filter_map(|handle| handle.identity());
             let in_slice = |key: &&LeaseKey| (key.connection_id.ulid.0 as u64) % slices == slice;
             leases.extend(keys.map(|identity| &identity.key).filter(in_slice).cloned());
         }

@@ -75,7 +75,7 @@ impl Gateway {
         transport: Transport,
         early: &[u8],
     ) -> Connection {
-        let Accepted { ticket, device_id, admitted } = accepted;
+        let Accepted { ticket, device_id, admitted, opened_at } = accepted;
         let at = Moment { now: self.clock.now(), wall: self.clock.wall() };
         let seed = rand::random();
         let direct = match &transport {
@@ -84,7 +84,7 @@ impl Gateway {
         };
         let frames_sent = self.metrics.frames_sent.clone();
         let outbox = Outbox::new(self.bounds(), Arc::clone(&self.budget), frames_sent);
-        let handle = Arc::new(Handle::new(outbox, direct, at.now));
+        let handle = Arc::new(Handle::new(outbox, direct, opened_at));
         let config = Arc::clone(&self.config);
         let (session, first, listing) = match admitted {
             Some((admitted, identity)) => {

@@ -68,7 +68,14 @@ async fn claim_again(
         // A connection that closed meanwhile has given its lease back: nothing to claim.
         let Some(lease) = holdings.lease_again(key) else { continue };
         match directory.register(lease, policy).await {
-            Ok(Registration::Admitted { .. }) => {
+            // It closed meanwhile, and its end found no lease to give back.
+            Ok(Registration::Admitted { .. }) if holdings.lease_again(key).is_none() => {
+                if let Err(error) = directory.unregister(key).await {
+                    warn!(%error, "a lease claimed for a closed connection runs out by itself");
+                }
+            }
+            Ok(Registration::Admitted { replaced }) => {
+                replaced.iter().for_each(|older| holdings.lease_replaced(older));
                 debug!(connection_id = %key.connection_id, "a lost lease is held again");
                 holdings.lease_healed(key);
             }

@@ -38,8 +38,8 @@ const BACKLOG: i32 = 4096;
 /// What the kernel may hold of unsent bytes per socket, so that backpressure is ours.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// How long accepting rests when the process has no files left.
-const FULL_TABLE_PAUSE: Duration = Duration::from_millis(100);
+/// How long accepting rests when the process has no files, or the machine no memory, left.
+const REST: Duration = Duration::from_millis(100);
 
 /// How long a peer may take to end its half once it has its last answer.
 const LINGER: Duration = Duration::from_secs(1);
@@ -80,26 +80,30 @@ pub(crate) struct Site {
 /// Accepts sockets until the soft stop.
 pub(crate) async fn accept(listener: TcpListener, site: Site) {
     let stop = site.lifecycle.soft_stop();
+    let mut is_resting = false;
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((socket, peer)) => {
+                is_resting = false;
                 let lifecycle = site.lifecycle.clone();
                 lifecycle.spawn_connection(serve_socket(socket, peer, site.clone()));
             }
-            Err(error) if is_full_table(&error) => {
-                warn!(%error, "out of files: accepting rests; raise the limit of open files");
-                tokio::time::sleep(FULL_TABLE_PAUSE).await;
-            }
             // A peer that was gone before it was accepted is nobody's fault.
-            Err(error) => debug!(%error, "a socket could not be accepted"),
+            Err(error) if is_of_the_peer(&error) => debug!(%error, "a socket was gone already"),
+            Err(error) => {
+                if !is_resting {
+                    warn!(%error, "accepting rests: raise the limit of open files, or add memory");
+                }
+                is_resting = true;
+                tokio::time::sleep(REST).await;
+            }
         }
     }
 }
 
-fn is_full_table(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 async fn serve_socket(socket: TcpStream, peer: SocketAddr, site: Site) {

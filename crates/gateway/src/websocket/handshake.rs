@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use heartline_protocol::limits::TOKEN_BYTES_MAX;
 use heartline_protocol::{DeviceId, SUBPROTOCOL, Token};
 use http::header::{
-    AUTHORIZATION, CONNECTION, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, StatusCode, Version, request};
 
@@ -85,6 +85,10 @@ fn check_upgrade(request: &request::Parts) -> Result<String, Refusal> {
     }
     if !list(headers, CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade")) {
         return Err(bad("the Connection header must name upgrade"));
+    }
+    let has_body = headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+    if has_body || headers.contains_key(TRANSFER_ENCODING) {
+        return Err(bad("an upgrade request has no body"));
     }
     if headers.get_all(HOST).iter().count() != 1 {
         return Err(bad("exactly one Host header is required"));
@@ -179,6 +183,8 @@ mod tests {
         let token_in_url = request(|builder| with_key(builder).uri("/v1/ws?token=abc"));
         let basic = request(|builder| with_key(builder).header(AUTHORIZATION, "Basic YTpi"));
         let bad_device = request(|builder| with_key(builder).header("x-device-id", "a b"));
+        let with_body = request(|builder| with_key(builder).header(CONTENT_LENGTH, "5"));
+        assert_eq!(status(&with_body), 400);
         assert_eq!(status(&key_twice), 400);
         assert_eq!(status(&short_key), 400);
         assert_eq!(status(&request(|builder| builder)), 400);

@@ -202,3 +202,22 @@ async fn who_is_let_in_while_the_drain_begins_is_told_too() {
         goodbye(&device.ended().await);
     }
 }
+
+#[tokio::test]
+async fn peers_that_go_on_sending_after_their_end_hold_up_neither_files_nor_a_drain() {
+    let mut server = Server::start().await;
+    let before = server.open_sockets();
+    let mut flooders = JoinSet::new();
+    for _ in 0..100 {
+        let mut guest = server.challenged().await;
+        flooders.spawn(async move {
+            // An unmasked frame ends the connection; what follows is never read as frames.
+            let junk = [0x81; 64 * 1024];
+            while guest.stream.write_all(&junk).await.is_ok() {}
+        });
+    }
+    timeout(PATIENCE / 2, flooders.join_all()).await.expect("every flooder is cut off");
+    assert!(server.open_sockets() <= before, "files are given back");
+    server.signal("TERM").await;
+    assert_eq!(server.exit_code().await, Some(0));
+}

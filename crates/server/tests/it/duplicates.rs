@@ -1,6 +1,10 @@
 //! The same device twice, and the policies for it.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::harness::{Server, Socket, bearer, seconds_from_now, sign, token};
 
@@ -96,4 +100,25 @@ async fn under_single_session_any_new_connection_replaces_the_older_one() {
     unnamed.is_open().await;
     of_another_user.is_open().await;
     assert_eq!(server.push(&["ana"], "hello", json!({})).await, 1);
+}
+
+#[tokio::test]
+async fn of_many_upgrades_of_one_device_at_once_only_the_lease_holder_stays() {
+    // Renewals, which would heal a mistake, come long after the test.
+    let server = Server::start_with("[routing]\nlease = \"600s\"\nrenew_interval = \"200s\"").await;
+    for round in 0..10 {
+        let user = format!("ana-{round}");
+        let upgrades = (0..30).map(|_| connect_device(&server, &user, "phone"));
+        let sockets = join_all(upgrades).await;
+        let leases = server.leases(&user).await;
+        assert_eq!(leases.len(), 1, "{leases:?}");
+        for (mut socket, established) in sockets {
+            if established["connection_id"] == leases[0]["connection_id"] {
+                socket.is_open().await;
+            } else {
+                let told = timeout(Duration::from_secs(10), is_replaced(&mut socket)).await;
+                told.expect("a replaced connection is told at once");
+            }
+        }
+    }
 }

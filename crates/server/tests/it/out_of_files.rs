@@ -49,7 +49,7 @@ async fn accepting_rests_while_there_are_no_files_and_goes_on_afterwards() {
             connect_raw(address, "/v1/ws", &headers).await.unwrap()
         });
     }
-    server.logged(&["out of files"]).await;
+    server.logged(&["accepting rests"]).await;
 
     // The passing of time is the subject here: a loop that spins would use all of it.
     let before = processor_ticks(server.pid());
