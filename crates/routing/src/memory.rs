@@ -67,13 +67,14 @@ impl MemoryDirectory {
 #[async_trait]
 impl Directory for MemoryDirectory {
     async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
-        let now = self.clock.now();
         let first_node = self.first_node.get_or_init(|| lease.key.node_id.clone());
         if *first_node != lease.key.node_id {
             self.has_other_nodes.store(true, Ordering::Relaxed);
         }
         let user_id = lease.key.user_id.clone();
         let mut shard = self.shard(&user_id);
+        // Read under the lock: whoever registers later is younger.
+        let now = self.clock.now();
         let held = shard.entry(user_id.clone()).or_default();
         let registration = register(held, lease, policy, now);
         if held.is_empty() {

@@ -203,12 +203,12 @@ async fn who_is_let_in_while_the_drain_begins_is_told_too() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn peers_that_go_on_sending_after_their_end_hold_up_neither_files_nor_a_drain() {
     let mut server = Server::start().await;
     let before = server.open_sockets();
     let mut flooders = JoinSet::new();
-    for _ in 0..100 {
+    for _ in 0..200 {
         let mut guest = server.challenged().await;
         flooders.spawn(async move {
             // An unmasked frame ends the connection; what follows is never read as frames.
