@@ -282,3 +282,45 @@ impl Holdings for Hub {
         self.close(lease, CloseReason::SessionReplaced);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::handle::Identity;
+    use crate::outbox::{Outbox, Signal};
+    use crate::pressure::Bounds;
+
+    fn handle(number: u128) -> Arc<Handle> {
+        let bounds = Bounds { messages: 10, bytes: 1000, grace: Duration::from_secs(5) };
+        let outbox = Outbox::new(bounds, Arc::new(Budget::new(1000)), Counter::default());
+        let handle = Handle::new(outbox, None, Clock.now());
+        let key = LeaseKey {
+            user_id: "ana".parse().unwrap(),
+            node_id: "node".parse().unwrap(),
+            connection_id: ConnectionId { ulid: number.into(), shard: 0 },
+        };
+        handle.identify(Identity { key, device_id: "phone".parse().unwrap() });
+        Arc::new(handle)
+    }
+
+    fn signal(handle: &Handle) -> Poll<Signal> {
+        handle.outbox.poll_signal(&mut Context::from_waker(Waker::noop()), None)
+    }
+
+    #[test]
+    fn an_order_to_close_waits_for_a_connection_that_is_not_listed_yet() {
+        let hub = Arc::new(Hub::new(Clock, Metrics::default(), Duration::from_secs(5)));
+        let (older, newer) = (handle(1), handle(2));
+        hub.close(&older.identity().unwrap().key, CloseReason::SessionReplaced);
+        let listings = [hub.list(Arc::clone(&older)), hub.list(Arc::clone(&newer))];
+        assert_eq!(signal(&older), Poll::Ready(Signal::Stop(CloseReason::SessionReplaced)));
+        assert_eq!(signal(&newer), Poll::Pending);
+        drop(listings);
+        assert!(hub.all().is_empty(), "a listing ends with its owner");
+    }
+}
