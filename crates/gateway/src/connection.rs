@@ -262,7 +262,7 @@ impl Connection {
             return Effects::new();
         }
         let late = now.saturating_duration_since(self.due());
-        self.input(Input::Tick { late })
+        self.input(Input::Tick { late, is_paused: self.is_paused() })
     }
 
     /// Whether reading rests: while answers wait for a slow reader, no more questions are taken.

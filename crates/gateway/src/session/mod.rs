@@ -64,6 +64,9 @@ pub enum Input {
     Tick {
         /// How late.
         late: Duration,
+        /// Whether reading rests because the client does not read its answers: its silence is
+        /// then our own doing, and its slowness is not.
+        is_paused: bool,
     },
     /// Somebody on the server's side ends the connection.
     Stop(CloseReason),
@@ -225,7 +228,7 @@ impl Session {
                 Effects::new()
             }
             Input::Admitted(Err(reason)) | Input::Stop(reason) => self.close_for(reason),
-            Input::Tick { late } => self.tick(late, at),
+            Input::Tick { late, is_paused } => self.tick(late, is_paused, at),
         }
     }
 
@@ -340,7 +343,7 @@ impl Session {
         }
     }
 
-    fn tick(&mut self, late: Duration, at: Moment) -> Effects {
+    fn tick(&mut self, late: Duration, is_paused: bool, at: Moment) -> Effects {
         if at.now >= self.ends {
             return self.close_for(CloseReason::MaxAge);
         }
@@ -360,6 +363,9 @@ impl Session {
         match self.liveness.tick(&self.config, late, at.now) {
             liveness::Verdict::Alive => {}
             liveness::Verdict::Ask => effects.push(Effect::Ping),
+            liveness::Verdict::Gone if is_paused => {
+                return self.close_for(CloseReason::SlowConsumer);
+            }
             liveness::Verdict::Gone => return self.close_for(CloseReason::HeartbeatTimeout),
         }
         effects

@@ -75,7 +75,7 @@ impl Talk {
     }
 
     fn tick(&mut self) -> Effects {
-        self.on(Input::Tick { late: Duration::ZERO })
+        self.on(Input::Tick { late: Duration::ZERO, is_paused: false })
     }
 
     fn wait(&mut self, duration: Duration) {

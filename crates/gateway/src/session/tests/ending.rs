@@ -106,7 +106,7 @@ fn after_a_close_nothing_is_answered() {
             Input::Violation(FrameError::Utf8),
             Input::Verified(Ok(claims("ana", None, expires_at))),
             Input::Admitted(Ok(admitted(expires_at))),
-            Input::Tick { late: Duration::ZERO },
+            Input::Tick { late: Duration::ZERO, is_paused: false },
             Input::Stop(CloseReason::ServerShutdown),
         ] {
             talk.wait(seconds(100_000));

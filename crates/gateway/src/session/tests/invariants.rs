@@ -212,7 +212,7 @@ impl Walk {
     }
 
     fn tick(&mut self, late: Duration) -> Effects {
-        let effects = self.on(Input::Tick { late });
+        let effects = self.on(Input::Tick { late, is_paused: false });
         let is_ahead = self.session.deadline() > self.at.now;
         assert!(self.is_closed || is_ahead, "a tick leaves nothing due: it would come for ever");
         if effects.iter().any(|effect| closes_for(effect, CloseReason::HeartbeatTimeout)) {

@@ -60,7 +60,7 @@ fn a_pause_of_the_server_cuts_nobody() {
         talk.wait(seconds(5));
         assert_eq!(talk.tick().as_slice(), [Effect::Ping]);
         talk.wait(seconds(5) + pause);
-        let effects = talk.on(Input::Tick { late: pause });
+        let effects = talk.on(Input::Tick { late: pause, is_paused: false });
         assert_eq!(effects.as_slice(), [Effect::Ping], "asked again after {pause:?}");
         talk.wait(millis(4_999));
         assert!(talk.tick().is_empty());
@@ -74,7 +74,10 @@ fn a_pause_before_the_first_question_only_delays_it() {
     for pause in [4, 8, 60].map(seconds) {
         let mut talk = Talk::established();
         talk.wait(seconds(5) + pause);
-        assert_eq!(talk.on(Input::Tick { late: pause }).as_slice(), [Effect::Ping]);
+        assert_eq!(
+            talk.on(Input::Tick { late: pause, is_paused: false }).as_slice(),
+            [Effect::Ping]
+        );
         assert_eq!(talk.until_deadline(), seconds(5), "all the time to answer");
     }
 }
@@ -84,7 +87,10 @@ fn pauses_one_after_another_cut_nobody_either() {
     let mut talk = Talk::established();
     for _ in 0..20 {
         talk.wait(talk.until_deadline() + seconds(8));
-        assert_eq!(talk.on(Input::Tick { late: seconds(8) }).as_slice(), [Effect::Ping]);
+        assert_eq!(
+            talk.on(Input::Tick { late: seconds(8), is_paused: false }).as_slice(),
+            [Effect::Ping]
+        );
     }
 }
 
@@ -94,7 +100,17 @@ fn who_stays_silent_after_a_pause_is_gone_after_the_rest_of_the_timeout() {
     talk.wait(seconds(5));
     talk.tick();
     talk.wait(seconds(5 + 60));
-    talk.on(Input::Tick { late: seconds(60) });
+    talk.on(Input::Tick { late: seconds(60), is_paused: false });
     talk.wait(seconds(5));
     assert_eq!(closing(&talk.tick()), Some((CloseReason::HeartbeatTimeout, 4410)));
+}
+
+#[test]
+fn a_client_whose_answers_wait_is_slow_and_not_silent() {
+    let mut ana = Talk::established();
+    ana.wait(seconds(5));
+    assert_eq!(ana.tick().as_slice(), [Effect::Ping]);
+    ana.wait(seconds(5));
+    let effects = ana.on(Input::Tick { late: Duration::ZERO, is_paused: true });
+    assert_eq!(closing(&effects), Some((CloseReason::SlowConsumer, 1008)));
 }

@@ -124,7 +124,7 @@ fn a_pause_over_the_expiry_takes_nothing_from_the_announced_grace() {
     let mut talk = expiring();
     talk.stay(LIFE - millis(1));
     talk.wait(GRACE + seconds(30));
-    let effects = talk.on(Input::Tick { late: GRACE + seconds(30) });
+    let effects = talk.on(Input::Tick { late: GRACE + seconds(30), is_paused: false });
     let expired = ServerFrame::TokenExpired { grace_period_seconds: 30 };
     assert_eq!(effects.first(), Some(&Effect::Send(expired)));
     talk.on(Input::Pong);
