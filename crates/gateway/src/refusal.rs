@@ -7,6 +7,8 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHE
 use http::{HeaderMap, Response, StatusCode};
 use ulid::Ulid;
 
+use crate::auth::AuthError;
+
 /// Why a request is refused, before it becomes a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
@@ -91,5 +93,17 @@ impl Refusal {
             headers.insert(name, value);
         }
         response
+    }
+}
+
+impl From<AuthError> for Refusal {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::NotReady => {
+                let message = "the signing keys are not loaded yet";
+                Self::later(ErrorCode::ServiceUnavailable, message, 5)
+            }
+            AuthError::Invalid(_) | AuthError::UnknownKey => Self::unauthorized(),
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use axum::extract::FromRequestParts;
 use heartline_gateway::Refusal;
-use heartline_gateway::auth::AuthError;
 use heartline_gateway::websocket::bearer;
 use heartline_protocol::ErrorCode;
 use http::request::Parts;
@@ -18,13 +17,7 @@ impl FromRequestParts<Api> for Service {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refused> {
         let token = bearer(&parts.headers)?.ok_or_else(Refusal::unauthorized)?;
-        let claims = api.gateway.verify(&token).await.map_err(|error| match error {
-            AuthError::NotReady => {
-                let message = "the signing keys are not loaded yet";
-                Refusal::later(ErrorCode::ServiceUnavailable, message, 5)
-            }
-            AuthError::Invalid(_) | AuthError::UnknownKey => Refusal::unauthorized(),
-        })?;
+        let claims = api.gateway.verify(&token).await.map_err(Refusal::from)?;
         if !claims.service {
             let message = "this needs a token whose scope contains service";
             return Err(Refusal::new(ErrorCode::Forbidden, message).into());
