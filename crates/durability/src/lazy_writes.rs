@@ -1,0 +1,143 @@
+//! What is written by and by: how far users have acknowledged, and when they were last online.
+//!
+//! Both only rise and are repeated by nature, so they are kept in memory, written together every
+//! few seconds, and outside of the breaker: they never make a send fail.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use heartline_protocol::server_frame::ManifestChat;
+use heartline_protocol::{ChatId, Timestamp, UserId};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::members::{Members, Watermark};
+use crate::metrics::Metrics;
+use crate::profiles::Profiles;
+
+/// How often what is pending is written.
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Users whose facts may wait. Beyond, newer ones are not kept: a client acknowledges again.
+const USERS_MAX: usize = 50_000;
+
+/// Chats whose watermark may wait per user.
+const CHATS_PER_USER_MAX: usize = 1000;
+
+/// What waits to be written. Clones share it.
+#[derive(Debug, Clone)]
+pub struct LazyWrites {
+    pending: Arc<Mutex<HashMap<UserId, Pending>>>,
+    hurry: Arc<Notify>,
+    metrics: Metrics,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    acked: HashMap<ChatId, u64>,
+    last_seen: Option<Timestamp>,
+}
+
+impl LazyWrites {
+    /// Nothing pending.
+    pub fn new(metrics: Metrics) -> Self {
+        Self { pending: Arc::default(), hurry: Arc::default(), metrics }
+    }
+
+    /// Remembers how far a user has acknowledged a chat.
+    pub fn acknowledged(&self, user_id: &UserId, chat_id: ChatId, sequence: u64) {
+        self.with(user_id, |pending| {
+            let is_full = pending.acked.len() >= CHATS_PER_USER_MAX;
+            if is_full && !pending.acked.contains_key(&chat_id) {
+                return false;
+            }
+            let acked = pending.acked.entry(chat_id).or_default();
+            *acked = sequence.max(*acked);
+            true
+        });
+    }
+
+    /// Remembers when a user was last online, and has everything written soon.
+    pub fn left(&self, user_id: &UserId, at: Timestamp) {
+        self.with(user_id, |pending| {
+            pending.last_seen = pending.last_seen.max(Some(at));
+            true
+        });
+        self.hurry.notify_one();
+    }
+
+    /// Raises watermarks to what is not written yet.
+    pub fn overlay(&self, user_id: &UserId, chats: &mut [ManifestChat]) {
+        let pending = self.lock();
+        let Some(pending) = pending.get(user_id) else { return };
+        for chat in chats {
+            if let Some(&acked) = pending.acked.get(&chat.chat_id) {
+                let acked = acked.min(chat.head_sequence);
+                chat.last_acked_sequence = chat.last_acked_sequence.max(acked);
+            }
+        }
+    }
+
+    /// Writes for ever.
+    pub async fn run(self, members: Arc<dyn Members>, profiles: Arc<dyn Profiles>) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(WRITE_INTERVAL) => {}
+                () = self.hurry.notified() => {
+                    // Who leaves together is written together.
+                    tokio::time::sleep(WRITE_INTERVAL / 20).await;
+                }
+            }
+            self.write(&*members, &*profiles).await;
+        }
+    }
+
+    /// Writes what is pending. What cannot be written waits for the next time.
+    pub async fn write(&self, members: &dyn Members, profiles: &dyn Profiles) {
+        let pending = std::mem::take(&mut *self.lock());
+        let mut watermarks = Vec::new();
+        let mut seen = Vec::new();
+        for (user_id, Pending { acked, last_seen }) in pending {
+            seen.extend(last_seen.map(|at| (user_id.clone(), at)));
+            watermarks.extend(acked.into_iter().map(|(chat_id, last_acked_sequence)| Watermark {
+                user_id: user_id.clone(),
+                chat_id,
+                last_acked_sequence,
+            }));
+        }
+        if !watermarks.is_empty()
+            && let Err(error) = members.record_watermarks(watermarks.clone()).await
+        {
+            warn!(%error, "watermarks could not be written");
+            for watermark in watermarks {
+                let Watermark { user_id, chat_id, last_acked_sequence } = watermark;
+                self.acknowledged(&user_id, chat_id, last_acked_sequence);
+            }
+        }
+        if !seen.is_empty()
+            && let Err(error) = profiles.record_last_seen(seen.clone()).await
+        {
+            warn!(%error, "last-seen times could not be written");
+            for (user_id, at) in seen {
+                self.with(&user_id, |pending| {
+                    pending.last_seen = pending.last_seen.max(Some(at));
+                    true
+                });
+            }
+        }
+    }
+
+    fn with(&self, user_id: &UserId, change: impl FnOnce(&mut Pending) -> bool) {
+        let mut users = self.lock();
+        let has_room = users.len() < USERS_MAX || users.contains_key(user_id);
+        let is_kept = has_room && change(users.entry(user_id.clone()).or_default());
+        if !is_kept {
+            self.metrics.lazy_writes_dropped.inc();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

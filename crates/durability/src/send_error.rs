@@ -1,0 +1,84 @@
+//! Why a message was not acknowledged, in the words of the wire.
+
+use std::time::Duration;
+
+use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
+use heartline_protocol::{ErrorCode, Outcome};
+
+use crate::log::AppendError;
+
+/// Why a message was not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendError {
+    /// The store answered that it must not be stored.
+    Refused(AppendError),
+    /// Too many sends are under way, in this chat or on this node.
+    Busy,
+    /// The breaker is open: the store is not even asked.
+    BreakerOpen {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The store or the bus failed, or did not answer in time.
+    Unavailable {
+        /// Whether the message may be stored all the same.
+        outcome: Outcome,
+    },
+}
+
+impl SendError {
+    /// The label under which sends are counted by outcome.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Refused(AppendError::NotAMember) => "not_a_member",
+            Self::Refused(AppendError::Conflict) => "conflict",
+            Self::Refused(AppendError::Halted) => "chat_halted",
+            Self::Busy => "busy",
+            Self::BreakerOpen { .. } => "breaker_open",
+            Self::Unavailable { outcome: Outcome::Rejected } => "unavailable_rejected",
+            Self::Unavailable { outcome: Outcome::Unknown } => "unavailable_unknown",
+        }
+    }
+}
+
+impl From<SendError> for ErrorFrame {
+    fn from(error: SendError) -> Self {
+        let (code, message, outcome, retry_after) = match error {
+            SendError::Refused(AppendError::NotAMember) => return not_a_member(),
+            SendError::Refused(AppendError::Conflict) => {
+                let message = "this client_message_id was used for another message";
+                (ErrorCode::Conflict, message, Outcome::Rejected, None)
+            }
+            SendError::Refused(AppendError::Halted) => {
+                let message = "this chat takes no messages until an operator has repaired it";
+                (ErrorCode::ChatHalted, message, Outcome::Rejected, None)
+            }
+            SendError::Busy => {
+                let message = "too many messages are on their way: send more slowly";
+                (ErrorCode::ServerBusy, message, Outcome::Rejected, Some(1))
+            }
+            SendError::BreakerOpen { retry_after } => {
+                let message = "messages cannot be stored at the moment";
+                let seconds = retry_after.as_millis().div_ceil(1000).max(1) as u64;
+                (ErrorCode::ServiceUnavailable, message, Outcome::Rejected, Some(seconds))
+            }
+            SendError::Unavailable { outcome } => {
+                let message = match outcome {
+                    Outcome::Rejected => "the message was not stored: send it again",
+                    Outcome::Unknown => {
+                        "the message may have been stored: send it again with the same id"
+                    }
+                };
+                (ErrorCode::ServiceUnavailable, message, outcome, Some(1))
+            }
+        };
+        let details = ErrorDetails { outcome: Some(outcome), ..Default::default() };
+        let retry_after_seconds = retry_after;
+        Self { retry_after_seconds, details: Some(details), ..Self::new(code, message) }
+    }
+}
+
+/// The same for a chat that does not exist and one that the asker does not belong to.
+pub fn not_a_member() -> ErrorFrame {
+    ErrorFrame::new(ErrorCode::NotAMember, "there is no such chat, or you are not a member")
+}
