@@ -4,5 +4,6 @@
 //! the server, which puts the parts together, does.
 
 pub mod jwks;
+pub mod sqlite;
 
 pub use jwks::{HttpJwks, JwksUrlError};

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use heartline_protocol::limits::{EVENT_DATA_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUSH_USERS_MAX};
-use heartline_protocol::{NodeId, ServerFrame, UserId, encode_server};
-use heartline_routing::{Clock, Directory, DirectoryError, Envelope, LinkError, NodeLink};
+use heartline_protocol::{ServerFrame, UserId, encode_server};
+use heartline_routing::{DirectoryError, Envelope, LinkError};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::warn;
+
+use crate::deliver::Fanout;
 
 /// What to push to whom.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,19 +44,6 @@ pub enum PushError {
     Stopping,
 }
 
-/// Sends frames to where their receivers are.
-#[derive(Debug, Clone)]
-pub struct Fanout {
-    /// This node.
-    pub node_id: NodeId,
-    /// Where everybody is.
-    pub directory: Arc<dyn Directory>,
-    /// How nodes are reached.
-    pub link: Arc<dyn NodeLink>,
-    /// For the frames' timestamps.
-    pub clock: Clock,
-}
-
 impl Fanout {
     /// Pushes an `event`, encoded once, and answers for how many connections it was queued here
     /// plus how many are leased elsewhere.
@@ -68,7 +57,7 @@ impl Fanout {
         let routes = self.directory.routes(&push.user_ids, &self.node_id).await?;
         let mut elsewhere = 0;
         for route in routes {
-            let user_ids = route.user_ids;
+            let user_ids = route.user_ids.into();
             let envelope = Envelope::Push { user_ids, frame: frame.clone(), queued: None };
             match self.link.send(&route.node_id, envelope).await {
                 Ok(()) => elsewhere += route.connections,
@@ -77,10 +66,10 @@ impl Fanout {
                 }
             }
         }
-        Ok(self.push_here(push.user_ids, frame).await? + elsewhere)
+        Ok(self.push_here(push.user_ids.into(), frame).await? + elsewhere)
     }
 
-    async fn push_here(&self, user_ids: Vec<UserId>, frame: Bytes) -> Result<usize, PushError> {
+    async fn push_here(&self, user_ids: Arc<[UserId]>, frame: Bytes) -> Result<usize, PushError> {
         let (answer, queued) = oneshot::channel();
         let envelope = Envelope::Push { user_ids, frame, queued: Some(answer) };
         self.link.send(&self.node_id, envelope).await.map_err(|_| PushError::Stopping)?;

@@ -5,6 +5,8 @@
 //! of it is polled by hand rather than awaited: a blocked peer never stops a timer, an expiry, a
 //! grace or a drain, and the task of an idle connection holds nothing but the connection.
 
+mod asked;
+
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -22,8 +24,11 @@ use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
 use crate::outbox::{Flushed, Signal};
+use crate::requests::Requests;
 use crate::session::replies::slow_consumer;
-use crate::session::{Admitted, Closing, Counted, Effect, Effects, Input, Moment, PAUSE, Session};
+use crate::session::{
+    Admitted, Answer, Closing, Counted, Effect, Effects, Input, Moment, PAUSE, Session,
+};
 use crate::transport::Transport;
 use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
 
@@ -40,6 +45,8 @@ pub(crate) struct Connection {
     listing: Option<Listing>,
     /// A token being checked, or an admission under way.
     pending: Option<Pin<Box<dyn Future<Output = Pending> + Send>>>,
+    /// What was asked for and is not answered yet.
+    requests: Option<Box<Requests>>,
     /// The end of the slow consumer's grace that the timer knows of.
     grace_ends: Option<Instant>,
     timer: Pin<Box<Sleep>>,
@@ -82,9 +89,10 @@ impl Ended {
     }
 }
 
-enum Event {
+enum Happening {
     Signal(Signal),
     Pending(Pending),
+    Answer(Answer),
     Read(usize),
     Writable,
     Deadline,
@@ -110,6 +118,7 @@ impl Connection {
             handle,
             listing: Some(listing),
             pending: None,
+            requests: None,
             grace_ends: None,
             timer,
             ticket,
@@ -145,21 +154,25 @@ impl Connection {
     /// Talks until there is a reason to end, and queues the last words.
     fn poll_conversation(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         loop {
+            if self.requests.as_ref().is_some_and(|requests| requests.closing.is_some()) {
+                return self.poll_last_answers(context);
+            }
             // What came together with the upgrade request is in the reader already.
             if let Some(ended) = self.read_messages() {
                 return Poll::Ready(ended);
             }
             let effects = match ready!(self.poll_event(context)) {
-                Event::Signal(Signal::Stop(reason)) => self.input(Input::Stop(reason)),
-                Event::Signal(Signal::Grace(ends)) => {
+                Happening::Signal(Signal::Stop(reason)) => self.input(Input::Stop(reason)),
+                Happening::Signal(Signal::Grace(ends)) => {
                     self.grace_ends = ends;
                     Effects::new()
                 }
-                Event::Signal(Signal::Writable) | Event::Writable => Effects::new(),
-                Event::Pending(pending) => self.resolve(pending),
-                Event::Read(0) | Event::Broken => return Poll::Ready(Ended::Lost),
-                Event::Read(_) => continue,
-                Event::Deadline => self.deadline(),
+                Happening::Signal(Signal::Writable) | Happening::Writable => Effects::new(),
+                Happening::Pending(pending) => self.resolve(pending),
+                Happening::Answer(answer) => self.input(Input::Answered(answer)),
+                Happening::Read(0) | Happening::Broken => return Poll::Ready(Ended::Lost),
+                Happening::Read(_) => continue,
+                Happening::Deadline => self.deadline(),
             };
             if let Some(ended) = self.perform(effects) {
                 return Poll::Ready(ended);
@@ -184,40 +197,49 @@ impl Connection {
         Leaving { handle, ticket, frames_received }
     }
 
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
         let outbox = &self.handle.outbox;
         if let Poll::Ready(signal) = outbox.poll_signal(context, self.grace_ends) {
             match signal {
                 Signal::Writable if self.poll_write(context).is_err() => {
-                    return Poll::Ready(Event::Broken);
+                    return Poll::Ready(Happening::Broken);
                 }
                 // The flush may have left a reason to wait: ask again what there is to do.
-                Signal::Writable => return Poll::Ready(Event::Signal(signal)),
-                Signal::Stop(_) | Signal::Grace(_) => return Poll::Ready(Event::Signal(signal)),
+                Signal::Writable => return Poll::Ready(Happening::Signal(signal)),
+                Signal::Stop(_) | Signal::Grace(_) => {
+                    return Poll::Ready(Happening::Signal(signal));
+                }
             }
         }
         if let Some(pending) = &mut self.pending
             && let Poll::Ready(pending) = pending.as_mut().poll(context)
         {
             self.pending = None;
-            return Poll::Ready(Event::Pending(pending));
+            return Poll::Ready(Happening::Pending(pending));
+        }
+        if let Poll::Ready(Some(answer)) = self.poll_answer(context) {
+            return Poll::Ready(Happening::Answer(answer));
         }
         if !self.is_paused()
             && let Poll::Ready(read) = self.poll_read(context)
         {
-            return Poll::Ready(read.map_or(Event::Broken, Event::Read));
+            return Poll::Ready(read.map_or(Happening::Broken, Happening::Read));
         }
         if self.handle.outbox.is_blocked()
             && let Poll::Ready(writable) = self.transport.poll_writable(context)
         {
             let written = writable.and_then(|()| self.poll_write(context));
-            return Poll::Ready(if written.is_ok() { Event::Writable } else { Event::Broken });
+            return Poll::Ready(if written.is_ok() {
+                Happening::Writable
+            } else {
+                Happening::Broken
+            });
         }
         // What TLS holds encrypted leaves as soon as the socket takes it.
         if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
-            return Poll::Ready(Event::Broken);
+            return Poll::Ready(Happening::Broken);
         }
-        self.poll_timer(context).map(|()| Event::Deadline)
+        self.poll_timer(context).map(|()| Happening::Deadline)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -329,8 +351,12 @@ impl Connection {
                         Pending::Admitted(admission.map_err(|refused| refused.reason()))
                     }));
                 }
+                Effect::SendPage(frame) => self.send_page(&frame),
+                Effect::Request(request) => self.request(request),
+                Effect::Acknowledge(frame) => self.acknowledge(&frame),
+                Effect::Type(frame) => self.tell_typing(&frame),
                 Effect::Count(counted) => self.count(counted),
-                Effect::Close(closing) => return Some(self.close(closing)),
+                Effect::Close(closing) => return self.close_when_answered(closing),
             }
         }
         None
@@ -355,6 +381,7 @@ impl Connection {
             Counted::BadFrame => &metrics.bad_frames,
             Counted::RateLimited => &metrics.rate_limited,
             Counted::Unauthorized => &metrics.auth_failures,
+            Counted::Busy => &metrics.requests_busy,
         }
         .inc();
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use heartline_durability::{CatchUp, EventBus, Ingest, LazyWrites};
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Directory, NodeLink};
 
@@ -22,11 +23,25 @@ pub struct Gateway {
     pub(crate) authenticator: Authenticator,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) link: Arc<dyn NodeLink>,
+    pub(crate) chat: ChatPlane,
     pub(crate) hub: Arc<Hub>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) addresses: Addresses,
     pub(crate) metrics: Metrics,
     draining: AtomicBool,
+}
+
+/// What the gateway has messages stored, read and announced with.
+#[derive(Debug, Clone)]
+pub struct ChatPlane {
+    /// Takes sends.
+    pub ingest: Ingest,
+    /// Reads pages.
+    pub catch_up: Arc<CatchUp>,
+    /// Remembers watermarks and last-seen times.
+    pub lazy_writes: LazyWrites,
+    /// Takes what may be lost, such as typing.
+    pub bus: Arc<dyn EventBus>,
 }
 
 /// What the gateway is made of.
@@ -44,6 +59,8 @@ pub struct Parts {
     pub directory: Arc<dyn Directory>,
     /// How other nodes, and this one, are reached.
     pub link: Arc<dyn NodeLink>,
+    /// What is stored.
+    pub chat: ChatPlane,
     /// What it counts.
     pub metrics: Metrics,
 }
@@ -51,7 +68,7 @@ pub struct Parts {
 impl Gateway {
     /// The connection plane made of these parts. Nothing runs yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { config, node_id, clock, authenticator, directory, link, metrics } = parts;
+        let Parts { config, node_id, clock, authenticator, directory, link, chat, metrics } = parts;
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
         let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace));
         let (config, addresses) = (Arc::new(config), Addresses::default());
@@ -63,6 +80,7 @@ impl Gateway {
             authenticator,
             directory,
             link,
+            chat,
             hub,
             budget,
             addresses,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::{CloseReason, DeviceId};
+use heartline_protocol::{CloseReason, ConnectionId, DeviceId};
 use heartline_routing::{Lease, LeaseKey, LeaseKind};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -40,6 +40,11 @@ impl Handle {
     /// Who it is; `None` before its admission.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.get()
+    }
+
+    /// Which connection it is; `None` before its admission.
+    pub(crate) fn connection_id(&self) -> Option<ConnectionId> {
+        self.identity.get().map(|identity| identity.key.connection_id)
     }
 
     /// Says who it is, once.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::limits::URGENT_FRAMES_MAX;
-use heartline_protocol::{CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
+use heartline_protocol::{ChatId, CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
 use heartline_routing::renewal::Holdings;
 use heartline_routing::{Clock, Lease, LeaseKey};
 use smallvec::SmallVec;
@@ -26,7 +26,7 @@ use crate::websocket::text_frame;
 
 const SHARDS: usize = 64;
 
-/// How long a client waits at most before it syncs after its lease was lost.
+/// How long a client that must sync waits at most before it does.
 const RESYNC_DELAY_MS_MAX: u64 = 5000;
 
 /// The connections of this node.
@@ -75,6 +75,11 @@ impl Hub {
         self.clock
     }
 
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     pub(crate) fn new(clock: Clock, metrics: Metrics, grace: Duration) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let (guests, hasher) = (Mutex::default(), RandomState::new());
@@ -110,18 +115,23 @@ impl Hub {
         Listing { hub: Arc::clone(self), place: Place::Guest(number) }
     }
 
-    /// Stop 12 of the life of a message: arrived. Queues a frame for every connection of a user,
-    /// and adds those that must be flushed to `touched`. Answers for how many it was queued.
+    /// Queues a frame for every connection of a user except one, and adds those that must be
+    /// flushed to `touched`. Answers for how many it was queued; none when the user has no
+    /// connection here.
     pub(crate) fn push(
         &self,
         user_id: &UserId,
         frame: &Bytes,
+        except: Option<ConnectionId>,
         now: Instant,
         touched: &mut Vec<Arc<Handle>>,
-    ) -> usize {
+    ) -> Option<usize> {
         let mut queued = 0;
         let shard = self.shard(user_id);
-        for handle in shard.users.get(user_id).into_iter().flatten() {
+        for handle in shard.users.get(user_id)? {
+            if except.is_some() && handle.connection_id() == except {
+                continue;
+            }
             let Some(pushed) = handle.outbox.push(frame, now) else { continue };
             queued += 1;
             if pushed.first {
@@ -129,7 +139,7 @@ impl Hub {
             }
             self.pressed(handle, pushed.verdict);
         }
-        queued
+        Some(queued)
     }
 
     /// The same for a frame that came alone: it is written at once where nothing waits before it.
@@ -138,12 +148,16 @@ impl Hub {
         &self,
         user_id: &UserId,
         frame: &Bytes,
+        except: Option<ConnectionId>,
         now: Instant,
         found: &mut Vec<Arc<Handle>>,
-    ) -> usize {
-        found.extend(self.shard(user_id).users.get(user_id).into_iter().flatten().cloned());
+    ) -> Option<usize> {
+        found.extend(self.shard(user_id).users.get(user_id)?.iter().cloned());
         let mut delivered = 0;
         for handle in found.drain(..) {
+            if except.is_some() && handle.connection_id() == except {
+                continue;
+            }
             match handle.deliver(frame, now) {
                 None => continue,
                 Some(Delivered::Written) => {}
@@ -156,12 +170,45 @@ impl Hub {
             }
             delivered += 1;
         }
-        delivered
+        Some(delivered)
+    }
+
+    /// Tells the connections of a user to sync these chats, or all.
+    pub(crate) fn resync(
+        &self,
+        user_id: &UserId,
+        chat_ids: Option<&[ChatId]>,
+        reason: &'static str,
+    ) {
+        let handles = self.shard(user_id).users.get(user_id).cloned().unwrap_or_default();
+        for handle in handles {
+            self.resync_one(&handle, chat_ids, reason);
+        }
+    }
+
+    /// Tells every connection of this node to sync these chats, or all.
+    pub(crate) fn resync_all(&self, chat_ids: Option<&[ChatId]>, reason: &'static str) {
+        for handle in self.all().into_iter().filter(|handle| handle.identity().is_some()) {
+            self.resync_one(&handle, chat_ids, reason);
+        }
+    }
+
+    fn resync_one(&self, handle: &Handle, chat_ids: Option<&[ChatId]>, reason: &'static str) {
+        let Some(connection_id) = handle.connection_id() else { return };
+        if handle.outbox.urgent_frames() >= URGENT_FRAMES_MAX {
+            return handle.stop(CloseReason::SlowConsumer);
+        }
+        // The connection's own number spreads the syncs of many that are told together.
+        let delay_ms = (connection_id.ulid.0 as u64) % RESYNC_DELAY_MS_MAX;
+        let chat_ids = chat_ids.map(<[ChatId]>::to_vec);
+        let frame = ServerFrame::ResyncRequired { reason: reason.to_owned(), chat_ids, delay_ms };
+        handle.signal(text_frame(&encode_server(&frame, self.clock.wall())));
+        self.metrics.resync_forced(reason);
     }
 
     /// Does what the slow-consumer rule says. The frames queued here leave with the flush that
     /// follows every push, or with the closing.
-    fn pressed(&self, handle: &Handle, verdict: Verdict) {
+    pub(crate) fn pressed(&self, handle: &Handle, verdict: Verdict) {
         match verdict {
             Verdict::Fine => {}
             Verdict::Elevated => {
@@ -266,16 +313,7 @@ impl Holdings for Hub {
 
     fn lease_healed(&self, lease: &LeaseKey) {
         let Some(handle) = self.find(lease) else { return };
-        // The connection's own number spreads the syncs of many that lost theirs together.
-        let delay_ms = (lease.connection_id.ulid.0 as u64) % RESYNC_DELAY_MS_MAX;
-        let reason = "lease_lost".to_owned();
-        let frame = ServerFrame::ResyncRequired { reason, chat_ids: None, delay_ms };
-        if handle.outbox.urgent_frames() < URGENT_FRAMES_MAX {
-            handle.signal(text_frame(&encode_server(&frame, self.clock.wall())));
-            self.metrics.resync_forced("lease_lost");
-        } else {
-            handle.stop(CloseReason::SlowConsumer);
-        }
+        self.resync_one(&handle, None, "lease_lost");
     }
 
     fn lease_replaced(&self, lease: &LeaseKey) {

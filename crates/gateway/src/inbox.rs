@@ -4,10 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::UserId;
-use heartline_routing::Envelope;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use heartline_durability::CatchUp;
+use heartline_protocol::server_frame::Message;
+use heartline_protocol::{ChatId, ConnectionId, ServerFrame, UserId, encode_server};
+use heartline_routing::{Delivery, Envelope};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
+use crate::cursor::{Cursors, Hole, Orders, Resync};
 use crate::handle::Handle;
 use crate::hub::Hub;
 use crate::websocket::text_frame;
@@ -25,21 +31,57 @@ const WRITES_PER_TURN: usize = 256;
 /// How long a busy node waits for a batch to fill: what comes meanwhile shares its writes.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
+/// How long the log may take to answer for a hole.
+const HOLE_DEADLINE: Duration = Duration::from_secs(2);
+
 /// Delivers what arrives, until the link is gone.
-pub async fn run(hub: Arc<Hub>, mut envelopes: mpsc::Receiver<Envelope>) {
+pub async fn run(hub: Arc<Hub>, catch_up: Arc<CatchUp>, mut envelopes: mpsc::Receiver<Envelope>) {
     let mut batch = Vec::with_capacity(BATCH_ENVELOPES);
-    let mut delivery = Delivery { hub: &hub, handles: Vec::new(), writes: 0 };
+    let mut arrivals = Arrivals { hub: &hub, cursors: Cursors::default(), pushes: Vec::new() };
+    let mut delivery = Writes { hub: &hub, handles: Vec::new(), count: 0 };
+    let mut reads = FuturesUnordered::new();
     let mut is_busy = false;
-    while envelopes.recv_many(&mut batch, BATCH_ENVELOPES).await > 0 {
-        if is_busy {
-            fill(&mut batch, &mut envelopes).await;
+    loop {
+        let hole_due = arrivals.cursors.deadline();
+        tokio::select! {
+            biased;
+            Some((hole, messages)) = reads.next(), if !reads.is_empty() => {
+                arrivals.hole_filled(hole, messages);
+            }
+            () = until(hole_due) => {
+                let read = |hole: Hole| read_hole(&catch_up, hub.clock().now(), hole);
+                reads.extend(arrivals.holes_due().into_iter().map(read));
+            }
+            count = envelopes.recv_many(&mut batch, BATCH_ENVELOPES) => {
+                if count == 0 {
+                    return;
+                }
+                if is_busy {
+                    fill(&mut batch, &mut envelopes).await;
+                }
+                for envelope in batch.drain(..) {
+                    arrivals.take(envelope);
+                }
+            }
         }
-        is_busy = batch.len() > 1;
+        is_busy = arrivals.pushes.len() > 1;
         if is_busy {
-            delivery.together(&mut batch).await;
-        } else if let Some(envelope) = batch.pop() {
-            delivery.alone(envelope).await;
+            delivery.together(&mut arrivals).await;
+        } else if let Some(push) = arrivals.pushes.pop() {
+            delivery.alone(push, &mut arrivals).await;
         }
+    }
+}
+
+async fn read_hole(catch_up: &CatchUp, now: Instant, hole: Hole) -> (Hole, Option<Vec<Message>>) {
+    let Hole { chat_id, first, last } = hole;
+    (hole, catch_up.hole(chat_id, first, last, now + HOLE_DEADLINE).await)
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -57,43 +99,160 @@ async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope
     let _ = tokio::time::timeout(BUSY_WAIT, full).await;
 }
 
-/// Brings envelopes to outboxes.
-struct Delivery<'a> {
+/// Stop 12 of the life of a message: arrived. Turns envelopes into pushes, those of a chat in the
+/// order of its sequences.
+struct Arrivals<'a> {
+    hub: &'a Hub,
+    cursors: Cursors,
+    /// What must be pushed now.
+    pushes: Vec<Push>,
+}
+
+/// A push whose frame is ready for the socket.
+struct Push {
+    user_ids: Arc<[UserId]>,
+    frame: Bytes,
+    /// The connection that is left out.
+    except: Option<ConnectionId>,
+    queued: Option<oneshot::Sender<usize>>,
+    /// The chat whose message it is, if it is one.
+    chat_id: Option<ChatId>,
+    committed_at: Option<Instant>,
+}
+
+impl Arrivals<'_> {
+    fn take(&mut self, envelope: Envelope) {
+        match envelope {
+            Envelope::Message(delivery) => {
+                let mut orders = Orders::default();
+                self.cursors.arrive(delivery, self.hub.clock().now(), &mut orders);
+                self.obey(orders);
+            }
+            Envelope::Push { user_ids, frame, queued } => {
+                let frame = socket_frame(&frame);
+                let (except, chat_id, committed_at) = (None, None, None);
+                let push = Push { user_ids, frame, except, queued, chat_id, committed_at };
+                self.pushes.push(push);
+            }
+            Envelope::Resync { user_ids: Some(user_ids), chat_ids, reason } => {
+                for user_id in &*user_ids {
+                    self.hub.resync(user_id, chat_ids.as_deref(), reason);
+                }
+            }
+            Envelope::Resync { user_ids: None, chat_ids, reason } => {
+                self.hub.resync_all(chat_ids.as_deref(), reason);
+            }
+            Envelope::Close { leases, reason } => {
+                for lease in &leases {
+                    self.hub.close(lease, reason);
+                }
+            }
+        }
+    }
+
+    fn holes_due(&mut self) -> Vec<Hole> {
+        let mut orders = Orders::default();
+        let holes = self.cursors.due(self.hub.clock().now(), &mut orders);
+        self.obey(orders);
+        holes
+    }
+
+    fn hole_filled(&mut self, hole: Hole, messages: Option<Vec<Message>>) {
+        self.hub.metrics().delivery.hole(messages.is_some());
+        let clock = self.hub.clock();
+        let wall = clock.wall();
+        let encode = |message| Bytes::from(encode_server(&ServerFrame::Message(message), wall));
+        let mut orders = Orders::default();
+        self.cursors.filled(hole.chat_id, messages, clock.now(), encode, &mut orders);
+        self.obey(orders);
+    }
+
+    fn obey(&mut self, orders: Orders) {
+        for delivery in orders.deliveries {
+            let Delivery { chat_id, user_ids, frame, origin, committed_at, .. } = delivery;
+            self.pushes.push(Push {
+                user_ids,
+                frame: socket_frame(&frame),
+                except: origin,
+                queued: None,
+                chat_id: Some(chat_id),
+                committed_at,
+            });
+        }
+        for Resync { chat_id, user_ids } in orders.resyncs {
+            for user_id in &*user_ids {
+                self.hub.resync(user_id, Some(&[chat_id]), "delivery_gap");
+            }
+        }
+    }
+
+    /// A push has reached so many connections, of users of whom so many are here.
+    fn reached(&mut self, push: &mut Push, connections: usize, users_here: usize) {
+        if let Some(queued) = push.queued.take() {
+            // Whoever asked may have given up waiting; the frame is queued all the same.
+            let _ = queued.send(connections);
+        }
+        let Some(chat_id) = push.chat_id else { return };
+        let offline = push.user_ids.len() - users_here;
+        self.hub.metrics().delivery.delivered(connections, offline);
+        if users_here == 0 {
+            self.cursors.forget(chat_id);
+        }
+    }
+}
+
+fn socket_frame(json: &[u8]) -> Bytes {
+    text_frame(std::str::from_utf8(json).expect("frames are encoded from strings"))
+}
+
+/// Brings pushes to outboxes.
+struct Writes<'a> {
     hub: &'a Hub,
     /// Connections that frames were queued for and that must be written to.
     handles: Vec<Arc<Handle>>,
-    writes: usize,
+    count: usize,
 }
 
-impl Delivery<'_> {
-    /// A lone envelope is written user by user, while each connection is at hand.
-    async fn alone(&mut self, envelope: Envelope) {
+impl Writes<'_> {
+    /// A lone push is written user by user, while each connection is at hand.
+    async fn alone(&mut self, mut push: Push, arrivals: &mut Arrivals<'_>) {
         let now = self.hub.clock().now();
-        let Some(Push { user_ids, frame, queued }) = self.push_of(envelope) else { return };
-        let mut count = 0;
-        for user_id in &user_ids {
-            count += self.hub.write(user_id, &frame, now, &mut self.handles);
+        let (mut connections, mut users_here) = (0, 0);
+        for user_id in &*push.user_ids {
+            let Push { frame, except, .. } = &push;
+            let written = self.hub.write(user_id, frame, *except, now, &mut self.handles);
+            users_here += usize::from(written.is_some());
+            connections += written.unwrap_or(0);
             self.rest_between_writes().await;
         }
-        tell(queued, count);
+        arrivals.reached(&mut push, connections, users_here);
+        self.note_lag([push.committed_at]);
     }
 
-    /// Of several envelopes all are queued first, so that each connection gets them in one write.
-    async fn together(&mut self, batch: &mut Vec<Envelope>) {
+    /// Of several pushes all are queued first, so that each connection gets them in one write.
+    async fn together(&mut self, arrivals: &mut Arrivals<'_>) {
         let now = self.hub.clock().now();
         let mut bytes = 0;
-        for envelope in batch.drain(..) {
-            let Some(Push { user_ids, frame, queued }) = self.push_of(envelope) else { continue };
-            let push = |user_id| self.hub.push(user_id, &frame, now, &mut self.handles);
-            let count = user_ids.iter().map(push).sum();
-            tell(queued, count);
-            bytes += frame.len();
+        let mut pushes = std::mem::take(&mut arrivals.pushes);
+        for push in &mut pushes {
+            let (mut connections, mut users_here) = (0, 0);
+            for user_id in &*push.user_ids {
+                let Push { frame, except, .. } = &*push;
+                let queued = self.hub.push(user_id, frame, *except, now, &mut self.handles);
+                users_here += usize::from(queued.is_some());
+                connections += queued.unwrap_or(0);
+            }
+            arrivals.reached(push, connections, users_here);
+            bytes += push.frame.len();
             if bytes >= BATCH_BYTES {
                 self.flush().await;
                 bytes = 0;
             }
         }
         self.flush().await;
+        self.note_lag(pushes.iter().map(|push| push.committed_at));
+        pushes.clear();
+        arrivals.pushes = pushes;
     }
 
     async fn flush(&mut self) {
@@ -104,39 +263,18 @@ impl Delivery<'_> {
     }
 
     async fn rest_between_writes(&mut self) {
-        self.writes += 1;
-        if self.writes.is_multiple_of(WRITES_PER_TURN) {
+        self.count += 1;
+        if self.count.is_multiple_of(WRITES_PER_TURN) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// The push in an envelope, with its frame made for the socket; anything else is done here.
-    fn push_of(&self, envelope: Envelope) -> Option<Push> {
-        match envelope {
-            Envelope::Push { user_ids, frame, queued } => {
-                let json = std::str::from_utf8(&frame).expect("frames are encoded from strings");
-                Some(Push { user_ids, frame: text_frame(json), queued })
-            }
-            Envelope::Close { leases, reason } => {
-                for lease in &leases {
-                    self.hub.close(lease, reason);
-                }
-                None
-            }
+    /// How long messages took from their commit to their sockets.
+    fn note_lag(&self, committed: impl IntoIterator<Item = Option<Instant>>) {
+        let now = self.hub.clock().now();
+        for committed_at in committed.into_iter().flatten() {
+            let lag = now.saturating_duration_since(committed_at);
+            self.hub.metrics().delivery.lag_seconds.observe(lag.as_secs_f64());
         }
-    }
-}
-
-/// A push whose frame is ready for the socket.
-struct Push {
-    user_ids: Vec<UserId>,
-    frame: Bytes,
-    queued: Option<oneshot::Sender<usize>>,
-}
-
-/// Whoever asked may have given up waiting; the frame is queued all the same.
-fn tell(queued: Option<oneshot::Sender<usize>>, count: usize) {
-    if let Some(queued) = queued {
-        let _ = queued.send(count);
     }
 }

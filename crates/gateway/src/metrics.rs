@@ -5,7 +5,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 
 /// A reason as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -53,12 +54,69 @@ pub struct Metrics {
     pub auth_failures: Counter,
     /// Times that a client was made to sync again, by reason.
     pub resyncs_forced: Family<ReasonLabel, Counter>,
+    /// What became of messages here.
+    pub delivery: DeliveryMetrics,
+    /// Requests refused because too many of their connection waited.
+    pub requests_busy: Counter,
     /// Bytes in all outboxes.
     pub outbox_bytes: Gauge,
     /// Frames in all outboxes.
     pub outbox_messages: Gauge,
     /// Bytes that all outboxes may hold.
     pub outbox_capacity_bytes: Gauge,
+}
+
+/// What became of messages at the node that delivers them. They are named after fanout, whose
+/// last step this is.
+#[derive(Debug, Clone)]
+pub struct DeliveryMetrics {
+    /// Messages given to connections.
+    pub deliveries: Counter,
+    /// Members who were not connected when a message came.
+    pub recipients_offline: Counter,
+    /// From commit to socket.
+    pub lag_seconds: Histogram,
+    /// Holes in a chat's order that the log was asked about, by result.
+    pub holes: Family<ReasonLabel, Counter>,
+}
+
+/// Up to and around the documented two seconds.
+const LAG_BUCKETS: [f64; 12] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0];
+
+impl Default for DeliveryMetrics {
+    fn default() -> Self {
+        Self {
+            deliveries: Counter::default(),
+            recipients_offline: Counter::default(),
+            lag_seconds: Histogram::new(LAG_BUCKETS),
+            holes: Family::default(),
+        }
+    }
+}
+
+impl DeliveryMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let fanout = registry.sub_registry_with_prefix("fanout");
+        fanout.register("deliveries", "Messages given to connections", self.deliveries.clone());
+        let offline = "Members not connected when a message came";
+        fanout.register("recipients_offline", offline, self.recipients_offline.clone());
+        let (lag, seconds) = ("From commit to socket", Unit::Seconds);
+        fanout.register_with_unit("delivery_lag", lag, seconds, self.lag_seconds.clone());
+        let holes = "Holes that the log was asked about, by result";
+        fanout.register("delivery_holes", holes, self.holes.clone());
+    }
+
+    /// Counts a message that so many connections took and so many members were not here for.
+    pub(crate) fn delivered(&self, connections: usize, users_offline: usize) {
+        self.deliveries.inc_by(connections as u64);
+        self.recipients_offline.inc_by(users_offline as u64);
+    }
+
+    pub(crate) fn hole(&self, is_filled: bool) {
+        let reason = if is_filled { "filled" } else { "not_filled" };
+        self.holes.get_or_create(&ReasonLabel { reason }).inc();
+    }
 }
 
 impl Metrics {
@@ -101,6 +159,7 @@ impl Metrics {
             ("unknown_types", "Frames of an unknown type", &self.unknown_types),
             ("rate_limited", "Frames over their rate", &self.rate_limited),
             ("auth_failures", "Tokens refused", &self.auth_failures),
+            ("requests_busy", "Requests refused as too many", &self.requests_busy),
         ] {
             gateway.register(name, help, counter.clone());
         }
@@ -108,6 +167,7 @@ impl Metrics {
         gateway.register("disconnects", "Connections ended, by reason", self.disconnects.clone());
         let resyncs = "Times that a client was made to sync again, by reason";
         registry.register("client_resyncs_forced", resyncs, self.resyncs_forced.clone());
+        self.delivery.register(registry);
     }
 
     /// Counts the end of an admitted connection.

@@ -113,6 +113,7 @@ impl Gateway {
     /// written; then the one log line of a connection's end.
     async fn end(&self, mut connection: Connection, ended: Ended) {
         if let Some(identity) = connection.identity() {
+            self.chat.lazy_writes.left(&identity.key.user_id, self.clock.wall());
             self.unregister(&identity.key).await;
         }
         connection.finish(ended).await;

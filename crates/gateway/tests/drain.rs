@@ -1,6 +1,8 @@
 //! A drain that begins while a socket is on its way in.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod store_down;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +60,7 @@ fn gateway() -> Arc<Gateway> {
         clock: Clock,
         authenticator: Authenticator::new(auth, Clock).unwrap(),
         link: Arc::new(link),
+        chat: store_down::chat_plane(),
         metrics: Metrics::default(),
     }))
 }

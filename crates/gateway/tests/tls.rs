@@ -1,6 +1,8 @@
 //! A connection over TLS, whose encryption holds bytes of its own between the outbox and TCP.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod store_down;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +47,7 @@ async fn a_client_that_pauses_gets_the_rest_as_soon_as_it_reads_again() {
     let frame = Bytes::from("x".repeat(FRAME_BYTES));
     for _ in 0..FRAMES {
         let (queued, answer) = oneshot::channel();
-        let user_ids: Vec<UserId> = vec!["ana".parse().unwrap()];
+        let user_ids: Arc<[UserId]> = Arc::from(["ana".parse().unwrap()]);
         let push = Envelope::Push { user_ids, frame: frame.clone(), queued: Some(queued) };
         link.send(gateway.node_id(), push).await.unwrap();
         assert_eq!(answer.await, Ok(1));
@@ -81,10 +83,15 @@ fn gateway() -> (Arc<Gateway>, Arc<LocalLink>, JoinSet<()>) {
         clock: Clock,
         authenticator: Authenticator::new(auth, Clock).unwrap(),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
+        chat: store_down::chat_plane(),
         metrics: Metrics::default(),
     }));
     let mut tasks = JoinSet::new();
-    tasks.spawn(inbox::run(Arc::clone(gateway.hub()), envelopes));
+    tasks.spawn(inbox::run(
+        Arc::clone(gateway.hub()),
+        store_down::chat_plane().catch_up,
+        envelopes,
+    ));
     (gateway, link, tasks)
 }
 

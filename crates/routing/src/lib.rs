@@ -15,5 +15,5 @@ pub mod renewal;
 pub use clock::Clock;
 pub use directory::{Directory, DirectoryError, Policy, Refusal, Registration, Route};
 pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
-pub use link::{Envelope, LinkError, LocalLink, NodeLink};
+pub use link::{Delivery, Envelope, LinkError, LocalLink, NodeLink};
 pub use memory::MemoryDirectory;

@@ -3,10 +3,13 @@
 //! Fanout and the gateway never see each other; they meet here. The sender names a node, the
 //! receiving node's own memory decides which of its sockets get the frame.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
-use heartline_protocol::{CloseReason, NodeId, UserId};
+use heartline_protocol::{ChatId, CloseReason, ConnectionId, NodeId, UserId};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::lease::LeaseKey;
 
@@ -16,12 +19,23 @@ pub enum Envelope {
     /// Push one frame to every chat socket of these users.
     Push {
         /// To whom.
-        user_ids: Vec<UserId>,
+        user_ids: Arc<[UserId]>,
         /// The frame's JSON text, encoded once.
         frame: Bytes,
         /// Where to say for how many sockets it was queued; only a sender on the same node can
         /// ask for it.
         queued: Option<oneshot::Sender<usize>>,
+    },
+    /// Push a message of a chat, in its place among the chat's other messages.
+    Message(Delivery),
+    /// Tell chat sockets that they may have missed something.
+    Resync {
+        /// Whose; none means everybody's.
+        user_ids: Option<Arc<[UserId]>>,
+        /// Which chats; none means all.
+        chat_ids: Option<Vec<ChatId>>,
+        /// Why, in one word.
+        reason: &'static str,
     },
     /// End these connections.
     Close {
@@ -30,6 +44,23 @@ pub enum Envelope {
         /// Why.
         reason: CloseReason,
     },
+}
+
+/// A message on its way to the sockets of one node.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The chat.
+    pub chat_id: ChatId,
+    /// Its number in the chat.
+    pub sequence: u64,
+    /// To whom.
+    pub user_ids: Arc<[UserId]>,
+    /// The frame's JSON text, encoded once.
+    pub frame: Bytes,
+    /// The connection that sent it and has its acknowledgement instead.
+    pub origin: Option<ConnectionId>,
+    /// When it was known as committed, on this process' clock; none if it came late.
+    pub committed_at: Option<Instant>,
 }
 
 /// Why an envelope did not leave.

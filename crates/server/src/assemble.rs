@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use ulid::Ulid;
 
+use crate::chat::Chat;
 use crate::config::{AuthKeys, Config, Loaded};
 use crate::http::Api;
 use crate::lifecycle::Lifecycle;
@@ -24,14 +25,15 @@ use crate::tls::TlsReloader;
 pub struct Node {
     pub(crate) config: Config,
     pub(crate) api: Api,
+    pub(crate) chat: Chat,
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
     pub(crate) tls: Option<TlsReloader>,
 }
 
-/// Puts a node together. Nothing runs and nothing is bound yet.
+/// Puts a node together and opens its store. Nothing else runs and nothing is bound yet.
 ///
 /// # Errors
-/// A key or certificate that the configuration names cannot be used.
+/// A key, a certificate or a store that the configuration names cannot be used.
 pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let Loaded { config, auth_keys, .. } = loaded;
     let clock = Clock;
@@ -41,7 +43,11 @@ pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let directory: Arc<dyn Directory> =
         Arc::new(MemoryDirectory::new(config.routing.shards, clock));
     let authenticator = authenticator(auth_keys, clock)?;
-    let (registry, metrics) = metrics(&lifecycle);
+    let (mut registry, metrics) = metrics(&lifecycle);
+    let chat = Chat::open(&config, clock, &mut registry)?;
+    let fanout_metrics = heartline_fanout::Metrics::default();
+    fanout_metrics.register(&mut registry);
+    let registry = Arc::new(registry);
     let gateway = Arc::new(Gateway::new(Parts {
         config: config.gateway(),
         node_id: node_id.clone(),
@@ -49,17 +55,29 @@ pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         authenticator: authenticator.clone(),
         directory: Arc::clone(&directory),
         link: Arc::clone(&link),
+        chat: chat.plane(),
         metrics,
     }));
-    let fanout = Fanout { node_id, directory: Arc::clone(&directory), link, clock };
+    let directory_of_fanout = Arc::clone(&directory);
+    let fanout =
+        Fanout { node_id, directory: directory_of_fanout, link, clock, metrics: fanout_metrics };
     let tls = match (&config.server.tls_cert, &config.server.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)
         }
         _ => None,
     };
-    let api = Api { gateway, fanout, directory, authenticator, registry, lifecycle };
-    Ok(Node { config, api, envelopes, tls })
+    let chat_parts = chat.parts();
+    let api = Api {
+        gateway,
+        fanout,
+        chat: chat_parts,
+        directory,
+        authenticator,
+        registry,
+        lifecycle,
+    };
+    Ok(Node { config, api, chat, envelopes, tls })
 }
 
 /// `<name>-<boot suffix>`: a restarted node is a new one.
@@ -88,7 +106,7 @@ fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {
     Authenticator::new(config, clock).context("auth")
 }
 
-fn metrics(lifecycle: &Lifecycle) -> (Arc<Registry>, Metrics) {
+fn metrics(lifecycle: &Lifecycle) -> (Registry, Metrics) {
     let mut registry = Registry::default();
     let metrics = Metrics::default();
     metrics.register(&mut registry);
@@ -97,5 +115,5 @@ fn metrics(lifecycle: &Lifecycle) -> (Arc<Registry>, Metrics) {
         "Tasks of connections that panicked",
         lifecycle.connection_panics_metric(),
     );
-    (Arc::new(registry), metrics)
+    (registry, metrics)
 }

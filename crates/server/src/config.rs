@@ -56,6 +56,8 @@ pub struct Config {
     pub limits: Limits,
     /// The directory of connections.
     pub routing: Routing,
+    /// Where messages are kept.
+    pub store: Store,
     /// Where metrics are served.
     pub metrics: Metrics,
     /// What is logged, and how.
@@ -71,8 +73,7 @@ pub struct Server {
     /// The node's name, without the suffix of this start.
     pub name: String,
     /// The directory for the node's own files.
-    #[serde(deserialize_with = "decode::optional_path")]
-    pub data_dir: Option<PathBuf>,
+    pub data_dir: PathBuf,
     /// The certificate chain; set exactly when `tls_key` is.
     #[serde(deserialize_with = "decode::optional_path")]
     pub tls_cert: Option<PathBuf>,
@@ -158,6 +159,14 @@ pub struct Limits {
     pub typing_rate: u32,
     pub presence_rate: u32,
     pub frame_bytes: usize,
+    pub ingest_per_chat: usize,
+    pub ingest_per_node: usize,
+    pub sync_reads: usize,
+    pub breaker_failures: usize,
+    #[serde(deserialize_with = "decode::duration")]
+    pub breaker_window: Duration,
+    #[serde(deserialize_with = "decode::duration")]
+    pub breaker_open: Duration,
     pub connections_per_user: usize,
     pub connections_per_address: usize,
     pub outbox_memory_percent: u64,
@@ -178,6 +187,22 @@ pub struct Routing {
     pub sweep_interval: Duration,
     /// Into how many shards users are divided.
     pub shards: u16,
+}
+
+/// Where messages, chats and people are kept.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// Which engine, and where.
+    pub url: String,
+    /// How long messages are kept; none means for ever.
+    #[serde(deserialize_with = "decode::retention")]
+    pub retention: Option<Duration>,
+    /// Free bytes below which messages are refused.
+    #[serde(deserialize_with = "decode::bytes")]
+    pub disk_reserve: u64,
+    /// Whether settings that could lose acknowledged messages are accepted.
+    pub allow_unsafe: bool,
 }
 
 /// Where metrics are served.

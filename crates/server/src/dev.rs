@@ -253,7 +253,7 @@ pub(crate) mod tests {
         .unwrap();
         assert_eq!(loaded.auth_keys.hmac_secrets, [secret.expose()]);
         assert_eq!(loaded.config.metrics.listen, MetricsListen::Main);
-        assert_eq!(loaded.config.server.data_dir.as_deref(), Some(scratch.path()));
+        assert_eq!(loaded.config.server.data_dir, scratch.path());
         assert!(loaded.warnings.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 
 mod assemble;
 pub mod bench;
+mod chat;
 pub mod commands;
 pub mod config;
 pub mod dev;
@@ -51,7 +52,10 @@ pub async fn run(
 
     // What others rely on until the last of them is gone.
     let (directory, policy) = (Arc::clone(&api.directory), gateway.config().policy());
-    lifecycle.spawn_support("inbox", inbox::run(Arc::clone(gateway.hub()), node.envelopes));
+    let catch_up = node.chat.plane().catch_up;
+    let inbox = inbox::run(Arc::clone(gateway.hub()), catch_up, node.envelopes);
+    lifecycle.spawn_support("inbox", inbox);
+    let last_writes = node.chat.start(&lifecycle, api.fanout.clone());
     lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
     let hub = Arc::clone(gateway.hub());
     let renew_interval = config.routing.renew_interval;
@@ -89,7 +93,9 @@ pub async fn run(
 
     info!(%address, node = %config.server.name, "listening");
     ready(address);
-    Ok(lifecycle.wait(signals, config.gateway.drain_timeout).await)
+    let exit = lifecycle.wait(signals, config.gateway.drain_timeout).await;
+    last_writes.write().await;
+    Ok(exit)
 }
 
 fn bind(

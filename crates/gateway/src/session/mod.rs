@@ -5,131 +5,35 @@
 //! (`connection.rs`) does the IO.
 
 mod established;
+mod inflow;
 mod liveness;
 pub(crate) mod replies;
+mod words;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use heartline_protocol::client_frame::{Authenticate, RefreshToken};
 use heartline_protocol::limits::{
     BAD_FRAMES_MAX, BAD_FRAMES_WINDOW, RATE_LIMITED_MAX, RATE_LIMITED_WINDOW,
 };
 use heartline_protocol::{
     ClientFrame, CloseReason, DecodeError, Decoded, DeviceId, ErrorCode, RequestId, ServerFrame,
-    Timestamp, Token, UserId, decode_client,
+    decode_client,
 };
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use self::established::Established;
+use self::inflow::{Inflow, Queue};
 use self::liveness::Liveness;
 pub(crate) use self::liveness::PAUSE;
+pub use self::words::{Admitted, Answer, Closing, Counted, Effect, Input, Moment, Request};
 use crate::auth::{AuthError, Claims};
 use crate::config::Config;
 use crate::rate::{Rate, Strikes, TokenBucket, retry_after_seconds};
-use crate::websocket::FrameError;
-
-/// When something happened, on both clocks.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// For durations and deadlines.
-    pub now: Instant,
-    /// For what people and tokens see.
-    pub wall: Timestamp,
-}
-
-/// What happened.
-#[derive(Debug)]
-pub enum Input {
-    /// The client sent a text message.
-    Text(String),
-    /// The client sent a binary message.
-    Binary,
-    /// The client sent a Ping.
-    Ping(Bytes),
-    /// The client sent a Pong.
-    Pong,
-    /// The client broke the WebSocket protocol.
-    Violation(FrameError),
-    /// The answer to [`Effect::Verify`].
-    Verified(Result<Claims, AuthError>),
-    /// The answer to [`Effect::Admit`].
-    Admitted(Result<Admitted, CloseReason>),
-    /// A deadline may have passed. `late` is how much later than planned this is noticed: more
-    /// than a moment means that the process itself stood still.
-    Tick {
-        /// How late.
-        late: Duration,
-        /// Whether reading rests because the client does not read its answers: its silence is
-        /// then our own doing, and its slowness is not.
-        is_paused: bool,
-    },
-    /// Somebody on the server's side ends the connection.
-    Stop(CloseReason),
-}
-
-/// A connection that holds its lease.
-#[derive(Debug, Clone)]
-pub struct Admitted {
-    /// Whose.
-    pub user_id: UserId,
-    /// Which device.
-    pub device_id: DeviceId,
-    /// When the token ends.
-    pub expires_at: Timestamp,
-}
-
-/// What to do.
-#[derive(Debug, PartialEq)]
-pub enum Effect {
-    /// Send a frame in the urgent lane.
-    Send(ServerFrame),
-    /// Send a Ping.
-    Ping,
-    /// Answer a Ping.
-    Pong(Bytes),
-    /// Check a token and come back with [`Input::Verified`].
-    Verify(Token),
-    /// Register and list the connection, and come back with [`Input::Admitted`].
-    Admit {
-        /// The token's content.
-        claims: Claims,
-        /// The device that the client named.
-        device_id: Option<DeviceId>,
-    },
-    /// Count something that has no frame of its own.
-    Count(Counted),
-    /// End the connection with these words.
-    Close(Closing),
-}
-
-/// Something worth counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// A frame of an unknown type that asked for no answer.
-    UnknownType,
-    /// A frame that is no JSON object.
-    BadFrame,
-    /// A frame over its rate.
-    RateLimited,
-    /// A request was refused because the token had run out, or was not there yet.
-    Unauthorized,
-}
-
-/// The last words of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closing {
-    /// Why.
-    pub reason: CloseReason,
-    /// The WebSocket close code.
-    pub code: u16,
-    /// When the client may come back.
-    pub reconnect_delay: Duration,
-}
 
 /// What one input leads to.
 pub type Effects = SmallVec<[Effect; 2]>;
@@ -148,6 +52,8 @@ pub struct Session {
     frames: TokenBucket,
     bad_frames: Strikes,
     rate_limited: Strikes,
+    /// Nothing until the first request.
+    inflow: Option<Box<Inflow>>,
 }
 
 #[derive(Debug)]
@@ -194,16 +100,17 @@ impl Session {
             frames: TokenBucket::new(at.now),
             bad_frames: Strikes::default(),
             rate_limited: Strikes::default(),
+            inflow: None,
             config,
         }
     }
 
     /// Stop 4 of the life of a message: allowed. Takes what happened and answers what to do.
     pub fn on(&mut self, input: Input, at: Moment) -> Effects {
-        if matches!(self.stage, Stage::Closed) {
-            return Effects::new();
-        }
         match input {
+            // What was asked for is answered, also while the connection is closing.
+            Input::Answered(answer) => self.answered(answer),
+            _ if matches!(self.stage, Stage::Closed) => Effects::new(),
             Input::Text(text) => {
                 self.liveness.heard(at.now);
                 self.text(&text, at)
@@ -239,7 +146,9 @@ impl Session {
             Stage::Established(established) => established.deadline(),
             Stage::Closed => return self.ends,
         };
-        stage.min(self.ends).min(self.liveness.deadline(&self.config))
+        let session = stage.min(self.ends).min(self.liveness.deadline(&self.config));
+        let typing = self.inflow.as_ref().and_then(|inflow| inflow.deadline());
+        typing.map_or(session, |typing| typing.min(session))
     }
 
     /// Whether the connection has said goodbye.
@@ -297,14 +206,50 @@ impl Session {
             }
             ClientFrame::Authenticate(_) => replies::refuse(replies::second_authenticate()),
             ClientFrame::RefreshToken(frame) => self.refresh(frame),
-            // Neither is ever answered, and there is nothing here yet that they could change.
-            ClientFrame::Ack(_) | ClientFrame::Typing(_) => Effects::new(),
+            // Neither is ever answered.
+            ClientFrame::Ack(_) | ClientFrame::Typing(_) if expired => Effects::new(),
+            ClientFrame::Ack(frame) => smallvec![Effect::Acknowledge(frame)],
+            ClientFrame::Typing(frame) => {
+                let inflow = self.inflow.get_or_insert_default();
+                let typing = inflow.typing(frame, self.config.typing_interval(), at.now);
+                typing.map(Effect::Type).into_iter().collect()
+            }
             other if expired => {
                 let mut effects = replies::refuse(replies::token_expired(other.request_id()));
                 effects.push(Effect::Count(Counted::Unauthorized));
                 effects
             }
-            other => replies::refuse(replies::no_store(other.request_id())),
+            ClientFrame::SendMessage(frame) => self.request(Request::Send(frame), at),
+            ClientFrame::SyncRequest(frame) => self.request(Request::Sync(frame), at),
+            ClientFrame::SyncManifest(frame) => self.request(Request::Manifest(frame), at),
+            ClientFrame::PresenceSubscribe(frame) | ClientFrame::PresenceUnsubscribe(frame) => {
+                replies::refuse(replies::no_presence(frame.request_id))
+            }
+        }
+    }
+
+    /// Takes a request in, if not too many of this connection wait already.
+    fn request(&mut self, request: Request, at: Moment) -> Effects {
+        let inflow = self.inflow.get_or_insert_default();
+        let queue = inflow.enter(self.config.limits.inbound_requests, at.now);
+        if queue == Queue::Room {
+            return smallvec![Effect::Request(request)];
+        }
+        let mut effects = replies::refuse(replies::busy(request.into_id()));
+        effects.push(Effect::Count(Counted::Busy));
+        if queue == Queue::FullAgain {
+            effects.extend(self.close_for(CloseReason::Overloaded));
+        }
+        effects
+    }
+
+    fn answered(&mut self, answer: Answer) -> Effects {
+        if let Some(inflow) = &mut self.inflow {
+            inflow.leave();
+        }
+        match answer {
+            Answer::Reply(frame) => smallvec![Effect::Send(frame)],
+            Answer::Page(frame) => smallvec![Effect::SendPage(frame)],
         }
     }
 
@@ -357,6 +302,10 @@ impl Session {
                     return self.close_for(CloseReason::TokenExpired);
                 }
                 effects.extend(established.expire(&self.config, at));
+                if let Some(inflow) = &mut self.inflow {
+                    let typing = inflow.typing_due(self.config.typing_interval(), at.now);
+                    effects.extend(typing.into_iter().map(Effect::Type));
+                }
             }
             Stage::Challenged { .. } | Stage::Closed => {}
         }
@@ -441,6 +390,10 @@ fn unit(seed: u64) -> f64 {
 // === impl Config ===
 
 impl Config {
+    fn typing_interval(&self) -> Duration {
+        Duration::from_secs(1) / self.limits.typing_rate.max(1)
+    }
+
     fn send_rate(&self) -> Rate {
         Rate { per_second: self.limits.send_rate, burst: self.limits.send_burst }
     }

@@ -106,7 +106,7 @@ pub(super) fn no_keys(request_id: RequestId) -> ServerFrame {
 }
 
 /// Every request is answered, also one that the end of its connection overtakes.
-pub(super) fn closing(request_id: RequestId) -> ServerFrame {
+pub(crate) fn closing(request_id: RequestId) -> ServerFrame {
     let message = "the connection is closing; send the request again on the next one";
     ServerFrame::Error(ErrorFrame {
         request_id: Some(request_id),
@@ -120,15 +120,22 @@ pub(super) fn token_expired(request_id: Option<&RequestId>) -> ServerFrame {
     error(request_id.cloned(), ErrorCode::Unauthorized, message)
 }
 
-pub(super) fn no_store(request_id: Option<&RequestId>) -> ServerFrame {
+pub(super) fn busy(request_id: RequestId) -> ServerFrame {
     let details = ErrorDetails { outcome: Some(Outcome::Rejected), ..Default::default() };
-    let message = "this server has no message store";
-    let code = ErrorCode::ServiceUnavailable;
+    let message = "too many of your requests wait for their answer";
     ServerFrame::Error(ErrorFrame {
-        request_id: request_id.cloned(),
-        retry_after_seconds: Some(30),
+        request_id: Some(request_id),
+        retry_after_seconds: Some(1),
         details: Some(details),
-        ..ErrorFrame::new(code, message)
+        ..ErrorFrame::new(ErrorCode::ServerBusy, message)
+    })
+}
+
+pub(super) fn no_presence(request_id: RequestId) -> ServerFrame {
+    ServerFrame::Error(ErrorFrame {
+        request_id: Some(request_id),
+        retry_after_seconds: Some(30),
+        ..ErrorFrame::new(ErrorCode::ServiceUnavailable, "this server does not tell presence")
     })
 }
 

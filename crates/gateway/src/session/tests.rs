@@ -6,13 +6,16 @@ mod frames;
 mod invariants;
 mod liveness;
 mod rates;
+mod requests;
 mod token;
 mod walks;
 
-use heartline_protocol::ErrorFrame;
+use bytes::Bytes;
+use heartline_protocol::{ErrorFrame, Timestamp, Token};
 use heartline_routing::Clock;
 
 use super::*;
+use crate::websocket::FrameError;
 
 const CHAT: &str = "chat_00000000000000000000000001";
 const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
@@ -25,6 +28,11 @@ fn send_message(request_id: &str) -> String {
         r#"{{"type":"send_message","request_id":"{request_id}","chat_id":"{CHAT}",
             "client_message_id":"m","content":"hello"}}"#
     )
+}
+
+/// Whether a request went on its way to the store.
+fn is_asked(effects: &Effects) -> bool {
+    matches!(effects.as_slice(), [Effect::Request(_)])
 }
 
 const fn seconds(seconds: u64) -> Duration {
@@ -64,6 +72,12 @@ impl Talk {
         let at = start();
         let admitted = admitted(at.wall.plus(duration));
         Self { session: Session::established(Arc::default(), admitted, seed, at), at }
+    }
+
+    fn established_with(config: Config) -> Self {
+        let at = start();
+        let admitted = admitted(at.wall.plus(seconds(1_000_000)));
+        Self { session: Session::established(Arc::new(config), admitted, 0, at), at }
     }
 
     fn on(&mut self, input: Input) -> Effects {

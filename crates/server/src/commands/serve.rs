@@ -42,7 +42,7 @@ pub enum StartError {
     /// The configuration is refused.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// The configuration names a key or certificate that cannot be used.
+    /// The configuration names a key, a certificate or a store that cannot be used.
     #[error("{0:#}")]
     Unusable(anyhow::Error),
     /// Something else is in the way.
@@ -70,8 +70,8 @@ pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, StartError> {
     let preset = Layer::default();
     let loaded = configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
-    let directory = loaded.config.server.data_dir.as_deref().map(DataDirectory::open);
-    let _directory = directory.transpose().map_err(anyhow::Error::from)?;
+    let data_dir = &loaded.config.server.data_dir;
+    let _directory = DataDirectory::open(data_dir).map_err(anyhow::Error::from)?;
     start(loaded, |_| ())
 }
 

@@ -1,7 +1,10 @@
 //! What the texts of single keys must look like. Each check answers the sentence for the operator.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
 
+use heartline_adapters::sqlite::SqliteConfig;
 use ipnet::IpNet;
 
 /// Bytes of the shortest shared secret: as many as HS256 hashes to.
@@ -126,6 +129,49 @@ pub(super) fn optional_url(text: &str) -> Verdict {
         "must be an https:// or http:// address without a user name or password, such as \
          \"https://id.example.com/.well-known/jwks.json\"",
     )
+}
+
+/// The address of a store; whether its file can be used is seen when it is opened.
+pub(super) fn store_url(text: &str) -> Verdict {
+    one_line(text)?;
+    match SqliteConfig::from_url(text, Path::new(".")) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.problem),
+    }
+}
+
+/// How long messages are kept.
+pub(super) fn retention(text: &str) -> Verdict {
+    parse_retention(text).map(|_| ()).ok_or_else(|| {
+        "must be \"forever\" or a duration from 1m to 36500d, such as \"90days\"".to_owned()
+    })
+}
+
+/// `None` inside means for ever.
+pub(super) fn parse_retention(text: &str) -> Option<Option<Duration>> {
+    if text == "forever" {
+        return Some(None);
+    }
+    let (least, most) = (Duration::from_secs(60), Duration::from_secs(36_500 * 24 * 60 * 60));
+    let duration = humantime::parse_duration(text).ok()?;
+    (least..=most).contains(&duration).then_some(Some(duration))
+}
+
+/// A size with its unit.
+pub(super) fn bytes(text: &str) -> Verdict {
+    parse_bytes(text).map(|_| ()).ok_or_else(|| {
+        "must be a whole number with KiB, MiB or GiB, such as \"64MiB\", up to 1024GiB".to_owned()
+    })
+}
+
+/// The bytes of a size.
+pub(super) fn parse_bytes(text: &str) -> Option<u64> {
+    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+    let sized = |(unit, bytes): (&str, u64)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(bytes).filter(|bytes| *bytes <= 1 << 40)
+    };
+    units.into_iter().find_map(sized)
 }
 
 /// Levels for the log, in general and by target.

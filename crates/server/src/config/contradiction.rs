@@ -109,6 +109,14 @@ impl Judge<'_> {
                 limits.frame_burst, limits.frame_rate
             ),
         );
+        self.refuse_if(
+            limits.ingest_per_chat > limits.ingest_per_node,
+            &[("limits", "ingest_per_chat"), ("limits", "ingest_per_node")],
+            &format!(
+                "ingest_per_chat ({}) must be at most ingest_per_node ({})",
+                limits.ingest_per_chat, limits.ingest_per_node
+            ),
+        );
     }
 
     fn listeners(&mut self, config: &Config) {

@@ -9,7 +9,7 @@ use heartline_gateway::config::SessionPolicy;
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::check::parse_network;
+use super::check::{parse_bytes, parse_network, parse_retention};
 
 /// Where metrics are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,18 @@ pub enum LogFormat {
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     humantime::parse_duration(&String::deserialize(deserializer)?).map_err(Error::custom)
+}
+
+pub(super) fn retention<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_retention(&text).ok_or_else(|| Error::custom("no retention"))
+}
+
+pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_bytes(&text).ok_or_else(|| Error::custom("no size"))
 }
 
 pub(super) fn optional_text<'de, D: Deserializer<'de>>(

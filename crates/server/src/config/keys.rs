@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::check;
-use super::rule::Rule::{self, Choice, Integer, List, Text};
+use super::rule::Rule::{self, Boolean, Choice, Integer, List, Text};
 
 /// One key of the configuration.
 pub(super) struct Key {
@@ -51,10 +51,10 @@ const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
 }
 
 /// The table, in the order of the manual.
-pub(super) static KEYS: [Key; 44] = [
+pub(super) static KEYS: [Key; 54] = [
     key("server", "listen", Text(check::listen_address)),
     key("server", "name", Text(check::node_name)),
-    key("server", "data_dir", Text(check::one_line)),
+    key("server", "data_dir", Text(check::path)),
     key("server", "tls_cert", Text(check::one_line)),
     key("server", "tls_key", Text(check::one_line)),
     key("server", "allowed_origins", List(check::origin)),
@@ -87,6 +87,12 @@ pub(super) static KEYS: [Key; 44] = [
     key("limits", "presence_rate", Integer(1, 1000)),
     // A message of full length, every byte escaped, must fit.
     key("limits", "frame_bytes", Integer(32_768, 1_048_576)),
+    key("limits", "ingest_per_chat", Integer(1, 100_000)),
+    key("limits", "ingest_per_node", Integer(1, 1_000_000)),
+    key("limits", "sync_reads", Integer(1, 10_000)),
+    key("limits", "breaker_failures", Integer(1, 1000)),
+    key("limits", "breaker_window", duration(1000, 10 * MINUTE_SECONDS)),
+    key("limits", "breaker_open", duration(100, 10 * MINUTE_SECONDS)),
     key("limits", "connections_per_user", Integer(1, 10_000)),
     key("limits", "connections_per_address", Integer(1, 1_000_000)),
     key("limits", "outbox_memory_percent", Integer(1, 90)),
@@ -94,6 +100,10 @@ pub(super) static KEYS: [Key; 44] = [
     key("routing", "renew_interval", duration(100, 5 * MINUTE_SECONDS)),
     key("routing", "sweep_interval", duration(100, MINUTE_SECONDS)),
     key("routing", "shards", Integer(1, 16_384)),
+    key("store", "url", Text(check::store_url)),
+    key("store", "retention", Text(check::retention)),
+    key("store", "disk_reserve", Text(check::bytes)),
+    key("store", "allow_unsafe", Boolean),
     key("metrics", "listen", Text(check::metrics_listen)),
     key("log", "level", Text(check::log_filter)),
     key("log", "format", Choice(&["text", "json"])),

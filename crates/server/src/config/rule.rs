@@ -11,6 +11,8 @@ pub(super) enum Rule {
     Duration(Duration, Duration),
     /// A whole number between two bounds.
     Integer(i64, i64),
+    /// `true` or `false`.
+    Boolean,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Text that passes a check.
@@ -32,6 +34,8 @@ impl Rule {
                 let hint = if is_quoted { ", without quotes" } else { "" };
                 Err(format!("must be a whole number from {min} to {max}{hint}"))
             }
+            (Self::Boolean, Value::Boolean(_)) => Ok(()),
+            (Self::Boolean, _) => Err("must be true or false, without quotes".to_owned()),
             (Self::Choice(words), Value::Text(text)) if words.contains(&text.as_str()) => Ok(()),
             (Self::Choice(words), _) => {
                 let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
@@ -54,6 +58,9 @@ impl Rule {
             Self::Integer(..) => {
                 trimmed.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Integer)
             }
+            Self::Boolean => {
+                trimmed.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Boolean)
+            }
             Self::List(_) if trimmed.starts_with('[') => {
                 toml_list(trimmed).map_or_else(|| Value::Other(text.to_owned()), Value::List)
             }
@@ -70,7 +77,7 @@ fn toml_list(text: &str) -> Option<Vec<String>> {
     let value = toml::de::DeValue::parse(text).ok()?;
     match Value::from_toml(value.get_ref(), text) {
         Value::List(items) => Some(items),
-        Value::Text(_) | Value::Integer(_) | Value::Other(_) => None,
+        Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other(_) => None,
     }
 }
 
@@ -78,7 +85,7 @@ fn judge_duration(value: &Value, min: Duration, max: Duration) -> Verdict {
     let number = match value {
         Value::Integer(number) => Some(number.to_string()),
         Value::Text(text) if text.parse::<f64>().is_ok() => Some(text.clone()),
-        Value::Text(_) | Value::List(_) | Value::Other(_) => None,
+        Value::Text(_) | Value::Boolean(_) | Value::List(_) | Value::Other(_) => None,
     };
     let (least, most) = (humantime::format_duration(min), humantime::format_duration(max));
     if let Some(number) = number {
@@ -89,7 +96,7 @@ fn judge_duration(value: &Value, min: Duration, max: Duration) -> Verdict {
     }
     let parsed = match value {
         Value::Text(text) => humantime::parse_duration(text).ok(),
-        Value::Integer(_) | Value::List(_) | Value::Other(_) => None,
+        Value::Integer(_) | Value::Boolean(_) | Value::List(_) | Value::Other(_) => None,
     };
     if parsed.is_some_and(|duration| (min..=max).contains(&duration)) {
         return Ok(());

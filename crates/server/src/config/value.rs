@@ -14,6 +14,8 @@ pub(super) enum Value {
     Text(String),
     /// A whole number.
     Integer(i64),
+    /// Yes or no.
+    Boolean(bool),
     /// A list of texts.
     List(Vec<String>),
     /// Anything that no key accepts, as it was written.
@@ -28,6 +30,7 @@ impl Value {
             DeValue::String(text) => Self::Text(text.clone().into_owned()),
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
                 .map_or_else(|_| other(), Self::Integer),
+            DeValue::Boolean(value) => Self::Boolean(*value),
             DeValue::Array(items) => {
                 let texts = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
                 texts.collect::<Option<Vec<_>>>().map_or_else(other, Self::List)
@@ -41,7 +44,7 @@ impl Value {
         match self {
             Self::Text(text) => text.is_empty(),
             Self::List(items) => items.is_empty(),
-            Self::Integer(_) | Self::Other(_) => false,
+            Self::Integer(_) | Self::Boolean(_) | Self::Other(_) => false,
         }
     }
 
@@ -50,6 +53,7 @@ impl Value {
         match self {
             Self::Text(text) | Self::Other(text) => toml::Value::String(text.clone()),
             Self::Integer(number) => toml::Value::Integer(*number),
+            Self::Boolean(value) => toml::Value::Boolean(*value),
             Self::List(items) => {
                 toml::Value::Array(items.iter().cloned().map(toml::Value::String).collect())
             }
@@ -63,6 +67,7 @@ impl fmt::Display for Value {
         let text = match self {
             Self::Text(text) => format!("{text:?}"),
             Self::Integer(number) => number.to_string(),
+            Self::Boolean(value) => value.to_string(),
             Self::List(items) => format!("{items:?}"),
             Self::Other(written) => written.escape_debug().to_string(),
         };
@@ -80,6 +85,7 @@ impl fmt::Debug for Value {
         formatter.write_str(match self {
             Self::Text(_) => "Text(…)",
             Self::Integer(_) => "Integer(…)",
+            Self::Boolean(_) => "Boolean(…)",
             Self::List(_) => "List(…)",
             Self::Other(_) => "Other(…)",
         })

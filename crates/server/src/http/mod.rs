@@ -14,6 +14,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use heartline_durability::{CatchUp, EventBus, Ingest, Members, Profiles};
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
@@ -32,6 +33,8 @@ pub(crate) struct Api {
     pub(crate) gateway: Arc<Gateway>,
     /// Who pushes.
     pub(crate) fanout: Fanout,
+    /// What is stored.
+    pub(crate) chat: ChatParts,
     /// Who is where.
     pub(crate) directory: Arc<dyn Directory>,
     /// Who checks tokens.
@@ -40,6 +43,21 @@ pub(crate) struct Api {
     pub(crate) registry: Arc<Registry>,
     /// Whether the process is stopping.
     pub(crate) lifecycle: Lifecycle,
+}
+
+/// What the handlers store and read with.
+#[derive(Debug, Clone)]
+pub(crate) struct ChatParts {
+    /// Takes sends.
+    pub(crate) ingest: Ingest,
+    /// Reads pages.
+    pub(crate) catch_up: Arc<CatchUp>,
+    /// Chats and who belongs to them.
+    pub(crate) members: Arc<dyn Members>,
+    /// What is known of people.
+    pub(crate) profiles: Arc<dyn Profiles>,
+    /// Where changes are announced.
+    pub(crate) bus: Arc<dyn EventBus>,
 }
 
 /// The routes of the main listener; `with_metrics` puts `/metrics` among them.

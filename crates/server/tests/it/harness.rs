@@ -57,6 +57,9 @@ impl Server {
         std::fs::write(&path, format!("{auth}{metrics}{more}")).unwrap();
         let mut command = heartline();
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&path);
+        if !more.contains("data_dir") {
+            command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
+        }
         Self::spawn(command, directory).await
     }
 

@@ -90,7 +90,7 @@ fn a_field_error_names_the_field_echoes_the_request_and_is_no_bad_frame() {
 fn content_over_its_limit_is_too_large_and_the_limit_itself_is_not() {
     let mut talk = Talk::established();
     let text = |bytes| send_message("r").replace("hello", &"x".repeat(bytes));
-    assert_ne!(code(&talk.says(&text(4096))), ErrorCode::MessageTooLarge);
+    assert!(is_asked(&talk.says(&text(4096))));
     let effects = talk.says(&text(4097));
     assert_eq!(code(&effects), ErrorCode::MessageTooLarge);
     assert_eq!(error(&effects).request_id.as_ref().unwrap().as_str(), "r");
@@ -101,9 +101,11 @@ fn content_over_its_limit_is_too_large_and_the_limit_itself_is_not() {
 fn acks_and_typing_are_never_answered() {
     let mut talk = Talk::established();
     let ack = format!(r#"{{"type":"ack","chat_id":"{CHAT}","last_acked_sequence":7}}"#);
-    assert!(talk.says(&ack).is_empty());
+    assert!(matches!(talk.says(&ack).as_slice(), [Effect::Acknowledge(_)]));
     let typing = format!(r#"{{"type":"typing","chat_id":"{CHAT}","is_typing":true}}"#);
-    assert!(talk.says(&typing).is_empty());
+    assert!(matches!(talk.says(&typing).as_slice(), [Effect::Type(_)]));
+    assert!(talk.says(&typing).is_empty(), "once a second is enough");
+    assert!(matches!(talk.stay(seconds(1)).as_slice(), [Effect::Type(_)]), "the latest word");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! from numbers, so that any generator will do: random tests and the fuzzer walk the same way.
 
 use super::{
-    Admitted, Arc, AuthError, Bytes, Claims, ClientFrame, CloseReason, Config, DecodeError,
+    Admitted, Answer, Arc, AuthError, Bytes, Claims, ClientFrame, CloseReason, Config, DecodeError,
     Decoded, Duration, Effect, Effects, ErrorCode, FrameError, Input, Instant, Moment, RequestId,
     ServerFrame, Session, Timestamp, decode_client,
 };
@@ -13,7 +13,7 @@ use super::{
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Things that clients say, good and bad.
-const TEXTS: [&str; 16] = [
+const TEXTS: [&str; 17] = [
     r#"{"type":"heartbeat"}"#,
     r#"{"type":"authenticate","token":"t"}"#,
     r#"{"type":"authenticate","token":"t","device_id":"phone"}"#,
@@ -25,6 +25,7 @@ const TEXTS: [&str; 16] = [
     r#"{"type":"ack","chat_id":"chat_00000000000000000000000001","last_acked_sequence":3}"#,
     r#"{"type":"sync_request","request_id":"e","chat_id":"chat_00000000000000000000000001","after_sequence":0}"#,
     r#"{"type":"sync_manifest","request_id":"f"}"#,
+    r#"{"type":"typing","chat_id":"chat_00000000000000000000000001","is_typing":true}"#,
     r#"{"type":"presence_subscribe","request_id":"g","user_ids":["bo"]}"#,
     r#"{"type":"from_the_future"}"#,
     r#"{"type":"from_the_future","request_id":"h"}"#,
@@ -44,6 +45,8 @@ pub(super) enum Step {
     Violates(FrameError),
     /// The check or the admission under way is answered, well or badly.
     Answer(u8, Duration),
+    /// One of the requests under way is answered.
+    AnswerRequest(u8),
     /// Time passes and every deadline is met.
     Wait(Duration),
     /// The process stands still for so long at its next deadline.
@@ -64,7 +67,8 @@ impl Step {
             11 => Self::Binary,
             12 => Self::Ping,
             13..=15 => Self::Pong,
-            16..=19 => Self::Answer(low, Duration::from_millis(u64::from(value) * 10)),
+            16 | 17 => Self::Answer(low, Duration::from_millis(u64::from(value) * 10)),
+            18 | 19 => Self::AnswerRequest(low),
             20..=23 => Self::Wait(Duration::from_millis(u64::from(value) / 4)),
             24 | 25 => Self::Wait(Duration::from_millis(u64::from(value) * 5)),
             26..=28 => Self::Pause(Duration::from_millis(u64::from(value))),
@@ -90,6 +94,8 @@ pub(super) struct Walk {
     /// The refresh whose token is being checked.
     refresh: Option<RequestId>,
     is_admitting: bool,
+    /// The requests that the session has had answered elsewhere.
+    asked: Vec<RequestId>,
     is_closed: bool,
 }
 
@@ -109,6 +115,7 @@ impl Walk {
             is_verifying: false,
             refresh: None,
             is_admitting: false,
+            asked: Vec::new(),
             is_closed: false,
         }
     }
@@ -126,6 +133,7 @@ impl Walk {
                 assert!(was_closed || matches!(effects.last(), Some(Effect::Close(_))));
             }
             Step::Answer(how, life) => self.answer(how, life),
+            Step::AnswerRequest(which) => self.answer_request(which),
             Step::Wait(duration) => self.wait(duration),
             Step::Pause(duration) => {
                 let planned = self.session.deadline().max(self.at.now);
@@ -154,9 +162,10 @@ impl Walk {
         let Some(request_id) = request_id.filter(|_| !was_closed) else { return };
         let answers = effects.iter().filter(|effect| answers(effect, &request_id)).count();
         let checks = effects.iter().filter(|effect| matches!(effect, Effect::Verify(_))).count();
+        let asked = effects.iter().filter(|effect| matches!(effect, Effect::Request(_))).count();
         // A refresh of the same id that the end overtakes is answered with it.
         let overtaken = usize::from(self.is_closed && refresh.as_ref() == Some(&request_id));
-        assert_eq!(answers + checks, 1 + overtaken, "{text} is answered once: {effects:?}");
+        assert_eq!(answers + checks + asked, 1 + overtaken, "{text} is answered once: {effects:?}");
         assert!(checks == 0 || is_refresh);
         if checks > 0 {
             self.refresh = Some(request_id);
@@ -190,6 +199,19 @@ impl Walk {
             let effects = self.on(Input::Verified(answer));
             assert!(was_closed || effects.len() == 1, "every check leads to one thing");
         }
+    }
+
+    /// What was asked for is answered once, also after the Close.
+    fn answer_request(&mut self, which: u8) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let request_id = self.asked.swap_remove(usize::from(which) % self.asked.len());
+        let frame = ServerFrame::TokenRefreshed { request_id, expires_at: self.at.wall };
+        let is_page = which.is_multiple_of(2);
+        let answer = if is_page { Answer::Page(frame) } else { Answer::Reply(frame) };
+        let effects = self.session.on(Input::Answered(answer), self.at);
+        assert!(matches!(effects.as_slice(), [Effect::Send(_) | Effect::SendPage(_)]));
     }
 
     /// Time passes, with a tick at every deadline; one before the deadline has no effect.
@@ -248,6 +270,13 @@ impl Walk {
                     self.is_admitting = true;
                 }
                 Effect::Send(frame) => assert!(self.is_established || is_for_guests(frame)),
+                Effect::Request(request) => {
+                    assert!(self.is_established, "only who is admitted asks");
+                    self.asked.push(request.clone().into_id());
+                    assert!(self.asked.len() <= self.config.limits.inbound_requests);
+                }
+                Effect::Acknowledge(_) | Effect::Type(_) => assert!(self.is_established),
+                Effect::SendPage(_) => panic!("a page answers a request"),
                 Effect::Ping | Effect::Pong(_) | Effect::Count(_) => {}
             }
         }

@@ -17,7 +17,7 @@ fn refresh(talk: &mut Talk, answer: Result<Claims, AuthError>) -> Effects {
 }
 
 fn is_unauthorized(effects: &Effects) -> bool {
-    code(effects) == ErrorCode::Unauthorized
+    !is_asked(effects) && code(effects) == ErrorCode::Unauthorized
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! Copies of the store: made while a server writes, put back while none does.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::check::{self, Thoroughness};
+use super::open::{OpenError, open_reader, take_lock};
+use super::schema::{self, Origin, VERSION};
+
+/// Why there is no backup, in a sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The file is there already.
+    #[error("{} exists already; choose another name, or replace it with --force", .0.display())]
+    Exists(PathBuf),
+    /// The copy could not be made.
+    #[error("the copy could not be written to {}: {source}", path.display())]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// What the database said.
+        source: rusqlite::Error,
+    },
+    /// The copy could not be kept.
+    #[error("the copy could not be written to {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The copy is not whole, and was removed.
+    #[error("the copy is damaged, and so may be the store: {0}; run `heartline store check --full`")]
+    Damaged(String),
+}
+
+/// Why nothing was restored, in a sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A server uses the store, or its directory cannot be written to.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// There is a store already.
+    #[error(
+        "there is a store at {} already; move it away, or replace it with --force", .0.display()
+    )]
+    Exists(PathBuf),
+    /// The backup is not one.
+    #[error("{} cannot be restored: {problem}", path.display())]
+    Unusable {
+        /// The backup.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The copy could not be made.
+    #[error("the store could not be written to {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Where a file is written before it is whole.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".incomplete");
+    name.into()
+}
+
+/// Copies the store as it is at one instant, while a server may be writing. The copy gets its
+/// name only when it is whole, checked and on the disk. `written` is told where it grows.
+///
+/// # Errors
+/// The store cannot be read, the file is there already, or the copy is not whole.
+pub fn back_up(
+    store: &Path,
+    file: &Path,
+    may_replace: bool,
+    written: impl FnOnce(&Path),
+) -> Result<(), BackupError> {
+    let failed = |source| BackupError::Io { path: file.to_owned(), source };
+    if file.exists() && !may_replace {
+        return Err(BackupError::Exists(file.to_owned()));
+    }
+    let connection = open_reader(store)?;
+    let incomplete = aside(file);
+    remove(&incomplete).map_err(failed)?;
+    written(&incomplete);
+    let name = incomplete.to_string_lossy();
+    connection
+        .execute("VACUUM INTO ?1", [name.as_ref()])
+        .map_err(|source| BackupError::Copy { path: file.to_owned(), source })?;
+    let faults = faults_of(&incomplete);
+    if !faults.is_empty() {
+        remove(&incomplete).map_err(failed)?;
+        return Err(BackupError::Damaged(faults.join("; ")));
+    }
+    keep(&incomplete, file).map_err(failed)
+}
+
+/// Puts a backup in the place of the store, while no server uses it. The backup is only read and
+/// the store gets its name when it is whole, so a restore that breaks off can be repeated.
+///
+/// # Errors
+/// A server uses the store, there is one already, or the backup is not one.
+pub fn restore(store: &Path, file: &Path, may_replace: bool) -> Result<(), RestoreError> {
+    let failed = |source| RestoreError::Io { path: store.to_owned(), source };
+    let unusable = |problem: String| RestoreError::Unusable { path: file.to_owned(), problem };
+    if !file.exists() {
+        return Err(unusable("there is no such file".to_owned()));
+    }
+    let _lock = take_lock(store)?;
+    if store.exists() && !may_replace {
+        return Err(RestoreError::Exists(store.to_owned()));
+    }
+    let incomplete = aside(store);
+    copy(file, &incomplete).map_err(failed)?;
+    let faults = faults_of(&incomplete);
+    if !faults.is_empty() {
+        remove(&incomplete).map_err(failed)?;
+        return Err(unusable(faults.join("; ")));
+    }
+    // The old log must go first: with another database it would be taken for its continuation.
+    for suffix in ["-wal", "-shm"] {
+        let mut name = store.as_os_str().to_owned();
+        name.push(suffix);
+        remove(Path::new(&name)).map_err(failed)?;
+    }
+    keep(&incomplete, store).map_err(failed)
+}
+
+/// What is wrong with a copy: it is not a store, of another version, or damaged.
+fn faults_of(path: &Path) -> Vec<String> {
+    let look = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        match schema::origin(&connection)? {
+            Origin::Heartline(version) if version > VERSION => {
+                let sentence = format!("it has schema {version}, newer than this Heartline");
+                return Ok(vec![sentence]);
+            }
+            Origin::Heartline(_) => {}
+            Origin::Empty | Origin::Foreign => {
+                return Ok(vec!["it is not a Heartline store".to_owned()]);
+            }
+        }
+        check::faults(&connection, Thoroughness::Quick)
+    };
+    look().unwrap_or_else(|error: rusqlite::Error| vec![error.to_string()])
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    remove(to)?;
+    let mut source = File::open(from)?;
+    let mut target = OpenOptions::new().write(true).create_new(true).open(to)?;
+    io::copy(&mut source, &mut target).map(|_| ())
+}
+
+/// Forces a file to the disk and gives it its name, for good.
+fn keep(incomplete: &Path, path: &Path) -> io::Result<()> {
+    File::open(incomplete)?.sync_all()?;
+    fs::rename(incomplete, path)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether the file is whole: looked at beside serving after an unclean stop, and on demand.
+
+use std::io;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+
+use rusqlite::{Connection, InterruptHandle, OptionalExtension};
+
+use super::open::{OpenError, explain, open_reader};
+use super::writer::Stopped;
+
+/// Faults that are told; more of them say nothing new.
+const FAULTS_MAX: usize = 20;
+
+/// How thorough a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thoroughness {
+    /// The structure of every table: what an unclean stop or a bad disk breaks.
+    Quick,
+    /// Also that every index agrees with its table.
+    Full,
+}
+
+/// Looks at a whole store, also while a server uses it. Answers what is wrong, or nothing.
+///
+/// # Errors
+/// There is no store, or it cannot be read at all.
+pub fn check_store(path: &Path, thoroughness: Thoroughness) -> Result<Vec<String>, OpenError> {
+    let connection = open_reader(path)?;
+    faults(&connection, thoroughness).map_err(|error| explain(path, error))
+}
+
+/// What is wrong with the file behind a connection.
+pub(super) fn faults(
+    connection: &Connection,
+    thoroughness: Thoroughness,
+) -> rusqlite::Result<Vec<String>> {
+    let pragma = match thoroughness {
+        Thoroughness::Quick => "quick_check",
+        Thoroughness::Full => "integrity_check",
+    };
+    let mut statement = connection.prepare(&format!("PRAGMA {pragma}({FAULTS_MAX})"))?;
+    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// Marks the store as in use. Answers whether its last use did not end in order.
+pub(super) fn mark_open(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT value FROM meta WHERE name = 'is_open'";
+    let was_open: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
+    connection.execute_batch("INSERT OR REPLACE INTO meta (name, value) VALUES ('is_open', 1)")?;
+    Ok(was_open.unwrap_or(false))
+}
+
+/// A check that runs beside serving. Dropping it breaks it off.
+pub(super) struct BackgroundCheck {
+    interrupt: InterruptHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BackgroundCheck {
+    /// Starts it. If something is found, `stopped` is set and nothing is written any more.
+    pub(super) fn start(connection: Connection, stopped: Stopped) -> io::Result<Self> {
+        let interrupt = connection.get_interrupt_handle();
+        let thread = thread::Builder::new()
+            .name("sqlite-check".to_owned())
+            .spawn(move || look(&connection, &stopped))?;
+        Ok(Self { interrupt, thread: Some(thread) })
+    }
+}
+
+impl Drop for BackgroundCheck {
+    fn drop(&mut self) {
+        self.interrupt.interrupt();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was told where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn look(connection: &Connection, stopped: &Stopped) {
+    tracing::info!("the store did not close in order: it is checked while it serves");
+    let found = match faults(connection, Thoroughness::Quick) {
+        Ok(faults) if faults.is_empty() => {
+            tracing::info!("the store is whole");
+            return;
+        }
+        Ok(faults) => faults.join("; "),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            return;
+        }
+        Err(error) => error.to_string(),
+    };
+    tracing::error!(found, "the store is damaged: writes stop; restore a backup");
+    // Whoever was first has said enough.
+    let _ = stopped.set(format!("the store is damaged: {found}"));
+}

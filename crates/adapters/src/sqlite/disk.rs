@@ -1,0 +1,96 @@
+//! How much room the disk has left.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heartline_durability::StoreError;
+use heartline_routing::Clock;
+use tokio::time::Instant;
+
+/// How long one look at the disk counts: a look costs a system call, a commit far more.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Keeps a reserve free, so that a full disk is met by a refusal and not in the middle of a write.
+pub(super) struct DiskGuard {
+    directory: PathBuf,
+    reserve_bytes: u64,
+    free_bytes: fn(&Path) -> io::Result<u64>,
+    looked_at: Option<Instant>,
+    refusal: Option<StoreError>,
+}
+
+impl DiskGuard {
+    /// A guard of the disk that holds this database.
+    pub(super) fn new(database: &Path, reserve_bytes: u64) -> Self {
+        Self::with(database, reserve_bytes, free_bytes)
+    }
+
+    fn with(
+        database: &Path,
+        reserve_bytes: u64,
+        free_bytes: fn(&Path) -> io::Result<u64>,
+    ) -> Self {
+        let parent = database.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new(".")).to_owned();
+        Self { directory, reserve_bytes, free_bytes, looked_at: None, refusal: None }
+    }
+
+    /// Why nothing may be written now. A disk that cannot be asked is no reason: the write itself
+    /// will tell.
+    pub(super) fn refusal(&mut self, clock: Clock) -> Option<StoreError> {
+        let now = clock.now();
+        let is_fresh = self.looked_at.is_some_and(|at| now.duration_since(at) < LOOK_INTERVAL);
+        if !is_fresh {
+            self.looked_at = Some(now);
+            self.look();
+        }
+        self.refusal.clone()
+    }
+
+    fn look(&mut self) {
+        let free = (self.free_bytes)(&self.directory).unwrap_or(u64::MAX);
+        let was_refusing = self.refusal.is_some();
+        self.refusal = (free < self.reserve_bytes).then(|| {
+            let (directory, reserve) = (self.directory.display(), self.reserve_bytes);
+            StoreError::rejected(format!(
+                "the disk of {directory} has {free} bytes left, less than the reserve of {reserve}"
+            ))
+        });
+        match (&self.refusal, was_refusing) {
+            (Some(refusal), false) => tracing::error!(reason = refusal.reason, "writes stop"),
+            (None, true) => tracing::info!(free, "the disk has room again: writes go on"),
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+}
+
+fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(directory)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_disk_refuses_until_it_has_room_again() {
+        let database = Path::new("/data/heartline.db");
+        let mut guard = DiskGuard::with(database, 100, |_| Ok(99));
+        let refusal = guard.refusal(Clock).unwrap();
+        assert!(refusal.reason.contains("the disk of /data has 99 bytes left"), "{refusal}");
+
+        guard.free_bytes = |_| Ok(100);
+        assert!(guard.refusal(Clock).is_some(), "a look counts for a while");
+        tokio::time::advance(LOOK_INTERVAL).await;
+        assert!(guard.refusal(Clock).is_none());
+    }
+
+    #[test]
+    fn this_disk_can_be_asked() {
+        let mut guard = DiskGuard::new(Path::new("heartline.db"), 0);
+        assert!(guard.refusal(Clock).is_none());
+        assert!(free_bytes(Path::new(".")).unwrap() > 0);
+    }
+}

@@ -1,0 +1,60 @@
+//! The lock file beside the database: one server at a time.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The store of one process, for as long as this value lives. Closing the file releases it, also
+/// when the process is killed.
+#[derive(Debug)]
+pub(super) struct StoreLock {
+    _file: File,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug)]
+pub(super) enum LockError {
+    /// Another process has it; the text is what it wrote about itself.
+    Held(String),
+    /// The machine refused.
+    Io(io::Error),
+}
+
+/// Where the lock of a database is.
+pub(super) fn lock_path(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+impl StoreLock {
+    /// Takes the lock or says who has it.
+    pub(super) fn take(database: &Path) -> Result<Self, LockError> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(lock_path(database))
+            .map_err(LockError::Io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                // Who it is only helps; the lock itself is what counts.
+                let is_known = file.read_to_string(&mut owner).is_ok() && !owner.trim().is_empty();
+                let owner = if is_known { owner.trim() } else { "an unknown process" };
+                return Err(LockError::Held(owner.to_owned()));
+            }
+            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+        }
+        let record = |file: &mut File| {
+            file.set_len(0)?;
+            writeln!(file, "process {}", std::process::id())
+        };
+        record(&mut file).map_err(LockError::Io)?;
+        Ok(Self { _file: file })
+    }
+}

@@ -1,0 +1,191 @@
+//! Opening the file: the settings that durability depends on, proved; every obstacle a sentence.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::config::SqliteConfig;
+use super::lock::{LockError, StoreLock};
+use super::schema::{self, Origin, VERSION};
+
+/// How long a commit waits for another process that is writing, such as a `sqlite3` shell. Below
+/// the deadline of a send, so that the wait is answered by the store and not by the deadline.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Pages of the log after which a commit also writes them into the database: 32 MiB. Smaller
+/// means more often, larger means a longer stall each time.
+const CHECKPOINT_PAGES: u32 = 8000;
+
+/// The log is cut back to this after it was larger.
+const LOG_BYTES_KEPT: u32 = 64 * 1024 * 1024;
+
+/// Why a store cannot be opened, in a sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another server has it.
+    #[error(
+        "the store {} is in use by another Heartline ({owner}); stop it first", path.display()
+    )]
+    Locked {
+        /// The database.
+        path: PathBuf,
+        /// Who, as it wrote itself into the lock file.
+        owner: String,
+    },
+    /// The directory is missing, or not for this user to write to.
+    #[error(
+        "cannot write beside the store {}: {source}; check that its directory exists, belongs to \
+         this user, and is on a disk that is not read-only", path.display()
+    )]
+    Directory {
+        /// The database.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no such store, and none should be made.
+    #[error("there is no store at {}", .0.display())]
+    Missing(PathBuf),
+    /// The file holds something else.
+    #[error("{} is not a Heartline store; it was left as it is", .0.display())]
+    Foreign(PathBuf),
+    /// A newer Heartline has written it.
+    #[error(
+        "the store {} has schema {found}, and this version of Heartline knows schemas up to \
+         {VERSION}; run the newer version, or restore a backup", path.display()
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its schema.
+        found: usize,
+    },
+    /// It would not be durable, and nobody has said that this is acceptable.
+    #[error(
+        "the store {} would not be durable: {problem}; acknowledged messages could be lost, so \
+         this needs store.allow_unsafe = true", path.display()
+    )]
+    Unsafe {
+        /// The database.
+        path: PathBuf,
+        /// Which setting.
+        problem: String,
+    },
+    /// The database's own refusal.
+    #[error("the store {} cannot be opened: {source}", path.display())]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+}
+
+/// Takes the lock, opens the database for writing, proves its settings and brings its schema up
+/// to date.
+pub(super) fn open_writer(config: &SqliteConfig) -> Result<(StoreLock, Connection), OpenError> {
+    let path = &config.path;
+    if !config.synchronous_full && !config.allow_unsafe {
+        return Err(OpenError::Unsafe {
+            path: path.clone(),
+            problem: "synchronous=normal does not force commits to the disk".to_owned(),
+        });
+    }
+    let lock = take_lock(path)?;
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+    let from = match schema::origin(&connection).map_err(|error| explain(path, error))? {
+        Origin::Empty => 0,
+        Origin::Heartline(found) if found > VERSION => {
+            return Err(OpenError::Newer { path: path.clone(), found });
+        }
+        Origin::Heartline(found) => found,
+        Origin::Foreign => return Err(OpenError::Foreign(path.clone())),
+    };
+    configure(&connection, config)?;
+    schema::migrate(&mut connection, from).map_err(|error| explain(path, error))?;
+    Ok((lock, connection))
+}
+
+/// Takes the lock of a database.
+pub(super) fn take_lock(path: &Path) -> Result<StoreLock, OpenError> {
+    StoreLock::take(path).map_err(|error| match error {
+        LockError::Held(owner) => OpenError::Locked { path: path.to_owned(), owner },
+        LockError::Io(source) => OpenError::Directory { path: path.to_owned(), source },
+    })
+}
+
+/// Opens an existing store for reading beside whoever writes.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    if !path.exists() {
+        return Err(OpenError::Missing(path.to_owned()));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.execute_batch("PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;")?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let origin = schema::origin(&connection)?;
+        Ok((connection, origin))
+    };
+    match open().map_err(|error| explain(path, error))? {
+        (connection, Origin::Heartline(found)) if found == VERSION => Ok(connection),
+        (_, Origin::Heartline(found)) => Err(OpenError::Newer { path: path.to_owned(), found }),
+        (_, Origin::Empty | Origin::Foreign) => Err(OpenError::Foreign(path.to_owned())),
+    }
+}
+
+fn connect(path: &Path, create: OpenFlags) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | create;
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(128);
+        Ok(connection)
+    };
+    open().map_err(|error| explain(path, error))
+}
+
+/// Sets what durability and speed depend on, and reads back what durability depends on. Files are
+/// not mapped into memory: a bad disk must give an error, and there it would give a signal.
+fn configure(connection: &Connection, config: &SqliteConfig) -> Result<(), OpenError> {
+    let path = &config.path;
+    let level = if config.synchronous_full { 2_i64 } else { 1 };
+    let set = || {
+        let journal: String =
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+        connection.pragma_update(None, "synchronous", level)?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
+        connection.execute_batch(
+            "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;
+             PRAGMA secure_delete = FAST;",
+        )?;
+        let proved: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+        Ok((journal, proved))
+    };
+    let (journal, proved) = set().map_err(|error| explain(path, error))?;
+    let problem = if journal != "wal" {
+        format!("journal_mode is {journal} where wal was asked for")
+    } else if proved != level {
+        format!("synchronous is {proved} where {level} was asked for")
+    } else {
+        return Ok(());
+    };
+    Err(OpenError::Unsafe { path: path.clone(), problem })
+}
+
+/// The database's word for what the operator should hear.
+pub(super) fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::Foreign(path),
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            let source = io::Error::new(io::ErrorKind::PermissionDenied, source);
+            OpenError::Directory { path, source }
+        }
+        _ => OpenError::Database { path, source },
+    }
+}

@@ -1,0 +1,61 @@
+//! What was announced, and what was not in time.
+
+use std::time::Duration;
+
+use heartline_durability::{Published, Unpublished};
+use heartline_protocol::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::rows::{self, milliseconds, row_limit, signed, unsigned};
+use super::session::Session;
+
+/// Records ranges, the lower ones of a chat first, and answers those that leave a hole. A chat
+/// that is gone has nothing left to record.
+pub(super) fn record(
+    session: &mut Session<'_>,
+    mut ranges: Vec<Published>,
+) -> rusqlite::Result<Vec<Published>> {
+    ranges.sort_by_key(|range| range.first);
+    let mut early = Vec::new();
+    for range in ranges {
+        let Some(chat) = session.chat(range.chat_id)? else { continue };
+        if chat.published + 1 < range.first {
+            early.push(range);
+            continue;
+        }
+        let published = range.last.min(chat.head);
+        if published > chat.published {
+            let sql = "UPDATE chats SET published_sequence = ?2 WHERE chat_key = ?1";
+            let mut statement = session.connection.prepare_cached(sql)?;
+            statement.execute(params![chat.key, signed(published)])?;
+            drop(statement);
+            session.remember_published(range.chat_id, published);
+        }
+    }
+    Ok(early)
+}
+
+/// Chats whose oldest unannounced message has waited this long, the longest first.
+pub(super) fn unpublished(
+    connection: &Connection,
+    older_than: Duration,
+    limit: usize,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Unpublished>> {
+    let sql = "SELECT c.chat_id, c.published_sequence, c.head_sequence, c.members_version
+        FROM chats c INDEXED BY chats_unpublished
+        CROSS JOIN messages m ON m.id = (c.chat_key << 32) + c.published_sequence + 1
+        WHERE c.head_sequence > c.published_sequence AND m.created_at <= ?1
+        ORDER BY m.created_at LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let before = milliseconds(now.minus(older_than));
+    let chats = statement.query_map(params![before, row_limit(limit)], |row| {
+        Ok(Unpublished {
+            chat_id: rows::chat_id(row, 0)?,
+            published_sequence: unsigned(row.get(1)?),
+            head_sequence: unsigned(row.get(2)?),
+            members_version: unsigned(row.get(3)?),
+        })
+    })?;
+    chats.collect()
+}

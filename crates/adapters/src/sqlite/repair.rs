@@ -1,0 +1,60 @@
+//! Repairing a chat's counter, the one thing that halts a chat.
+
+use heartline_protocol::ChatId;
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::{chat_bytes, milliseconds, sequence_of, signed, unsigned};
+use super::session::{Session, message_range};
+
+/// What a repair came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repair {
+    /// There is no such chat.
+    NoSuchChat,
+    /// The chat is not halted and its counter is right.
+    NotNeeded {
+        /// The counter.
+        head: u64,
+    },
+    /// The counter is right now, and the chat goes on.
+    Done {
+        /// The counter as it was; none if it was missing.
+        before: Option<u64>,
+        /// The counter as it is: the newest number in use.
+        after: u64,
+    },
+}
+
+/// Sets a halted chat's counter to exactly its newest number, and lifts the halt. The update
+/// names the value that was looked at, so that it cannot overwrite another repair.
+pub(super) fn repair(session: &mut Session<'_>, chat_id: ChatId) -> rusqlite::Result<Repair> {
+    // Looking at a chat halts it if its counter is wrong.
+    let Some(chat) = session.chat(chat_id)? else { return Ok(Repair::NoSuchChat) };
+    if !chat.halted {
+        return Ok(Repair::NotNeeded { head: chat.head });
+    }
+    let sql = "SELECT head_sequence, published_sequence,
+            (SELECT max(id) FROM messages WHERE id > ?2 AND id < ?3)
+        FROM chats WHERE chat_key = ?1 AND halted = 1";
+    let (first, end) = message_range(chat.key);
+    let mut statement = session.connection.prepare_cached(sql)?;
+    let found = statement.query_row([chat.key, first, end], |row| {
+        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
+    });
+    let Some((before, published, newest)) = found.optional()? else {
+        return Ok(Repair::NotNeeded { head: chat.head });
+    };
+    drop(statement);
+    // Where retention has left no message, what was announced tells which numbers were in use.
+    let after = newest.map_or(published, |row_id| signed(sequence_of(row_id)));
+    let sql = "UPDATE chats SET head_sequence = ?2, halted = 0,
+            published_sequence = min(published_sequence, ?2)
+        WHERE chat_key = ?1 AND halted = 1 AND head_sequence IS ?3";
+    session.connection.prepare_cached(sql)?.execute(params![chat.key, after, before])?;
+    let sql = "INSERT INTO repairs (repaired_at, chat_id, head_before, head_after)
+        VALUES (?1, ?2, ?3, ?4)";
+    let row = params![milliseconds(session.now), chat_bytes(chat_id), before, after];
+    session.connection.prepare_cached(sql)?.execute(row)?;
+    session.forget_chat(chat_id);
+    Ok(Repair::Done { before: before.map(unsigned), after: unsigned(after) })
+}

@@ -1,0 +1,111 @@
+//! Who may change what in a chat: one pure decision, made inside the transaction that acts on it.
+
+use heartline_durability::members::GROUP_MEMBERS_MAX;
+use heartline_durability::{Actor, ChatEdit, EditError};
+use heartline_protocol::UserId;
+use heartline_protocol::server_frame::{Chat, ChatKind, Role};
+
+/// What an edit comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Everything is as asked for already.
+    Nothing,
+    /// Another name, or none.
+    Name(Option<String>),
+    /// Somebody comes.
+    Come(UserId, Role),
+    /// Members have other roles.
+    Roles(Vec<(UserId, Role)>),
+    /// Somebody goes.
+    Go(UserId),
+    /// The chat is no more.
+    End,
+}
+
+/// Decides an edit of a chat as it stands.
+pub(super) fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Change, EditError> {
+    let might = match actor {
+        Actor::Service => Role::Owner,
+        Actor::User(user_id) => role_in(chat, user_id).ok_or(EditError::NotAMember)?,
+    };
+    if chat.kind == ChatKind::Direct && *edit != ChatEdit::Delete {
+        return Err(EditError::DirectChat);
+    }
+    match edit {
+        ChatEdit::Rename(_) if might == Role::Member => Err(EditError::Forbidden),
+        ChatEdit::Rename(name) if *name == chat.name => Ok(Change::Nothing),
+        ChatEdit::Rename(name) => Ok(Change::Name(name.clone())),
+        ChatEdit::Add { user_id, role } => decide_add(chat, might, user_id, *role),
+        ChatEdit::SetRole { user_id, role } => decide_role(chat, might, user_id, *role),
+        ChatEdit::Remove { user_id } => {
+            let is_own = *actor == Actor::User(user_id.clone());
+            decide_remove(chat, might, user_id, is_own)
+        }
+        ChatEdit::Delete if might == Role::Owner => Ok(Change::End),
+        ChatEdit::Delete => Err(EditError::Forbidden),
+    }
+}
+
+fn decide_add(
+    chat: &Chat,
+    might: Role,
+    user_id: &UserId,
+    role: Role,
+) -> Result<Change, EditError> {
+    let is_allowed = match (might, role) {
+        (_, Role::Owner) | (Role::Member, _) | (Role::Admin, Role::Admin) => false,
+        (Role::Owner, _) | (Role::Admin, Role::Member) => true,
+    };
+    match role_in(chat, user_id) {
+        _ if !is_allowed => Err(EditError::Forbidden),
+        Some(present) if present == role => Ok(Change::Nothing),
+        Some(_) => Err(EditError::AlreadyMember),
+        None if chat.members.len() >= GROUP_MEMBERS_MAX => Err(EditError::Full),
+        None => Ok(Change::Come(user_id.clone(), role)),
+    }
+}
+
+/// A group has exactly one owner at any time.
+fn decide_role(
+    chat: &Chat,
+    might: Role,
+    user_id: &UserId,
+    role: Role,
+) -> Result<Change, EditError> {
+    if might != Role::Owner {
+        return Err(EditError::Forbidden);
+    }
+    let present = role_in(chat, user_id).ok_or(EditError::NoSuchMember)?;
+    match (present, role) {
+        (present, role) if present == role => Ok(Change::Nothing),
+        (Role::Owner, _) => Err(EditError::OwnerMustStay),
+        (_, Role::Owner) => {
+            let owners = chat.members.iter().filter(|member| member.role == Role::Owner);
+            let mut roles: Vec<_> =
+                owners.map(|owner| (owner.user_id.clone(), Role::Admin)).collect();
+            roles.push((user_id.clone(), Role::Owner));
+            Ok(Change::Roles(roles))
+        }
+        (_, role) => Ok(Change::Roles(vec![(user_id.clone(), role)])),
+    }
+}
+
+fn decide_remove(
+    chat: &Chat,
+    might: Role,
+    user_id: &UserId,
+    is_own: bool,
+) -> Result<Change, EditError> {
+    if might == Role::Member && !is_own {
+        return Err(EditError::Forbidden);
+    }
+    match role_in(chat, user_id).ok_or(EditError::NoSuchMember)? {
+        Role::Owner if might == Role::Owner => Err(EditError::OwnerMustStay),
+        Role::Owner | Role::Admin if might == Role::Admin && !is_own => Err(EditError::Forbidden),
+        Role::Owner | Role::Admin | Role::Member => Ok(Change::Go(user_id.clone())),
+    }
+}
+
+fn role_in(chat: &Chat, user_id: &UserId) -> Option<Role> {
+    chat.members.iter().find(|member| member.user_id == *user_id).map(|member| member.role)
+}

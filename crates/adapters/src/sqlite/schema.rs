@@ -1,0 +1,87 @@
+//! The schema of the file: which version it has, and how an older one becomes a newer one.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// What `PRAGMA application_id` says of a file that Heartline made: "HLCL" in ASCII.
+pub(super) const APPLICATION_ID: i32 = 0x484c_434c;
+
+/// One script per version, in order. A script that was released is never changed.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_chats_messages_people.sql")];
+
+/// The version that this binary reads and writes.
+pub(super) const VERSION: usize = MIGRATIONS.len();
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An empty file, or none yet.
+    Empty,
+    /// A Heartline store of this version.
+    Heartline(usize),
+    /// A database of something else.
+    Foreign,
+}
+
+/// Reads what a file is.
+pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match (application, usize::try_from(version)) {
+        (APPLICATION_ID, Ok(version)) => Origin::Heartline(version),
+        (0, Ok(0)) if tables == 0 => Origin::Empty,
+        _ => Origin::Foreign,
+    })
+}
+
+/// Brings the file from `from` to this binary's version. Each step is one transaction together
+/// with its number, so a kill leaves the older schema or the newer one and nothing between.
+pub(super) fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
+    migrate_with(connection, from, &MIGRATIONS)
+}
+
+fn migrate_with(
+    connection: &mut Connection,
+    from: usize,
+    migrations: &[&str],
+) -> rusqlite::Result<()> {
+    for (done, script) in migrations.iter().enumerate().skip(from) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(script)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        let version = i64::try_from(done + 1).expect("there are few versions");
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_that_breaks_off_leaves_the_older_schema() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate_with(&mut connection, 0, &["CREATE TABLE a (x)"]).unwrap();
+        let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)"];
+        migrate_with(&mut connection, 1, &broken).unwrap_err();
+        assert_eq!(origin(&connection).unwrap(), Origin::Heartline(1));
+        let tables = "SELECT group_concat(name) FROM sqlite_schema";
+        let names: String = connection.query_row(tables, [], |row| row.get(0)).unwrap();
+        assert_eq!(names, "a");
+
+        let mended = ["CREATE TABLE a (x)", "CREATE TABLE b (x)"];
+        migrate_with(&mut connection, 1, &mended).unwrap();
+        assert_eq!(origin(&connection).unwrap(), Origin::Heartline(2));
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_told_apart() {
+        let connection = Connection::open_in_memory().unwrap();
+        assert_eq!(origin(&connection).unwrap(), Origin::Empty);
+        connection.execute_batch("CREATE TABLE cookies (x)").unwrap();
+        assert_eq!(origin(&connection).unwrap(), Origin::Foreign);
+    }
+}

@@ -1,0 +1,241 @@
+//! The one thread that writes: it takes everything that waits, does it in one transaction with
+//! one sync of the disk, and only then answers.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::io;
+
+use heartline_durability::{NewMessage, StoreError};
+use heartline_routing::Clock;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::append::{self, Answer};
+use super::counters::SqliteCounters;
+use super::disk::DiskGuard;
+use super::error::{rejected, unknown};
+use super::job::{AppendJob, Group, Job, Piece};
+use super::session::{Memory, Session};
+
+/// Jobs that may wait; who comes then waits to be let in.
+const QUEUE_JOBS_MAX: usize = 1024;
+
+/// How long a planted early acknowledgement is ahead of its commit.
+const PLANTED_HEAD_START: Duration = Duration::from_millis(20);
+
+/// Why all writes are refused, once something was found to be wrong with the file.
+pub(super) type Stopped = Arc<OnceLock<String>>;
+
+/// What the writer needs to begin.
+pub(super) struct WriterParts {
+    pub(super) connection: Connection,
+    pub(super) clock: Clock,
+    pub(super) disk: DiskGuard,
+    pub(super) counters: SqliteCounters,
+    pub(super) stopped: Stopped,
+}
+
+/// The way to the writer's thread. Dropping it finishes what waits, then ends the thread.
+#[derive(Debug)]
+pub(super) struct Writer {
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub(super) fn start(parts: WriterParts) -> io::Result<Self> {
+        let (jobs, receiver) = mpsc::channel(QUEUE_JOBS_MAX);
+        let loop_ = WriterLoop { parts, memory: Memory::default() };
+        let thread = thread::Builder::new()
+            .name("sqlite-writer".to_owned())
+            .spawn(move || loop_.run(receiver))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Has messages stored.
+    pub(super) async fn append(&self, batch: Vec<NewMessage>) -> Result<Vec<Answer>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let answers = Vec::new();
+        self.submit(Job::Append(AppendJob { batch, answers, reply })).await?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Has a function run in a transaction; its result counts once that is committed.
+    pub(super) async fn write<T, F>(&self, function: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.submit(Job::Work(Box::new(Piece::new(function, reply)))).await?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Finishes what was asked for so far, then ends; whatever comes later is refused.
+    pub(super) async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        if self.submit(Job::Close(reply)).await.is_ok() {
+            // It ends in either case: an answer, or a thread that is gone.
+            let _ = closed.await;
+        }
+    }
+
+    async fn submit(&self, job: Job) -> Result<(), StoreError> {
+        let jobs = self.jobs.as_ref().expect("the way is there until it is dropped");
+        jobs.send(job).await.map_err(|_| StoreError::rejected("the store is closed"))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was told where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::unknown("the store's writer has ended")
+}
+
+struct WriterLoop {
+    parts: WriterParts,
+    memory: Memory,
+}
+
+impl WriterLoop {
+    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut close = None;
+        while let (None, Some(first)) = (&close, jobs.blocking_recv()) {
+            let mut group = Group::gather(first, &mut jobs);
+            if !group.is_empty() {
+                let committed = self.commit(&mut group);
+                self.report(&group, &committed);
+                group.answer(&committed);
+            }
+            close = group.close;
+        }
+        // Who still waits is told, because the receiver goes; what is in it was never begun.
+        drop(jobs);
+        self.finish();
+        if let Some(close) = close {
+            let _ = close.send(());
+        }
+    }
+
+    /// Does all the work of a group in one transaction. Its own failure concerns everybody;
+    /// failures of single pieces are kept with them.
+    fn commit(&mut self, group: &mut Group) -> Result<(), StoreError> {
+        if let Some(reason) = self.parts.stopped.get() {
+            return Err(StoreError::rejected(reason.clone()));
+        }
+        if let Some(refusal) = self.parts.disk.refusal(self.parts.clock) {
+            return Err(refusal);
+        }
+        let begin = |writer: &mut Self| {
+            execute(&writer.parts.connection, "BEGIN IMMEDIATE")?;
+            writer.memory.refresh(&writer.parts.connection)
+        };
+        if let Err(error) = begin(self) {
+            self.roll_back();
+            return Err(rejected("beginning a transaction", &error));
+        }
+        if let Err(error) = self.run_all(group) {
+            self.roll_back();
+            return Err(rejected("a write", &error));
+        }
+        // Exists only to prove that the tests catch a server that acknowledges too early.
+        if cfg!(feature = "planted-early-ack") {
+            group.answer(&Ok(()));
+            thread::sleep(PLANTED_HEAD_START);
+        }
+        execute(&self.parts.connection, "COMMIT").map_err(|error| {
+            self.roll_back();
+            unknown("a commit", &error)
+        })
+    }
+
+    /// Runs every piece inside a savepoint of its own. Fails only when the database has given up
+    /// the whole transaction, as it does when the disk is full or fails.
+    fn run_all(&mut self, group: &mut Group) -> rusqlite::Result<()> {
+        let Group { appends, appends_failed, works, .. } = group;
+        if !appends.is_empty() {
+            *appends_failed = self.run_piece(|session| {
+                for job in appends.iter_mut() {
+                    job.answers = append::append(session, std::mem::take(&mut job.batch))?;
+                }
+                session.write_heads()
+            })?;
+        }
+        for (work, failed) in works {
+            *failed = self.run_piece(|session| work.run(session))?;
+        }
+        Ok(())
+    }
+
+    fn run_piece(
+        &mut self,
+        piece: impl FnOnce(&mut Session<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<Option<StoreError>> {
+        let connection = &self.parts.connection;
+        execute(connection, "SAVEPOINT piece")?;
+        let mut session = Session {
+            connection,
+            memory: &mut self.memory,
+            counters: &self.parts.counters,
+            now: self.parts.clock.wall(),
+        };
+        let Err(error) = piece(&mut session) else {
+            execute(connection, "RELEASE piece")?;
+            return Ok(None);
+        };
+        self.memory.clear();
+        if connection.is_autocommit() {
+            return Err(error);
+        }
+        execute(connection, "ROLLBACK TO piece")?;
+        execute(connection, "RELEASE piece")?;
+        Ok(Some(rejected("a write", &error)))
+    }
+
+    /// Ends a transaction that failed, if the database has not, and forgets what it had seen.
+    fn roll_back(&mut self) {
+        self.memory.clear();
+        if !self.parts.connection.is_autocommit()
+            && let Err(error) = execute(&self.parts.connection, "ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
+    }
+
+    fn report(&self, group: &Group, committed: &Result<(), StoreError>) {
+        match committed {
+            Ok(()) => self.parts.counters.commits.inc(),
+            Err(_) => self.parts.counters.failures.inc(),
+        };
+        let own = group.works.iter().filter_map(|(_, failure)| failure.as_ref());
+        for failure in committed.as_ref().err().into_iter().chain(&group.appends_failed).chain(own)
+        {
+            tracing::warn!(outcome = ?failure.outcome, reason = failure.reason, "a write failed");
+        }
+    }
+
+    /// The orderly end: what is in the log goes into the database, and the flag says so.
+    fn finish(self) {
+        let clean = "UPDATE meta SET value = 0 WHERE name = 'is_open'";
+        let ended = self.parts.connection.execute_batch(clean).and_then(|()| {
+            self.parts.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the store could not be closed in order; it will be checked");
+        }
+    }
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}

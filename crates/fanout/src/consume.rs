@@ -1,0 +1,150 @@
+//! From events to envelopes, one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use heartline_durability::{Audience, Event, Members, Publications, Published, Stored};
+use heartline_protocol::server_frame::{Chat, ChatChange};
+use heartline_protocol::{ChatId, ServerFrame, UserId, encode_server};
+use heartline_routing::Delivery;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use crate::audience::Audiences;
+use crate::deliver::Fanout;
+use crate::dirty::Dirty;
+
+/// Events taken together, so that the queue is not woken for each.
+const BATCH_EVENTS: usize = 64;
+
+/// How often it is tried to tell the members of dirty chats.
+const HEAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Takes up what was stored and sends it to those who should hear.
+#[derive(Debug)]
+pub struct Consumer {
+    fanout: Fanout,
+    audiences: Audiences,
+    dirty: Dirty,
+    publications: Publications,
+}
+
+impl Consumer {
+    /// A consumer that has taken up nothing yet.
+    pub fn new(fanout: Fanout, members: Arc<dyn Members>, publications: Publications) -> Self {
+        let audiences = Audiences::new(members, fanout.clock, fanout.metrics.clone());
+        Self { fanout, audiences, dirty: Dirty::default(), publications }
+    }
+
+    /// Stop 9 of the life of a message: picked up. Takes events one after the other, so that those
+    /// of one chat keep their order, until the bus is gone.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut batch = Vec::with_capacity(BATCH_EVENTS);
+        let mut heals = tokio::time::interval(HEAL_INTERVAL);
+        heals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = heals.tick() => self.heal().await,
+                count = events.recv_many(&mut batch, BATCH_EVENTS) => {
+                    if count == 0 {
+                        return;
+                    }
+                    for event in batch.drain(..) {
+                        self.take(event).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, event: Event) {
+        match event {
+            Event::Message(stored) => self.message(stored).await,
+            Event::ChatChanged { change, chat, removed, members_version } => {
+                self.chat_changed(change, &chat, removed, members_version).await;
+            }
+            Event::Typing { chat_id, user_id, is_typing } => {
+                self.typing(chat_id, user_id, is_typing).await;
+            }
+        }
+    }
+
+    async fn message(&mut self, stored: Stored) {
+        let Stored { message, members_version, origin, committed_at } = stored;
+        let (chat_id, sequence) = (message.chat_id, message.sequence);
+        self.fanout.metrics.messages.inc();
+        match self.audiences.at(chat_id, members_version).await {
+            Ok(user_ids) => {
+                let frame = self.encode(&ServerFrame::Message(Arc::unwrap_or_clone(message)));
+                let delivery =
+                    Delivery { chat_id, sequence, user_ids, frame, origin, committed_at };
+                if !self.fanout.deliver(delivery).await {
+                    self.mark_dirty(chat_id);
+                }
+            }
+            Err(_) => {
+                self.fanout.metrics.skipped("members_unreadable");
+                self.mark_dirty(chat_id);
+            }
+        }
+        // The attempt was made; what it missed is on the dirty list.
+        self.publications.published(Published { chat_id, first: sequence, last: sequence });
+    }
+
+    async fn chat_changed(
+        &mut self,
+        change: ChatChange,
+        chat: &Chat,
+        removed: Vec<UserId>,
+        members_version: u64,
+    ) {
+        let chat_id = chat.chat_id;
+        let user_ids: Arc<[UserId]> =
+            chat.members.iter().map(|member| member.user_id.clone()).collect();
+        let audience = Audience { members_version, user_ids: Arc::clone(&user_ids) };
+        self.audiences.learn(chat_id, audience);
+        let told = Some(chat.clone());
+        let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: told });
+        self.fanout.tell(user_ids, frame).await;
+        let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: None });
+        self.fanout.tell(removed.into(), frame).await;
+    }
+
+    /// Passes on that somebody types, if they belong to the chat.
+    async fn typing(&mut self, chat_id: ChatId, user_id: UserId, is_typing: bool) {
+        let audience = self.audiences.lately(chat_id).await.unwrap_or_default();
+        if !audience.contains(&user_id) {
+            self.fanout.metrics.typing_dropped.inc();
+            return;
+        }
+        let others = audience.iter().filter(|member| **member != user_id).cloned().collect();
+        let frame = ServerFrame::TypingIndicator { chat_id, user_id, is_typing };
+        self.fanout.tell(others, self.encode(&frame)).await;
+    }
+
+    fn mark_dirty(&mut self, chat_id: ChatId) {
+        self.dirty.insert(chat_id);
+        self.fanout.metrics.dirty_chats.set(self.dirty.len() as i64);
+    }
+
+    /// Tells the members of dirty chats to sync, as far as they can be read again.
+    async fn heal(&mut self) {
+        while let Some(chat_id) = self.dirty.next() {
+            // A version that no chat has reached: the audience must be read.
+            let Ok(user_ids) = self.audiences.at(chat_id, u64::MAX).await else { return };
+            if self.dirty.take_everything() {
+                self.fanout.resync(None, None, "store_was_down").await;
+            } else {
+                self.fanout.resync(Some(user_ids), Some(chat_id), "store_was_down").await;
+                self.dirty.remove(chat_id);
+            }
+            self.fanout.metrics.dirty_chats.set(self.dirty.len() as i64);
+        }
+    }
+
+    fn encode(&self, frame: &ServerFrame) -> Bytes {
+        Bytes::from(encode_server(frame, self.fanout.clock.wall()))
+    }
+}

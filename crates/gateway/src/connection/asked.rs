@@ -1,0 +1,106 @@
+//! What a client asks of the store, from its frame to its answer.
+
+use std::task::{Context, Poll};
+
+use heartline_durability::Event;
+use heartline_protocol::client_frame::{Ack, Typing};
+use heartline_protocol::limits::CLOSE_ANSWER_DEADLINE;
+use heartline_protocol::{ServerFrame, encode_server};
+
+use super::{Connection, Ended};
+use crate::session::{Answer, Closing, Input, Request};
+use crate::websocket::text_frame;
+
+impl Connection {
+    /// Has a request answered. What is answered at once is only ever said, so nothing can end here.
+    pub(super) fn request(&mut self, request: Request) {
+        let requests = self.requests.get_or_insert_default();
+        let identity = self.handle.identity().expect("only who is admitted asks");
+        if let Some(answer) = requests.take(request, &self.gateway, identity) {
+            self.answer(answer);
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let effects = self.input(Input::Answered(answer));
+        let ended = self.perform(effects);
+        debug_assert_eq!(ended, None, "an answer ends nothing");
+    }
+
+    /// The next answer. A page is read when the client has taken most of what waits.
+    pub(super) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+        let Some(requests) = &mut self.requests else { return Poll::Ready(None) };
+        if requests.has_read_waiting() {
+            let room = self.gateway.config().limits.outbox_bytes / 4;
+            if self.handle.outbox.load().bytes <= room
+                && let Some(identity) = self.handle.identity()
+            {
+                requests.read_next(&self.gateway, &identity.key.user_id);
+            }
+        }
+        let answer = requests.poll_answer(context);
+        if requests.is_empty() && requests.closing.is_none() {
+            self.requests = None;
+        }
+        answer
+    }
+
+    /// Closes as soon as everything that was asked for is answered, and after a while anyway.
+    /// Nothing more is read meanwhile.
+    pub(super) fn close_when_answered(&mut self, closing: Closing) -> Option<Ended> {
+        let Some(mut requests) = self.requests.take() else { return Some(self.close(closing)) };
+        for answer in requests.refuse_reads() {
+            self.answer(answer);
+        }
+        if requests.is_empty() {
+            return Some(self.close(closing));
+        }
+        let answers_by = self.gateway.clock().now() + CLOSE_ANSWER_DEADLINE;
+        requests.closing = Some((closing, answers_by));
+        self.requests = Some(requests);
+        self.timer.as_mut().reset(answers_by);
+        None
+    }
+
+    /// Waits for the last answers and writes what the socket takes.
+    pub(super) fn poll_last_answers(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        while let Poll::Ready(Some(answer)) = self.poll_answer(context) {
+            self.answer(answer);
+        }
+        let is_late = self.timer.as_mut().poll(context).is_ready();
+        if self.poll_write(context).is_err() {
+            return Poll::Ready(Ended::Lost);
+        }
+        let requests = self.requests.as_ref().filter(|requests| !is_late && !requests.is_empty());
+        if requests.is_some() {
+            return Poll::Pending;
+        }
+        let requests = self.requests.take().expect("the last words wait with the requests");
+        let (closing, _) = requests.closing.expect("this is only asked while they wait");
+        Poll::Ready(self.close(closing))
+    }
+
+    pub(super) fn send_page(&self, frame: &ServerFrame) {
+        let clock = self.gateway.clock();
+        let page = text_frame(&encode_server(frame, clock.wall()));
+        // None: the connection is closing, which takes no more data. The client syncs again.
+        if let Some(pushed) = self.handle.outbox.push(&page, clock.now()) {
+            self.gateway.hub().pressed(&self.handle, pushed.verdict);
+        }
+    }
+
+    pub(super) fn acknowledge(&self, frame: &Ack) {
+        if let Some(identity) = self.handle.identity() {
+            let (user_id, sequence) = (&identity.key.user_id, frame.last_acked_sequence);
+            self.gateway.chat.lazy_writes.acknowledged(user_id, frame.chat_id, sequence);
+        }
+    }
+
+    /// Tells it to whom it concerns, unless too much else waits: typing may be lost.
+    pub(super) fn tell_typing(&self, frame: &Typing) {
+        let Some(identity) = self.handle.identity() else { return };
+        let (chat_id, user_id) = (frame.chat_id, identity.key.user_id.clone());
+        let event = Event::Typing { chat_id, user_id, is_typing: frame.is_typing };
+        self.gateway.chat.bus.whisper(event);
+    }
+}

@@ -1,0 +1,158 @@
+use bytes::Bytes;
+use heartline_protocol::{MessageId, Timestamp};
+use heartline_routing::Clock;
+use proptest::prelude::*;
+use ulid::Ulid;
+
+use super::*;
+
+const CHAT: ChatId = ChatId(Ulid(7));
+
+fn delivery(sequence: u64) -> Delivery {
+    Delivery {
+        chat_id: CHAT,
+        sequence,
+        user_ids: Arc::from(["ana".parse().unwrap()]),
+        frame: Bytes::from(sequence.to_string()),
+        origin: None,
+        committed_at: None,
+    }
+}
+
+fn message(sequence: u64) -> Message {
+    Message {
+        chat_id: CHAT,
+        sequence,
+        message_id: MessageId(Ulid(1)),
+        sender_id: "ben".parse().unwrap(),
+        client_message_id: "m".parse().unwrap(),
+        content: String::new(),
+        content_type: String::new(),
+        created_at: Timestamp::from_unix_seconds(0),
+        deleted: false,
+    }
+}
+
+/// Lets these arrive at once and answers what was pushed and how often a resync was told.
+fn arrive(cursors: &mut Cursors, sequences: &[u64], now: Instant) -> (Vec<u64>, usize) {
+    let mut orders = Orders::default();
+    for &sequence in sequences {
+        cursors.arrive(delivery(sequence), now, &mut orders);
+    }
+    told(&orders)
+}
+
+fn told(orders: &Orders) -> (Vec<u64>, usize) {
+    (orders.deliveries.iter().map(|d| d.sequence).collect(), orders.resyncs.len())
+}
+
+fn fill(cursors: &mut Cursors, messages: Option<Vec<Message>>, now: Instant) -> (Vec<u64>, usize) {
+    let mut orders = Orders::default();
+    let encode = |message: Message| Bytes::from(message.sequence.to_string());
+    cursors.filled(CHAT, messages, now, encode, &mut orders);
+    told(&orders)
+}
+
+#[test]
+fn messages_in_order_pass_and_repeats_are_dropped() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    assert_eq!(arrive(&mut cursors, &[5, 6, 6, 5, 7], now), (vec![5, 6, 7], 0));
+    assert_eq!(cursors.deadline(), None);
+}
+
+#[test]
+fn one_below_the_beginning_makes_its_listeners_sync() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    assert_eq!(arrive(&mut cursors, &[5, 4, 6], now), (vec![5, 6], 1));
+}
+
+#[test]
+fn an_inversion_is_put_right() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    assert_eq!(arrive(&mut cursors, &[5, 8, 7, 6, 9], now), (vec![5, 6, 7, 8, 9], 0));
+    assert!(cursors.due(now + PATIENCE, &mut Orders::default()).is_empty());
+}
+
+#[test]
+fn a_hole_is_read_once_after_a_moment() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    assert_eq!(arrive(&mut cursors, &[5, 8, 9], now), (vec![5], 0));
+    assert_eq!(cursors.deadline(), Some(now + PATIENCE));
+    let mut orders = Orders::default();
+    assert!(cursors.due(now, &mut orders).is_empty(), "not yet");
+    let hole = Hole { chat_id: CHAT, first: 6, last: 7 };
+    assert_eq!(cursors.due(now + PATIENCE, &mut orders), [hole]);
+    assert!(cursors.due(now + PATIENCE * 9, &mut orders).is_empty(), "it is being read");
+    assert_eq!(arrive(&mut cursors, &[6], now), (vec![6], 0), "one of it comes after all");
+    let read = Some(vec![message(6), message(7)]);
+    assert_eq!(fill(&mut cursors, read, now), (vec![7, 8, 9], 0));
+}
+
+#[test]
+fn a_hole_that_cannot_be_read_is_told_and_passed_over() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    arrive(&mut cursors, &[5, 8, 10], now);
+    cursors.due(now + PATIENCE, &mut Orders::default());
+    assert_eq!(fill(&mut cursors, None, now), (vec![8, 10], 1));
+    assert_eq!(arrive(&mut cursors, &[9, 11], now), (vec![11], 0));
+}
+
+#[test]
+fn a_large_hole_is_not_read() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    arrive(&mut cursors, &[1, 102 + HOLE_MESSAGES_MAX], now);
+    let mut orders = Orders::default();
+    assert!(cursors.due(now + PATIENCE, &mut orders).is_empty());
+    assert_eq!(told(&orders), (vec![102 + HOLE_MESSAGES_MAX], 1));
+}
+
+#[test]
+fn too_many_that_wait_are_not_waited_with() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let ahead: Vec<u64> = (3..=3 + AHEAD_MESSAGES_MAX as u64).collect();
+    assert_eq!(arrive(&mut cursors, &[1], now), (vec![1], 0));
+    assert_eq!(arrive(&mut cursors, &ahead, now), (ahead, 1));
+}
+
+#[test]
+fn a_chat_without_listeners_is_forgotten_unless_something_waits() {
+    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    arrive(&mut cursors, &[5, 7], now);
+    cursors.forget(CHAT);
+    assert_eq!(arrive(&mut cursors, &[6], now), (vec![6, 7], 0));
+    cursors.forget(CHAT);
+    assert_eq!(arrive(&mut cursors, &[3], now), (vec![3], 0));
+}
+
+proptest! {
+    /// Whatever is repeated, swapped or lost: pushes ascend, and what was not pushed was told.
+    #[test]
+    fn pushes_only_ascend(
+        arrivals in prop::collection::vec((1..40u64, any::<bool>()), 1..200),
+        log_answers in any::<bool>(),
+    ) {
+        let (mut cursors, mut now) = (Cursors::default(), Clock.now());
+        let (mut pushed, mut resyncs) = (Vec::new(), 0);
+        let mut note = |(sequences, told): (Vec<u64>, usize)| {
+            pushed.extend(sequences);
+            resyncs += told;
+        };
+        for &(sequence, waits) in &arrivals {
+            note(arrive(&mut cursors, &[sequence], now));
+            if waits {
+                now += PATIENCE;
+                let mut orders = Orders::default();
+                let holes = cursors.due(now, &mut orders);
+                note(told(&orders));
+                for hole in holes {
+                    let read = (hole.first..=hole.last).map(message).collect();
+                    note(fill(&mut cursors, log_answers.then_some(read), now));
+                }
+            }
+        }
+        prop_assert!(pushed.is_sorted_by(|a, b| a < b), "{pushed:?}");
+        let waits = cursors.chats[&CHAT].ahead.len();
+        let missed = arrivals.iter().any(|(sequence, _)| !pushed.contains(sequence));
+        prop_assert!(!missed || resyncs > 0 || waits > 0);
+    }
+}

@@ -1,0 +1,193 @@
+//! The requests of one connection that are under way.
+//!
+//! Sends are handed to ingest at once and may be answered in any order between chats; pages are
+//! read one at a time, and the next one only when the client has taken the last.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::Stream;
+use futures_util::stream::FuturesUnordered;
+use heartline_durability::message::DEFAULT_CONTENT_TYPE;
+use heartline_durability::{LogRead, NewMessage, Position, Receipt, Submission};
+use heartline_protocol::client_frame::{SendMessage, SyncManifestRequest, SyncRequest};
+use heartline_protocol::limits::{
+    DURABILITY_DEADLINE, SYNC_PAGE_BYTES_MAX, SYNC_PAGE_MESSAGES, SYNC_PAGE_MESSAGES_MAX,
+};
+use heartline_protocol::server_frame::{ErrorFrame, MessageAck};
+use heartline_protocol::{ClientMessageId, ConnectionId, RequestId, ServerFrame, UserId};
+use tokio::time::Instant;
+
+use crate::gateway::Gateway;
+use crate::handle::Identity;
+use crate::session::{Answer, Closing, Request, replies};
+
+/// The requests of one connection. It exists only while there are some.
+#[derive(Default)]
+pub(crate) struct Requests {
+    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>,
+    /// Pages that wait for their turn.
+    reads: VecDeque<Request>,
+    is_reading: bool,
+    /// The last words, once they only wait for the answers; and until when they wait.
+    pub(crate) closing: Option<(Closing, Instant)>,
+}
+
+/// A request that was answered.
+struct Answered {
+    answer: Answer,
+    was_read: bool,
+}
+
+impl Requests {
+    /// Takes a request; answers at once what needs no waiting.
+    pub(crate) fn take(
+        &mut self,
+        request: Request,
+        gateway: &Arc<Gateway>,
+        identity: &Identity,
+    ) -> Option<Answer> {
+        match request {
+            Request::Send(frame) => {
+                let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
+                let SendMessage { request_id, client_message_id, .. } = &frame;
+                let (request_id, id) = (request_id.clone(), client_message_id.clone());
+                match gateway.chat.ingest.submit(new_message(frame, identity), deadline) {
+                    Ok(submission) => {
+                        self.under_way.push(Box::pin(stored(submission, request_id, id)));
+                        None
+                    }
+                    Err(error) => Some(refused(request_id, error.into())),
+                }
+            }
+            read => {
+                self.reads.push_back(read);
+                None
+            }
+        }
+    }
+
+    /// Begins to read the next page if none is being read. The caller knows that there is room.
+    pub(crate) fn read_next(&mut self, gateway: &Arc<Gateway>, user_id: &UserId) {
+        if self.is_reading {
+            return;
+        }
+        let Some(request) = self.reads.pop_front() else { return };
+        self.is_reading = true;
+        let (gateway, user_id) = (Arc::clone(gateway), user_id.clone());
+        let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
+        self.under_way.push(Box::pin(async move {
+            let answer = match request {
+                Request::Sync(frame) => page(&gateway, user_id, frame, deadline).await,
+                Request::Manifest(frame) => manifest(&gateway, &user_id, frame, deadline).await,
+                Request::Send(frame) => unreachable!("{:?} is no read", frame.request_id),
+            };
+            Answered { answer, was_read: true }
+        }));
+    }
+
+    /// Whether a page waits to be read.
+    pub(crate) fn has_read_waiting(&self) -> bool {
+        !self.is_reading && !self.reads.is_empty()
+    }
+
+    /// The next answer; none when nothing is under way.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+        Pin::new(&mut self.under_way).poll_next(context).map(|answered| {
+            answered.map(|Answered { answer, was_read }| {
+                self.is_reading &= !was_read;
+                answer
+            })
+        })
+    }
+
+    /// Refuses the pages that have not been begun, because the connection is closing.
+    pub(crate) fn refuse_reads(&mut self) -> Vec<Answer> {
+        let refuse = |read: Request| Answer::Reply(replies::closing(read.into_id()));
+        self.reads.drain(..).map(refuse).collect()
+    }
+
+    /// Whether nothing is under way or waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.is_empty() && self.reads.is_empty()
+    }
+}
+
+fn new_message(frame: SendMessage, identity: &Identity) -> NewMessage {
+    let SendMessage { chat_id, client_message_id, content, content_type, .. } = frame;
+    let connection_id: ConnectionId = identity.key.connection_id;
+    NewMessage {
+        chat_id,
+        sender_id: identity.key.user_id.clone(),
+        client_message_id,
+        content,
+        content_type: content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned()),
+        origin: Some(connection_id),
+    }
+}
+
+/// Stop 8 of the life of a message: acknowledged, by a receipt and by nothing else.
+async fn stored(
+    submission: Submission,
+    request_id: RequestId,
+    client_message_id: ClientMessageId,
+) -> Answered {
+    let answer = match submission.outcome().await {
+        Ok(Receipt { message, duplicate }) => Answer::Reply(ServerFrame::MessageAck(MessageAck {
+            request_id,
+            chat_id: message.chat_id,
+            client_message_id,
+            message_id: message.message_id,
+            sequence: message.sequence,
+            created_at: message.created_at,
+            duplicate,
+        })),
+        Err(error) => refused(request_id, error.into()),
+    };
+    Answered { answer, was_read: false }
+}
+
+async fn page(gateway: &Gateway, user_id: UserId, frame: SyncRequest, deadline: Instant) -> Answer {
+    let SyncRequest { request_id, chat_id, after_sequence, limit } = frame;
+    let limit = limit.unwrap_or(SYNC_PAGE_MESSAGES).clamp(1, SYNC_PAGE_MESSAGES_MAX);
+    let read = LogRead {
+        chat_id,
+        reader: Some(user_id),
+        position: Position::After(after_sequence),
+        limit: limit as usize,
+        content_bytes_max: SYNC_PAGE_BYTES_MAX,
+    };
+    match gateway.chat.catch_up.page(read, deadline).await {
+        Ok(page) => Answer::Page(ServerFrame::SyncResponse {
+            request_id,
+            chat_id,
+            messages: page.messages,
+            has_more: page.has_more,
+            head_sequence: page.head_sequence,
+        }),
+        Err(refusal) => refused(request_id, refusal.into()),
+    }
+}
+
+async fn manifest(
+    gateway: &Gateway,
+    user_id: &UserId,
+    frame: SyncManifestRequest,
+    deadline: Instant,
+) -> Answer {
+    let SyncManifestRequest { request_id, page } = frame;
+    match gateway.chat.catch_up.manifest(user_id, page.as_deref(), deadline).await {
+        Ok(manifest) => Answer::Page(ServerFrame::SyncManifest {
+            request_id,
+            chats: manifest.chats,
+            next_page: manifest.next_page,
+        }),
+        Err(refusal) => refused(request_id, refusal.into()),
+    }
+}
+
+fn refused(request_id: RequestId, error: ErrorFrame) -> Answer {
+    Answer::Reply(ServerFrame::Error(ErrorFrame { request_id: Some(request_id), ..error }))
+}

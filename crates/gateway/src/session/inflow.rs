@@ -1,0 +1,148 @@
+//! What a connection has asked for and not been answered, and what it says too often.
+
+use std::time::Duration;
+
+use heartline_protocol::ChatId;
+use heartline_protocol::client_frame::Typing;
+use heartline_protocol::limits::{BUSY_REJECTIONS_MAX, BUSY_WINDOW};
+use tokio::time::Instant;
+
+use crate::rate::Strikes;
+
+/// Chats in which one connection may be typing at once; more are not passed on.
+const TYPING_CHATS_MAX: usize = 16;
+
+/// The requests under way and the typing of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Inflow {
+    in_flight: u16,
+    busy: Strikes,
+    typing: Vec<TypingChat>,
+}
+
+/// Whether one more request may wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    Room,
+    Full,
+    /// Full too often: the connection ends.
+    FullAgain,
+}
+
+#[derive(Debug)]
+struct TypingChat {
+    chat_id: ChatId,
+    /// When the next word about this chat may be passed on.
+    next_at: Instant,
+    /// The latest word that waits for it.
+    waits: Option<bool>,
+}
+
+impl Inflow {
+    /// Takes a place for one more request, if there is one.
+    pub(super) fn enter(&mut self, max: usize, now: Instant) -> Queue {
+        if usize::from(self.in_flight) < max {
+            self.in_flight += 1;
+            return Queue::Room;
+        }
+        match self.busy.strike(BUSY_REJECTIONS_MAX, BUSY_WINDOW, now) {
+            true => Queue::FullAgain,
+            false => Queue::Full,
+        }
+    }
+
+    /// A request was answered.
+    pub(super) fn leave(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// Takes a word about typing; answers it if it may be passed on now. Else the latest word
+    /// waits for its time.
+    pub(super) fn typing(
+        &mut self,
+        typing: Typing,
+        interval: Duration,
+        now: Instant,
+    ) -> Option<Typing> {
+        let chats = &mut self.typing;
+        let Typing { chat_id, is_typing } = typing;
+        if let Some(chat) = chats.iter_mut().find(|chat| chat.chat_id == chat_id) {
+            if now < chat.next_at {
+                chat.waits = Some(is_typing);
+                return None;
+            }
+            chat.next_at = now + interval;
+            return Some(typing);
+        }
+        chats.retain(|chat| chat.waits.is_some() || now < chat.next_at);
+        if chats.len() == TYPING_CHATS_MAX {
+            return None;
+        }
+        chats.push(TypingChat { chat_id, next_at: now + interval, waits: None });
+        Some(typing)
+    }
+
+    /// The words about typing whose time has come.
+    pub(super) fn typing_due(&mut self, interval: Duration, now: Instant) -> Vec<Typing> {
+        let chats = self.typing.iter_mut();
+        let due = |chat: &mut TypingChat| {
+            let is_typing = if now >= chat.next_at { chat.waits.take()? } else { return None };
+            chat.next_at = now + interval;
+            Some(Typing { chat_id: chat.chat_id, is_typing })
+        };
+        chats.filter_map(due).collect()
+    }
+
+    /// When a word about typing is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let chats = self.typing.iter();
+        chats.filter(|chat| chat.waits.is_some()).map(|chat| chat.next_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heartline_routing::Clock;
+    use ulid::Ulid;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn word(chat: u128, is_typing: bool) -> Typing {
+        Typing { chat_id: ChatId(Ulid(chat)), is_typing }
+    }
+
+    #[test]
+    fn only_so_many_requests_wait_and_the_third_refusal_is_one_too_many() {
+        let (mut inflow, now) = (Inflow::default(), Clock.now());
+        assert_eq!([(); 2].map(|()| inflow.enter(2, now)), [Queue::Room, Queue::Room]);
+        assert_eq!([(); 2].map(|()| inflow.enter(2, now)), [Queue::Full, Queue::Full]);
+        inflow.leave();
+        assert_eq!(inflow.enter(2, now), Queue::Room);
+        assert_eq!(inflow.enter(2, now), Queue::FullAgain);
+        assert_eq!(inflow.enter(2, now + BUSY_WINDOW), Queue::Full);
+    }
+
+    #[test]
+    fn typing_too_often_is_coalesced_to_the_latest_word() {
+        let (mut inflow, now) = (Inflow::default(), Clock.now());
+        assert_eq!(inflow.typing(word(1, true), SECOND, now), Some(word(1, true)));
+        assert_eq!(inflow.typing(word(1, false), SECOND, now), None);
+        assert_eq!(inflow.typing(word(1, true), SECOND, now), None);
+        assert_eq!(inflow.typing(word(1, false), SECOND, now), None);
+        assert_eq!(inflow.typing(word(2, true), SECOND, now), Some(word(2, true)));
+        assert_eq!(inflow.deadline(), Some(now + SECOND));
+        assert!(inflow.typing_due(SECOND, now).is_empty());
+        assert_eq!(inflow.typing_due(SECOND, now + SECOND), [word(1, false)]);
+        assert_eq!(inflow.deadline(), None);
+    }
+
+    #[test]
+    fn typing_in_very_many_chats_is_not_remembered() {
+        let (mut inflow, now) = (Inflow::default(), Clock.now());
+        let passed = (0..100).filter_map(|chat| inflow.typing(word(chat, true), SECOND, now));
+        assert_eq!(passed.count(), TYPING_CHATS_MAX);
+        assert!(inflow.typing(word(200, true), SECOND, now + SECOND).is_some());
+    }
+}

@@ -1,0 +1,64 @@
+//! Requests: each is answered once, and only so many wait.
+
+use super::*;
+
+fn ack(request_id: &str) -> Answer {
+    let request_id = request_id.parse().unwrap();
+    Answer::Reply(ServerFrame::TokenRefreshed { request_id, expires_at: Clock.wall() })
+}
+
+/// A session that may ask faster than the default allows.
+fn eager() -> Talk {
+    let mut config = Config::default();
+    config.limits.frame_burst = 1000;
+    Talk::established_with(config)
+}
+
+#[test]
+fn what_a_client_asks_goes_on_its_way() {
+    let mut talk = Talk::established();
+    let effects = talk.says(&send_message("r"));
+    let [Effect::Request(Request::Send(frame))] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!((frame.request_id.as_str(), frame.content.as_str()), ("r", "hello"));
+    assert!(is_asked(&talk.says(MANIFEST)));
+}
+
+#[test]
+fn only_a_hundred_requests_wait_and_the_third_refusal_ends_it() {
+    let mut talk = eager();
+    for _ in 0..100 {
+        assert!(is_asked(&talk.says(MANIFEST)));
+    }
+    for _ in 0..2 {
+        let effects = talk.says(MANIFEST);
+        assert_eq!(code(&effects), ErrorCode::ServerBusy);
+        assert_eq!(error(&effects).request_id.as_ref().unwrap().as_str(), "manifest");
+        assert_eq!(effects[1], Effect::Count(Counted::Busy));
+    }
+    assert_eq!(talk.on(Input::Answered(ack("manifest"))).len(), 1);
+    assert!(is_asked(&talk.says(MANIFEST)), "an answer makes room");
+    let effects = talk.says(MANIFEST);
+    assert_eq!(code(&effects), ErrorCode::ServerBusy);
+    assert_eq!(closing(&effects), Some((CloseReason::Overloaded, 1013)));
+}
+
+#[test]
+fn what_was_asked_is_answered_also_while_the_connection_closes() {
+    let mut talk = Talk::established();
+    assert!(is_asked(&talk.says(&send_message("r"))));
+    assert!(closing(&talk.on(Input::Stop(CloseReason::ServerShutdown))).is_some());
+    let effects = talk.on(Input::Answered(ack("r")));
+    assert!(matches!(effects.as_slice(), [Effect::Send(_)]));
+}
+
+#[test]
+fn a_page_waits_its_turn_among_the_data() {
+    let mut talk = Talk::established();
+    assert!(is_asked(&talk.says(MANIFEST)));
+    let request_id = "manifest".parse().unwrap();
+    let page = ServerFrame::SyncManifest { request_id, chats: Vec::new(), next_page: None };
+    let effects = talk.on(Input::Answered(Answer::Page(page.clone())));
+    assert_eq!(effects.as_slice(), [Effect::SendPage(page)]);
+}

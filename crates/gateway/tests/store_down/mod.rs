@@ -1,0 +1,86 @@
+//! A chat plane whose store is down: sockets live on without it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use heartline_durability::catch_up::CatchUpParts;
+use heartline_durability::ingest::IngestParts;
+use heartline_durability::{
+    AppendError, Appended, Breaker, BreakerConfig, CatchUp, ChatLog, InProcessBus, Ingest,
+    IngestLimits, LazyWrites, LogPage, LogRead, Metrics, NewMessage, Published, StoreError,
+    Unpublished,
+};
+use heartline_gateway::ChatPlane;
+use heartline_protocol::server_frame::ManifestChat;
+use heartline_protocol::{ChatId, Timestamp, UserId};
+use heartline_routing::Clock;
+
+pub(crate) fn chat_plane() -> ChatPlane {
+    let metrics = Metrics::default();
+    let log: Arc<dyn ChatLog> = Arc::new(Down);
+    let breaker =
+        |metrics| Arc::new(Breaker::new("store", BreakerConfig::default(), Clock, metrics));
+    let (bus, _) = InProcessBus::new();
+    let bus = Arc::new(bus);
+    let lazy_writes = LazyWrites::new(metrics.clone());
+    let (ingest, _) = Ingest::new(IngestParts {
+        limits: IngestLimits { per_chat: 1, per_node: 1 },
+        shards: 1,
+        log: Arc::clone(&log),
+        bus: Arc::clone(&bus) as _,
+        breaker: breaker(metrics.write_breaker.clone()),
+        clock: Clock,
+        metrics: metrics.clone(),
+    });
+    let catch_up = Arc::new(CatchUp::new(CatchUpParts {
+        log,
+        breaker: breaker(metrics.read_breaker.clone()),
+        reads_max: 1,
+        lazy_writes: lazy_writes.clone(),
+        metrics,
+    }));
+    ChatPlane { ingest, catch_up, lazy_writes, bus }
+}
+
+#[derive(Debug)]
+struct Down;
+
+fn down<T>() -> Result<T, StoreError> {
+    Err(StoreError::rejected("it is down"))
+}
+
+#[async_trait]
+impl ChatLog for Down {
+    async fn append(
+        &self,
+        _: Vec<NewMessage>,
+    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError> {
+        down()
+    }
+
+    async fn read(&self, _: LogRead) -> Result<Option<LogPage>, StoreError> {
+        down()
+    }
+
+    async fn manifest(
+        &self,
+        _: &UserId,
+        _: Option<ChatId>,
+        _: usize,
+    ) -> Result<Vec<ManifestChat>, StoreError> {
+        down()
+    }
+
+    async fn record_published(&self, _: Vec<Published>) -> Result<Vec<Published>, StoreError> {
+        down()
+    }
+
+    async fn unpublished(&self, _: Duration, _: usize) -> Result<Vec<Unpublished>, StoreError> {
+        down()
+    }
+
+    async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
+        down()
+    }
+}
