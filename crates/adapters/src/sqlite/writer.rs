@@ -110,7 +110,9 @@ struct WriterLoop {
 impl WriterLoop {
     fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut close = None;
-        while let (None, Some(first)) = (&close, jobs.blocking_recv()) {
+        while close.is_none()
+            && let Some(first) = jobs.blocking_recv()
+        {
             let mut group = Group::gather(first, &mut jobs);
             if !group.is_empty() {
                 let committed = self.commit(&mut group);

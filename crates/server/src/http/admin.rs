@@ -1,4 +1,4 @@
-//! `/v1/admin`: see and end connections.
+//! `/v1/admin`: see nodes, see and end connections.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::caller::Service;
 use super::path::PathId;
-use super::{Api, Refused};
+use super::{Api, Refused, StartedAt};
 
 /// A live connection as an operator sees it.
 #[derive(Debug, Serialize)]
@@ -33,6 +33,16 @@ pub(super) struct ConnectionView {
 struct OutboxView {
     messages: usize,
     bytes: usize,
+}
+
+/// A node as an operator sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeView {
+    node_id: NodeId,
+    name: String,
+    planes: Vec<&'static str>,
+    connections: u64,
+    started_at: Timestamp,
 }
 
 /// How many connections were told to close.
@@ -71,6 +81,23 @@ pub(super) async fn end_connection(
     let live =
         found.ok_or_else(|| Refusal::new(ErrorCode::NotFound, "no such connection is open"))?;
     Ok(Json(end(&api, vec![live.key]).await))
+}
+
+pub(super) async fn list_nodes(
+    State(api): State<Api>,
+    State(StartedAt(started_at)): State<StartedAt>,
+    _: Service,
+) -> Result<Json<Page<NodeView>>, Refused> {
+    let node_id = api.gateway.node_id().clone();
+    let name = node_id.as_str().rsplit_once('-').map_or(node_id.as_str(), |(name, _)| name);
+    let here = NodeView {
+        name: name.to_owned(),
+        planes: vec!["gateway", "ingest", "fanout"],
+        connections: api.gateway.metrics().connections_active.get().try_into().unwrap_or(0),
+        started_at,
+        node_id,
+    };
+    Ok(Json(Page { items: vec![here], next_cursor: None }))
 }
 
 async fn live_connections(api: &Api, user_id: UserId) -> Result<Vec<LiveConnection>, Refusal> {

@@ -6,13 +6,12 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use heartline_gateway::Refusal;
 use heartline_protocol::ErrorCode;
-use heartline_protocol::server_frame::ErrorDetails;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::Refused;
+use super::{Refused, field};
 
 /// Bytes of the largest body: a push to 1000 users with long names.
 const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -45,9 +44,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 fn wrong_field(path: &str, message: &str) -> Refusal {
     let missing = || message.strip_prefix("missing field `")?.split('`').next();
     let field = if path == "." { missing() } else { Some(path) };
-    let details =
-        field.map(|field| ErrorDetails { field: Some(field.to_owned()), ..Default::default() });
-    Refusal { details, ..Refusal::new(ErrorCode::InvalidMessage, message) }
+    match field {
+        Some(field) => field::wrong(field, message),
+        None => Refusal::new(ErrorCode::InvalidMessage, message),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -17,7 +17,7 @@ struct Health {
 
 pub(super) async fn welcome(State(api): State<Api>) -> String {
     format!(
-        "Heartline {} on node {}\n\nSockets: /v1/ws   Pushes: POST /v1/push   Health: /readyz\n",
+        "Heartline {} on node {}\n\nSockets: /v1/ws   REST: /openapi.json   Health: /readyz\n",
         env!("CARGO_PKG_VERSION"),
         api.gateway.node_id()
     )

@@ -1,29 +1,46 @@
 //! Everything that is asked over plain HTTP.
 
-mod admin;
-mod body;
+mod routes;
+mod openapi;
+mod cors;
 mod caller;
-mod health;
 mod path;
+mod query;
+mod cursor;
+mod body;
+mod field;
+mod idempotency;
+mod store;
+mod edit;
+mod chats;
+mod members;
+mod messages;
+mod send_rates;
+mod users;
 mod push;
+mod admin;
+mod health;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRef, State};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::get;
 use heartline_durability::{CatchUp, EventBus, Ingest, Members, Profiles};
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
-use heartline_protocol::ErrorCode;
+use heartline_protocol::{ErrorCode, Timestamp};
 use heartline_routing::Directory;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use prometheus_client::registry::Registry;
 
+use self::edit::Edits;
+use self::send_rates::SendRates;
 use crate::lifecycle::Lifecycle;
 
 /// What the handlers work with.
@@ -33,8 +50,6 @@ pub(crate) struct Api {
     pub(crate) gateway: Arc<Gateway>,
     /// Who pushes.
     pub(crate) fanout: Fanout,
-    /// What is stored.
-    pub(crate) chat: ChatParts,
     /// Who is where.
     pub(crate) directory: Arc<dyn Directory>,
     /// Who checks tokens.
@@ -43,6 +58,8 @@ pub(crate) struct Api {
     pub(crate) registry: Arc<Registry>,
     /// Whether the process is stopping.
     pub(crate) lifecycle: Lifecycle,
+    /// What is stored.
+    pub(crate) chat: ChatParts,
 }
 
 /// What the handlers store and read with.
@@ -60,22 +77,48 @@ pub(crate) struct ChatParts {
     pub(crate) bus: Arc<dyn EventBus>,
 }
 
+/// What the requests of a listener share. Handlers take the part that they need.
+#[derive(Debug, Clone)]
+struct Shared {
+    api: Api,
+    edits: Edits,
+    send_rates: SendRates,
+    started_at: StartedAt,
+}
+
+macro_rules! part_of_shared {
+    ($($field:ident: $part:ty),*) => {
+        $(
+            impl FromRef<Shared> for $part {
+                fn from_ref(shared: &Shared) -> Self {
+                    shared.$field.clone()
+                }
+            }
+        )*
+    };
+}
+
+part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, started_at: StartedAt);
+
+/// When the node began to answer.
+#[derive(Debug, Clone)]
+struct StartedAt(Timestamp);
+
 /// The routes of the main listener; `with_metrics` puts `/metrics` among them.
 pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
-    let mut router = Router::new()
-        .route("/", get(health::welcome))
-        .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz))
-        .route("/v1/push", post(push::push))
-        .route(
-            "/v1/admin/users/{user_id}/connections",
-            get(admin::list_connections).delete(admin::end_connections),
-        )
-        .route("/v1/admin/connections/{connection_id}", delete(admin::end_connection));
-    if with_metrics {
-        router = router.route("/metrics", get(metrics));
-    }
-    router.fallback(not_found).method_not_allowed_fallback(method_not_allowed).with_state(api)
+    let limits = &api.gateway.config().limits;
+    let shared = Shared {
+        edits: Edits::new(&api.chat, api.lifecycle.clone()),
+        send_rates: SendRates::new(limits.send_rate, limits.send_burst),
+        started_at: StartedAt(api.gateway.clock().wall()),
+        api: api.clone(),
+    };
+    routes::routes(with_metrics)
+        .with_document()
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(api, cors::layer))
+        .with_state(shared)
 }
 
 /// The routes of the metrics' own listener.

@@ -4,7 +4,6 @@ use axum::Json;
 use axum::extract::State;
 use heartline_fanout::{Push, PushError};
 use heartline_gateway::Refusal;
-use heartline_protocol::server_frame::ErrorDetails;
 use heartline_protocol::{ErrorCode, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +11,7 @@ use tracing::warn;
 
 use super::body::JsonBody;
 use super::caller::Service;
-use super::{Api, Refused};
+use super::{Api, Refused, field};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct PushBody {
@@ -40,18 +39,13 @@ pub(super) async fn push(
 fn refusal(error: PushError) -> Refusal {
     let message = error.to_string();
     match error {
-        PushError::Users => of_field("user_ids", ErrorCode::InvalidMessage, message),
-        PushError::Name => of_field("name", ErrorCode::InvalidMessage, message),
-        PushError::Data => of_field("data", ErrorCode::MessageTooLarge, message),
+        PushError::Users => field::refused("user_ids", ErrorCode::InvalidMessage, message),
+        PushError::Name => field::refused("name", ErrorCode::InvalidMessage, message),
+        PushError::Data => field::refused("data", ErrorCode::MessageTooLarge, message),
         PushError::Directory(source) => {
             warn!(error = %source, "a push found no directory");
             Refusal::later(ErrorCode::ServiceUnavailable, message, 5)
         }
         PushError::Stopping => Refusal::later(ErrorCode::ServiceUnavailable, message, 1),
     }
-}
-
-fn of_field(field: &str, code: ErrorCode, message: String) -> Refusal {
-    let details = ErrorDetails { field: Some(field.to_owned()), ..Default::default() };
-    Refusal { details: Some(details), ..Refusal::new(code, message) }
 }

@@ -148,6 +148,7 @@ async fn a_port_in_use_is_a_sentence_and_exit_code_1() {
     std::fs::write(&path, format!("[auth]\nhmac_secret = \"{SECRET}\"\n")).unwrap();
     let mut command = heartline();
     command.args(["serve", "--listen", &server.address.to_string(), "--config"]).arg(&path);
+    command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
     let output = run(command).await;
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8(output.stderr).unwrap();

@@ -249,6 +249,8 @@ impl Drop for Server {
 /// The command under test.
 pub(crate) fn heartline() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_heartline"));
+    // Whatever a test forgets to place elsewhere stays out of the sources.
+    command.current_dir(env!("CARGO_TARGET_TMPDIR"));
     command.env_remove("HEARTLINE_SECRET").kill_on_drop(true);
     command
 }

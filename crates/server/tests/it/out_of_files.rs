@@ -27,6 +27,7 @@ async fn server_with_few_files() -> Server {
     let mut command = tokio::process::Command::new("sh");
     command.arg("-c").arg(format!("ulimit -n {FILES}; exec \"$@\"")).arg("sh").arg(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&path);
+    command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
     Server::spawn(command, directory).await
 }
 

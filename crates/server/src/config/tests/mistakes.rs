@@ -79,7 +79,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("[gateway]\nsend_rate = 5", "a.toml:2: gateway.send_rate: ", "did you mean limits.send_rate?"),
     ("[gateway]\nzzz = 5", "a.toml:2: gateway.zzz: unknown key", "`heartline config`"),
     ("[gatway]\nauth_timeout = \"5s\"\nzzz = 1", "a.toml:1: [gatway]: ", "did you mean [gateway]?"),
-    ("[log]\nlevel = \"info\"\n[stor]", "a.toml:3: [stor]: unknown section", "lists all"),
+    ("[log]\nlevel = \"info\"\n[zzzz]", "a.toml:3: [zzzz]: unknown section", "lists all"),
     ("[[log]]\nlevel = \"info\"", "a.toml:1: log: ", "write [log] once"),
     ("log = \"info\"", "a.toml:1: log: ", "write [log] once"),
     ("[log.level]\nserver = \"info\"", "a.toml:1: log.level = ", "text in quotes"),

@@ -1,0 +1,72 @@
+//! Which web pages may read the answers: those of the server's own host and of
+//! `server.allowed_origins`, the same that may open a socket.
+//!
+//! A page elsewhere is not refused an answer, it is only not let to read it: tokens, not cookies,
+//! say who asks, so its request carries nobody's login.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use heartline_gateway::Refusal;
+use heartline_protocol::ErrorCode;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST,
+    ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use super::{Api, Refused};
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+const REQUEST_HEADERS: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, idempotency-key");
+const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate");
+
+/// How long a browser may remember what it was allowed, in seconds.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// Answers preflights, and says on every other answer which page may read it.
+pub(super) async fn layer(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let allowed = &api.gateway.config().allowed_origins;
+    let origin = request.headers().get(ORIGIN).cloned();
+    let origin = origin.filter(|origin| is_allowed(origin, request.headers(), allowed));
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(ORIGIN)
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match (&origin, is_preflight) {
+        (_, false) => next.run(request).await,
+        (Some(_), true) => permit(),
+        (None, true) => refuse(),
+    };
+    let headers = response.headers_mut();
+    headers.append(VARY, HeaderValue::from_static("origin"));
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+    }
+    response
+}
+
+fn permit() -> Response {
+    let headers = [
+        (ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+        (ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS),
+        (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+fn refuse() -> Response {
+    let message = "this page may not ask: its origin is not in server.allowed_origins";
+    Refused::from(Refusal::new(ErrorCode::Forbidden, message)).into_response()
+}
+
+/// Whether a page's origin is the server's own host or on the list, where `*` is every page.
+fn is_allowed(origin: &HeaderValue, headers: &HeaderMap, allowed: &[String]) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let own = origin.split_once("://").map(|(_, authority)| authority);
+    let is_own = own.zip(host).is_some_and(|(own, host)| own.eq_ignore_ascii_case(host));
+    is_own || allowed.iter().any(|entry| entry == "*" || entry.eq_ignore_ascii_case(origin))
+}

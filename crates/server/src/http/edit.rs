@@ -1,0 +1,150 @@
+//! Changes to chats: made by the store, then announced to whom they concern.
+
+use std::sync::Arc;
+
+use heartline_durability::send_error::not_a_member;
+use heartline_durability::{
+    Actor, ChatEdit, Created, EditError, Edited, Event, EventBus, Idempotency, Members, NewChat,
+    Profile, Profiles,
+};
+use heartline_gateway::Refusal;
+use heartline_protocol::server_frame::{ChatChange, ErrorDetails};
+use heartline_protocol::{ChatId, ErrorCode, UserId};
+use tracing::warn;
+
+use super::ChatParts;
+use super::store::{Changes, as_refusal};
+use crate::lifecycle::Lifecycle;
+
+/// Makes changes and announces them. Clones share the bound of those that are under way.
+#[derive(Debug, Clone)]
+pub(super) struct Edits {
+    changes: Changes,
+    members: Arc<dyn Members>,
+    profiles: Arc<dyn Profiles>,
+    bus: Arc<dyn EventBus>,
+}
+
+impl Edits {
+    /// Changes of this store, in tasks that this life owns.
+    pub(super) fn new(chat: &ChatParts, lifecycle: Lifecycle) -> Self {
+        Self {
+            changes: Changes::new(lifecycle),
+            members: Arc::clone(&chat.members),
+            profiles: Arc::clone(&chat.profiles),
+            bus: Arc::clone(&chat.bus),
+        }
+    }
+
+    /// Makes a chat, or finds the one that is meant.
+    pub(super) async fn create(
+        &self,
+        chat: NewChat,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Created, Refusal> {
+        let Self { changes, members, bus, .. } = self.clone();
+        let made = changes.make(async move {
+            let created = members.create(chat, idempotency).await?;
+            if let Ok(Created { chat, is_new: true, members_version }) = &created {
+                let edited = Edited {
+                    chat: chat.clone(),
+                    members_version: *members_version,
+                    removed: Vec::new(),
+                    has_changed: true,
+                };
+                announce(&*bus, vec![event(ChatChange::Created, edited)]).await;
+            }
+            Ok(created)
+        });
+        made.await?.map_err(refusal)
+    }
+
+    /// Changes a chat.
+    pub(super) async fn edit(
+        &self,
+        chat_id: ChatId,
+        actor: Actor,
+        edit: ChatEdit,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Edited, Refusal> {
+        let Self { changes, members, bus, .. } = self.clone();
+        let made = changes.make(async move {
+            let change = kind(&edit);
+            let edited = members.edit(chat_id, actor, edit, idempotency).await?;
+            if let Ok(edited) = &edited
+                && edited.has_changed
+            {
+                announce(&*bus, vec![event(change, edited.clone())]).await;
+            }
+            Ok(edited)
+        });
+        made.await?.map_err(refusal)
+    }
+
+    /// Sets what a user wants to be called.
+    pub(super) async fn set_display_name(
+        &self,
+        user_id: UserId,
+        display_name: Option<String>,
+    ) -> Result<Profile, Refusal> {
+        let Self { changes, profiles, .. } = self.clone();
+        let change = async move { profiles.set_display_name(&user_id, display_name).await };
+        changes.make(change).await
+    }
+
+    /// Removes a person, from every chat too.
+    pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
+        let Self { changes, profiles, bus, .. } = self.clone();
+        let made = changes.make(async move {
+            let edited = profiles.delete_user(&user_id).await?;
+            let changed = edited.into_iter().filter(|edited| edited.has_changed);
+            let events = changed.map(|edited| event(ChatChange::MemberRemoved, edited)).collect();
+            announce(&*bus, events).await;
+            Ok(())
+        });
+        made.await
+    }
+}
+
+/// What the members are told has happened. To them a chat that is no more is one that they are no
+/// longer in.
+fn kind(edit: &ChatEdit) -> ChatChange {
+    match edit {
+        ChatEdit::Rename(_) => ChatChange::Renamed,
+        ChatEdit::Add { .. } => ChatChange::MemberAdded,
+        ChatEdit::SetRole { .. } => ChatChange::RoleChanged,
+        ChatEdit::Remove { .. } | ChatEdit::Delete => ChatChange::MemberRemoved,
+    }
+}
+
+fn event(change: ChatChange, edited: Edited) -> Event {
+    let Edited { mut chat, members_version, removed, .. } = edited;
+    chat.members.retain(|member| !removed.contains(&member.user_id));
+    Event::ChatChanged { change, chat: Arc::new(chat), removed, members_version }
+}
+
+/// Tells the bus. It is committed already, so a bus that fails changes nothing about the answer:
+/// who missed it finds out when it next asks for its chats.
+async fn announce(bus: &dyn EventBus, events: Vec<Event>) {
+    if let Err(error) = bus.publish(events).await {
+        warn!(%error, "a change of a chat was not announced");
+    }
+}
+
+fn refusal(error: EditError) -> Refusal {
+    let message = error.to_string();
+    let conflict = |reason: &str, message: String| {
+        let details = ErrorDetails { reason: Some(reason.to_owned()), ..Default::default() };
+        Refusal { details: Some(details), ..Refusal::new(ErrorCode::Conflict, message) }
+    };
+    match error {
+        EditError::NotAMember => as_refusal(not_a_member()),
+        EditError::Forbidden => Refusal::new(ErrorCode::Forbidden, message),
+        EditError::NoSuchMember => Refusal::new(ErrorCode::NotFound, message),
+        EditError::AlreadyMember => conflict("already_member", message),
+        EditError::Full => conflict("group_full", message),
+        EditError::OwnerMustStay => conflict("owner_must_stay", message),
+        EditError::DirectChat => conflict("direct_chat", message),
+        EditError::KeyReused => conflict("idempotency_key_reused", message),
+    }
+}

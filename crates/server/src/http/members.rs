@@ -1,0 +1,87 @@
+//! `/v1/chats/{chat_id}/members` and `/leave`: who belongs to a chat, as what, and how far they
+//! have received it.
+
+use axum::Json;
+use axum::extract::State;
+use heartline_durability::send_error::not_a_member;
+use heartline_durability::{Actor, ChatEdit};
+use heartline_protocol::rest::{AddMember, Delivery, Page, SetRole};
+use heartline_protocol::server_frame::ChatMember;
+use heartline_protocol::{ChatId, UserId};
+use http::StatusCode;
+
+use super::body::JsonBody;
+use super::caller::Caller;
+use super::edit::Edits;
+use super::idempotency::Key;
+use super::path::{PathId, PathIds};
+use super::{Api, Refused, chats, store};
+
+pub(super) async fn add(
+    State(edits): State<Edits>,
+    caller: Caller,
+    PathId(chat_id): PathId<ChatId>,
+    key: Key,
+    JsonBody(body): JsonBody<AddMember>,
+) -> Result<(StatusCode, Json<ChatMember>), Refused> {
+    let idempotency = key.of(&caller.user_id, &body);
+    let AddMember { user_id, role } = body;
+    let add = ChatEdit::Add { user_id: user_id.clone(), role };
+    let edited = edits.edit(chat_id, caller.actor(), add, idempotency).await?;
+    let status = if edited.has_changed { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(ChatMember { user_id, role })))
+}
+
+pub(super) async fn set_role(
+    State(edits): State<Edits>,
+    caller: Caller,
+    PathIds(chat_id, user_id): PathIds<ChatId, UserId>,
+    JsonBody(SetRole { role }): JsonBody<SetRole>,
+) -> Result<Json<ChatMember>, Refused> {
+    let set_role = ChatEdit::SetRole { user_id: user_id.clone(), role };
+    edits.edit(chat_id, caller.actor(), set_role, None).await?;
+    Ok(Json(ChatMember { user_id, role }))
+}
+
+pub(super) async fn remove(
+    State(edits): State<Edits>,
+    caller: Caller,
+    PathIds(chat_id, user_id): PathIds<ChatId, UserId>,
+) -> Result<StatusCode, Refused> {
+    edits.edit(chat_id, caller.actor(), ChatEdit::Remove { user_id }, None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn leave(
+    State(edits): State<Edits>,
+    Caller { user_id, .. }: Caller,
+    PathId(chat_id): PathId<ChatId>,
+) -> Result<StatusCode, Refused> {
+    // Nobody leaves for another: the application's back end too goes only itself.
+    let leave = ChatEdit::Remove { user_id: user_id.clone() };
+    edits.edit(chat_id, Actor::User(user_id), leave, None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn delivery(
+    State(api): State<Api>,
+    caller: Caller,
+    PathId(chat_id): PathId<ChatId>,
+) -> Result<Json<Page<Delivery>>, Refused> {
+    // The port asks a member; the application's back end sees what its owner does.
+    let viewer = match caller.viewer() {
+        Some(user_id) => Some(user_id.clone()),
+        None => {
+            let members = chats::visible(&api, &caller, chat_id).await?.members;
+            members.into_iter().next().map(|member| member.user_id)
+        }
+    };
+    let gone = || store::as_refusal(not_a_member());
+    let viewer = viewer.ok_or_else(gone)?;
+    let found = store::read(api.chat.members.watermarks(chat_id, &viewer)).await?;
+    let items = found.ok_or_else(gone)?.into_iter().map(|watermark| Delivery {
+        user_id: watermark.user_id,
+        last_acked_sequence: Some(watermark.last_acked_sequence),
+    });
+    Ok(Json(Page { items: items.collect(), next_cursor: None }))
+}
