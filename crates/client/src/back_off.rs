@@ -8,6 +8,8 @@ use heartline_protocol::limits::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::policy::SERVER_DELAY_MAX;
+
 /// How pauses grow. The default is the protocol's: 1 s doubling to 16 s, moved by up to 20%.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackOffConfig {
@@ -59,6 +61,14 @@ impl BackOff {
     pub fn at_least(&mut self, delay: Duration) -> Duration {
         let jitter = self.jitter();
         delay.mul_f64(self.rng.random_range(1.0..=1.0 + jitter))
+    }
+
+    /// The pause after a refused request: what the server asked for, or one of the client's own.
+    pub(crate) fn after_refusal(&mut self, retry_after_seconds: Option<u64>) -> Duration {
+        match retry_after_seconds {
+            None | Some(0) => self.next_delay(),
+            Some(seconds) => self.at_least(Duration::from_secs(seconds).min(SERVER_DELAY_MAX)),
+        }
     }
 
     /// The next failure is the first again.

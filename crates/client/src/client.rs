@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use heartline_protocol::{ClientFrame, Token, encode_client};
+use heartline_protocol::{ClientFrame, ConnectionId, Token, encode_client};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -35,7 +35,15 @@ pub struct Client {
 /// `client_message_id` if it is a message.
 #[derive(Debug, Clone)]
 pub struct FrameSender {
-    frames: mpsc::Sender<String>,
+    frames: mpsc::Sender<Outgoing>,
+}
+
+/// A frame on its way to a socket.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) text: String,
+    /// The one connection that it makes sense on; it is dropped when that is over.
+    pub(crate) only_on: Option<ConnectionId>,
 }
 
 /// The client has stopped; the last event said why.
@@ -98,8 +106,8 @@ impl Client {
         self.breaks.send_replace(());
     }
 
-    /// Closes the connection in order and ends the client. The last events are dropped if there
-    /// is no room for them.
+    /// Closes the connection in order and ends the client: what was sent before is written first.
+    /// The last events are dropped if there is no room for them.
     pub async fn close(mut self) {
         self.closing.cancel();
         while let Some(ended) = self.task.join_next().await {
@@ -118,7 +126,18 @@ impl FrameSender {
 
     /// Sends any text as a frame, even one that the protocol does not know.
     pub async fn send_text(&self, text: impl Into<String>) -> Result<(), ClientStopped> {
-        self.frames.send(text.into()).await.map_err(|_| ClientStopped)
+        let outgoing = Outgoing { text: text.into(), only_on: None };
+        self.frames.send(outgoing).await.map_err(|_| ClientStopped)
+    }
+
+    /// Room for one frame; waits while the queue is full.
+    pub(crate) async fn reserve(&self) -> Result<mpsc::Permit<'_, Outgoing>, ClientStopped> {
+        self.frames.reserve().await.map_err(|_| ClientStopped)
+    }
+
+    /// Room for one frame, if there is some at once.
+    pub(crate) fn try_reserve(&self) -> Option<mpsc::Permit<'_, Outgoing>> {
+        self.frames.try_reserve().ok()
     }
 }
 

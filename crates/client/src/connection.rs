@@ -1,29 +1,25 @@
 //! One socket, from the upgrade to its end.
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::pin::Pin;
-use std::task::Poll;
 
-use futures_util::{Sink, SinkExt, StreamExt};
-use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
 use heartline_protocol::{ClientFrame, ServerFrame, Token, decode_server, encode_client};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_websockets::Message;
 
+use crate::client::Outgoing;
 use crate::clock;
 use crate::config::ClientConfig;
 use crate::dial::{self, Socket};
 use crate::event::{ClientEvent, Ending, Loss};
+use crate::link::{Link, Turn};
 use crate::policy::Policy;
 use crate::session::Session;
 use crate::token::TokenError;
 
 /// Frames of the application that are written together.
 const WRITE_BATCH_FRAMES_MAX: usize = 32;
-/// Pongs that may wait to be written: a server that pings without ever reading is broken.
-const PONGS_UNWRITTEN_MAX: usize = 64;
 
 /// What a connection works with; it outlives every connection.
 pub(crate) struct Surroundings {
@@ -32,7 +28,7 @@ pub(crate) struct Surroundings {
     /// What happened, for the application.
     pub(crate) events: mpsc::Sender<ClientEvent>,
     /// Frames of the application. They wait here while there is no connection.
-    pub(crate) frames: mpsc::Receiver<String>,
+    pub(crate) frames: mpsc::Receiver<Outgoing>,
     /// The application wants the client to end.
     pub(crate) closing: CancellationToken,
     /// The application wants the present socket to break.
@@ -64,11 +60,12 @@ pub(crate) async fn run(
 ) -> (Finish, Token) {
     let establish_by = clock::now() + around.config.establish_timeout;
     let mut session = Session::new(token, around.config.device_id.clone(), establish_by);
-    let mut link = Link { socket, unflushed: false, pongs_unwritten: 0 };
+    let mut link = Link::new(socket);
     let finish = drive(&mut link, &mut session, around).await;
     let token = session.token().clone();
     match finish {
         Step::ClosedByCaller => {
+            link.queue_the_rest(&session, &mut around.frames);
             link.say_goodbye().await;
             (Finish::ClosedByCaller, token)
         }
@@ -119,7 +116,7 @@ async fn drive(link: &mut Link, session: &mut Session, around: &mut Surroundings
                 if count == 0 {
                     return Step::ClosedByCaller;
                 }
-                batch.drain(..).try_for_each(|text| link.queue(text))
+                batch.drain(..).try_for_each(|outgoing| link.pass_on(session, outgoing))
             }
             reserved = events.reserve(), if permit.is_none() => {
                 let Ok(reserved) = reserved else { return Step::ClosedByCaller };
@@ -177,117 +174,8 @@ fn understand(
     (event, answer)
 }
 
-/// The socket and what waits in it to be written.
-#[derive(Debug)]
-struct Link {
-    socket: Socket,
-    /// Whether the socket holds something that is not yet written.
-    unflushed: bool,
-    pongs_unwritten: usize,
-}
-
-/// What the socket had to say.
-#[derive(Debug)]
-enum Turn {
-    /// All is written.
-    Flushed,
-    Received(Message),
-    Broken(Loss),
-}
-
-impl Link {
-    /// Puts a text into the socket; [`Link::turn`] writes it.
-    fn queue(&mut self, text: String) -> Result<(), Loss> {
-        self.unflushed = true;
-        Pin::new(&mut self.socket).start_send(Message::text(text)).map_err(broken)
-    }
-
-    /// Sends a heartbeat. If earlier frames are still being written they are the sign of life,
-    /// and another one behind them would only pile up.
-    fn beat(&mut self, session: &mut Session) -> Result<(), Loss> {
-        let frame = session.heartbeat(clock::now());
-        if self.unflushed { Ok(()) } else { self.queue(encode_client(&frame)) }
-    }
-
-    /// Offers a newer token to the server, if the provider had one.
-    fn offer(
-        &mut self,
-        token: Result<Token, TokenError>,
-        session: &mut Session,
-    ) -> Result<(), Loss> {
-        let (now, wall) = (clock::now(), clock::wall());
-        match token {
-            Ok(token) => match session.on_token(token, now, wall) {
-                Some(frame) => self.queue(encode_client(&frame)),
-                None => Ok(()),
-            },
-            Err(error) => {
-                tracing::debug!(%error, "there is no newer token");
-                if matches!(error, TokenError::Unavailable(_)) {
-                    session.on_no_token(now, wall);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Writes what waits and, if there is room for it, reads one message. It goes on reading
-    /// while writing is blocked, because the server may wait for just that.
-    async fn turn(&mut self, reading: bool) -> Turn {
-        poll_fn(|context| {
-            let mut flushed = false;
-            if self.unflushed {
-                match self.socket.poll_flush_unpin(context) {
-                    Poll::Pending => {}
-                    Poll::Ready(Err(error)) => return Poll::Ready(Turn::Broken(broken(error))),
-                    Poll::Ready(Ok(())) => {
-                        (self.unflushed, self.pongs_unwritten) = (false, 0);
-                        flushed = true;
-                    }
-                }
-            }
-            if reading && let Poll::Ready(next) = self.socket.poll_next_unpin(context) {
-                return Poll::Ready(self.received(next));
-            }
-            if flushed { Poll::Ready(Turn::Flushed) } else { Poll::Pending }
-        })
-        .await
-    }
-
-    fn received(&mut self, next: Option<Result<Message, tokio_websockets::Error>>) -> Turn {
-        let message = match next {
-            Some(Ok(message)) => message,
-            Some(Err(error)) => return Turn::Broken(broken(error)),
-            None => return Turn::Broken(Loss::Broken("the connection ended".to_owned())),
-        };
-        if message.is_ping() {
-            // The codec has queued the pong; it only needs to be written.
-            self.unflushed = true;
-            self.pongs_unwritten += 1;
-            if self.pongs_unwritten > PONGS_UNWRITTEN_MAX {
-                let reason = "the server pings but does not read".to_owned();
-                return Turn::Broken(Loss::Broken(reason));
-            }
-        }
-        Turn::Received(message)
-    }
-
-    /// Closes the socket as the protocol asks, but without waiting long for a server that does
-    /// not answer.
-    async fn say_goodbye(&mut self) {
-        match tokio::time::timeout(CLOSE_WRITE_DEADLINE, self.socket.close()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the socket did not close in order"),
-            Err(_) => tracing::debug!("the server did not answer the Close frame in time"),
-        }
-    }
-}
-
-fn broken(error: impl std::fmt::Display) -> Loss {
-    Loss::Broken(error.to_string())
-}
-
-async fn until(instant: Option<Instant>) {
+/// Waits until then; for ever without a time.
+pub(crate) async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => pending().await,

@@ -10,7 +10,7 @@ use crate::event::{Ending, Refusal, StopReason};
 use crate::token::TokenError;
 
 /// The longest pause that a server can ask for; more than this is a mistake of the server.
-const SERVER_DELAY_MAX: Duration = Duration::from_secs(60 * 60);
+pub(crate) const SERVER_DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// What to do after an ending.
 #[derive(Debug, Clone, PartialEq, Eq)]

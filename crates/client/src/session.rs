@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use heartline_protocol::client_frame::{Authenticate, Heartbeat as HeartbeatFrame, RefreshToken};
 use heartline_protocol::server_frame::{ConnectionClosing, ConnectionEstablished};
-use heartline_protocol::{ClientFrame, DeviceId, ServerFrame, Timestamp, Token};
+use heartline_protocol::{ClientFrame, ConnectionId, DeviceId, ServerFrame, Timestamp, Token};
 use tokio::time::Instant;
 
 use crate::event::{Ending, Loss};
@@ -22,6 +22,8 @@ pub(crate) struct Session {
     /// The token in force on this connection.
     token: Token,
     device_id: Option<DeviceId>,
+    /// The server's name for this connection, from `connection_established` on.
+    connection_id: Option<ConnectionId>,
     /// When the connection must have been established, or, once the server is closing, ended.
     phase_ends_at: Instant,
     /// Present from `connection_established` on.
@@ -39,6 +41,7 @@ impl Session {
         Self {
             token,
             device_id,
+            connection_id: None,
             phase_ends_at: establish_by,
             heartbeat: None,
             refresh: Refresh::default(),
@@ -50,6 +53,11 @@ impl Session {
     /// The token in force.
     pub(crate) fn token(&self) -> &Token {
         &self.token
+    }
+
+    /// Whether a frame that makes sense only on that connection, or on any, may be sent on this.
+    pub(crate) fn takes(&self, only_on: Option<ConnectionId>) -> bool {
+        only_on.is_none() || only_on == self.connection_id
     }
 
     /// Whether the application's frames may be sent: not before the connection is established,
@@ -122,6 +130,7 @@ impl Session {
     fn established(&mut self, frame: &ConnectionEstablished, now: Instant, wall: Timestamp) {
         let interval = Duration::from_millis(frame.heartbeat_interval_ms);
         let timeout = Duration::from_millis(frame.heartbeat_timeout_ms);
+        self.connection_id = Some(frame.connection_id);
         self.heartbeat = Some(Heartbeat::new(interval, timeout, now));
         self.refresh.in_force(token::expiry_of(&self.token), now, wall);
     }
@@ -231,6 +240,27 @@ mod tests {
         assert_eq!((session.heartbeat_at(), session.refresh_at()), (None, None));
         assert_eq!(session.deadline(), Some(now + Duration::from_secs(15)));
         assert_eq!(session.overdue(), Loss::NotEstablished);
+    }
+
+    #[test]
+    fn a_frame_meant_for_an_earlier_connection_is_not_for_this_one() {
+        let now = clock::now();
+        let mut session = session(now);
+        let connection_id = |number| ConnectionId { ulid: ulid::Ulid(number), shard: 0 };
+        let established = ConnectionEstablished {
+            connection_id: connection_id(2),
+            user_id: "ana".parse().unwrap(),
+            device_id: "phone".parse().unwrap(),
+            server_id: "node-1".parse().unwrap(),
+            heartbeat_interval_ms: 5_000,
+            heartbeat_timeout_ms: 10_000,
+            protocol_version: heartline_protocol::PROTOCOL_VERSION,
+            limits: Default::default(),
+            degraded: None,
+        };
+        session.on_frame(&ServerFrame::ConnectionEstablished(Box::new(established)), now, WALL);
+        assert!(session.takes(None) && session.takes(Some(connection_id(2))));
+        assert!(!session.takes(Some(connection_id(1))));
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn numbered_event(number: usize) -> Message {
 }
 
 /// Sends events until the client takes no more; how many were sent.
-async fn fill(socket: &mut FakeSocket<tokio::net::TcpStream>) -> usize {
+pub(crate) async fn fill(socket: &mut FakeSocket<tokio::net::TcpStream>) -> usize {
     for number in 0..2_000 {
         let sending = socket.socket.send(numbered_event(number));
         if tokio::time::timeout(Duration::from_millis(300), sending).await.is_err() {

@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FakeSocket<S> {
 
     pub(crate) async fn say_established(&mut self, interval_ms: u64, timeout_ms: u64) {
         let established = ConnectionEstablished {
-            connection_id: ConnectionId { ulid: Ulid(1), shard: 1 },
+            connection_id: ConnectionId { ulid: Ulid(rand::random()), shard: 1 },
             user_id: "ana".parse().unwrap(),
             device_id: "phone".parse().unwrap(),
             server_id: "node-1".parse().unwrap(),

@@ -1,10 +1,12 @@
 //! The client against servers that are played by the tests, over real sockets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod chat_harness;
 mod harness;
 
 mod authentication;
 mod backpressure;
+mod chat;
 mod liveness;
 mod raw;
 mod reconnect;

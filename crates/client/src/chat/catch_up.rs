@@ -1,0 +1,98 @@
+//! Whether every chat has come as far as it was when the connection began.
+
+use std::collections::HashMap;
+
+use heartline_protocol::ChatId;
+
+/// The progress of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct CatchUp {
+    /// The chats that are behind, and where they have to arrive.
+    behind: HashMap<ChatId, u64>,
+    /// How much of it is known and said.
+    phase: Phase,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The manifest is still being read, so more chats may turn out to be behind.
+    #[default]
+    Reading,
+    /// All that are behind are known.
+    Complete,
+    /// The application was told.
+    Announced,
+}
+
+impl CatchUp {
+    /// The manifest names a chat with its head.
+    pub(crate) fn expect(&mut self, chat_id: ChatId, head: u64, reached: u64) {
+        if self.phase == Phase::Reading && reached < head {
+            self.behind.insert(chat_id, head);
+        }
+    }
+
+    /// The manifest was read to its end.
+    pub(crate) fn manifest_complete(&mut self) {
+        if self.phase == Phase::Reading {
+            self.phase = Phase::Complete;
+        }
+    }
+
+    /// A chat has come this far.
+    pub(crate) fn reached(&mut self, chat_id: ChatId, reached: u64) {
+        if self.behind.get(&chat_id).is_some_and(|head| *head <= reached) {
+            self.behind.remove(&chat_id);
+        }
+    }
+
+    /// Nobody waits for this chat any more.
+    pub(crate) fn forget(&mut self, chat_id: ChatId) {
+        self.behind.remove(&chat_id);
+    }
+
+    /// Whether it is time to say that everything has arrived: true once.
+    pub(crate) fn announce(&mut self) -> bool {
+        let arrived = self.phase == Phase::Complete && self.behind.is_empty();
+        if arrived {
+            self.phase = Phase::Announced;
+        }
+        arrived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ulid::Ulid;
+
+    use super::*;
+
+    const CHAT: ChatId = ChatId(Ulid(1));
+    const OTHER: ChatId = ChatId(Ulid(2));
+
+    #[test]
+    fn it_is_announced_once_when_every_chat_has_arrived() {
+        let mut catch_up = CatchUp::default();
+        catch_up.expect(CHAT, 5, 3);
+        catch_up.expect(OTHER, 5, 5);
+        catch_up.reached(CHAT, 5);
+        assert!(!catch_up.announce(), "the manifest is not complete");
+        catch_up.manifest_complete();
+        assert!(catch_up.announce());
+        assert!(!catch_up.announce());
+    }
+
+    #[test]
+    fn a_chat_that_is_still_behind_delays_it_until_it_arrives_or_is_forgotten() {
+        let mut catch_up = CatchUp::default();
+        catch_up.expect(CHAT, 5, 3);
+        catch_up.expect(OTHER, 9, 0);
+        catch_up.manifest_complete();
+        catch_up.reached(CHAT, 4);
+        assert!(!catch_up.announce());
+        catch_up.reached(CHAT, 6);
+        assert!(!catch_up.announce());
+        catch_up.forget(OTHER);
+        assert!(catch_up.announce());
+    }
+}

@@ -1,0 +1,115 @@
+//! A message that the application wants sent.
+
+use heartline_protocol::limits::{CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX};
+use heartline_protocol::server_frame::{Message, MessageAck};
+use heartline_protocol::{ChatId, ClientMessageId, UserId};
+
+/// What content is when its sender does not say.
+const DEFAULT_CONTENT_TYPE: &str = "text/plain";
+
+/// A message before it is acknowledged. Its id stays the same however often it is sent, so an
+/// application that keeps its drafts may send them again after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Where to.
+    pub chat_id: ChatId,
+    /// The sender's own name for the message, the same in every attempt.
+    pub client_message_id: ClientMessageId,
+    /// What is said: 1 to 4096 bytes.
+    pub content: String,
+    /// What kind of content it is; plain text when absent.
+    pub content_type: Option<String>,
+}
+
+/// Why a message was not taken for sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// As many messages or bytes wait for their answer as may; try again after a `Sent`.
+    #[error("too many messages wait to be sent")]
+    Full,
+    /// The content is empty or over its limit.
+    #[error("content must have 1 to {CONTENT_BYTES_MAX} bytes")]
+    InvalidContent,
+    /// The content type is empty or over its limit.
+    #[error("content_type must have 1 to {CONTENT_TYPE_BYTES_MAX} bytes")]
+    InvalidContentType,
+    /// A message with this id waits in this chat already.
+    #[error("a message with this client_message_id waits already")]
+    AlreadyWaiting,
+    /// The client has stopped; the last event said why.
+    #[error("the client has stopped")]
+    Stopped,
+}
+
+impl Draft {
+    /// A message with an id of its own. The id is random, so that no restart of the application
+    /// can ever make the same one again.
+    pub fn new(chat_id: ChatId, content: impl Into<String>) -> Self {
+        let client_message_id = format!("{:032x}", rand::random::<u128>())
+            .parse()
+            .expect("32 hexadecimal digits are a legal id");
+        Self { chat_id, client_message_id, content: content.into(), content_type: None }
+    }
+
+    /// Whether the server could take it at all.
+    pub(crate) fn check(&self) -> Result<(), SendError> {
+        if !(1..=CONTENT_BYTES_MAX).contains(&self.content.len()) {
+            return Err(SendError::InvalidContent);
+        }
+        let content_type_length = self.content_type.as_ref().map_or(1, String::len);
+        if !(1..=CONTENT_TYPE_BYTES_MAX).contains(&content_type_length) {
+            return Err(SendError::InvalidContentType);
+        }
+        Ok(())
+    }
+
+    /// Bytes that it holds while it waits.
+    pub(crate) fn bytes(&self) -> usize {
+        let content_type_length = self.content_type.as_ref().map_or(0, String::len);
+        self.content.len() + content_type_length + self.client_message_id.as_str().len()
+    }
+
+    /// The message as everybody else sees it, now that the server has acknowledged it.
+    pub(crate) fn into_message(self, ack: &MessageAck, sender_id: UserId) -> Message {
+        Message {
+            chat_id: self.chat_id,
+            sequence: ack.sequence,
+            message_id: ack.message_id,
+            sender_id,
+            client_message_id: self.client_message_id,
+            content: self.content,
+            content_type: self.content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned()),
+            created_at: ack.created_at,
+            deleted: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ulid::Ulid;
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_server_could_take_is_taken() {
+        let mut draft = Draft::new(ChatId(Ulid(1)), "é".repeat(CONTENT_BYTES_MAX / 2));
+        assert_eq!(draft.check(), Ok(()));
+        draft.content.push('x');
+        assert_eq!(draft.check(), Err(SendError::InvalidContent));
+        draft.content.clear();
+        assert_eq!(draft.check(), Err(SendError::InvalidContent));
+        draft.content.push('x');
+        for (length, legal) in [(0, false), (1, true), (64, true), (65, false)] {
+            draft.content_type = Some("x".repeat(length));
+            assert_eq!(draft.check().is_ok(), legal, "{length}");
+        }
+    }
+
+    #[test]
+    fn two_drafts_never_share_an_id() {
+        let chat_id = ChatId(Ulid(1));
+        let ids = [Draft::new(chat_id, "a"), Draft::new(chat_id, "a")].map(|d| d.client_message_id);
+        assert_ne!(ids[0], ids[1]);
+    }
+}

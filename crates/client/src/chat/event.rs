@@ -1,0 +1,58 @@
+//! What a chat client tells its application.
+
+use heartline_protocol::server_frame::{Chat, ChatChange, Message, MessageAck};
+use heartline_protocol::{ChatId, ClientMessageId, ErrorFrame, UserId};
+
+use crate::event::ClientEvent;
+
+/// Something that happened, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChatEvent {
+    /// What the connection says, every raw frame included. What follows from a frame comes after
+    /// it, as events of the other kinds.
+    Connection(ClientEvent),
+    /// A message of a chat. Per chat they come exactly once and in ascending order; a number is
+    /// passed over only when the server no longer keeps its message.
+    Message {
+        /// The message; one of this client's own is built from its draft and its ack.
+        message: Message,
+        /// Whether this user sent it, here or on another device.
+        own: bool,
+    },
+    /// A message of this client is stored.
+    Sent {
+        /// What the server said.
+        ack: MessageAck,
+    },
+    /// A message of this client is definitely not stored, and is not tried again.
+    Refused {
+        /// Where it should have gone.
+        chat_id: ChatId,
+        /// The message.
+        client_message_id: ClientMessageId,
+        /// Why.
+        error: ErrorFrame,
+    },
+    /// Every chat has reached the head that it had when this connection began. It comes once for
+    /// a connection.
+    Synced,
+    /// A chat was made, renamed, or its members changed.
+    ChatChanged {
+        /// The chat.
+        chat_id: ChatId,
+        /// What happened.
+        change: ChatChange,
+        /// The chat as it is now; absent when this user is no longer a member, and then the
+        /// client has forgotten how far it had come.
+        chat: Option<Chat>,
+    },
+    /// Somebody is typing, or no longer; it expires after 10 s.
+    Typing {
+        /// Where.
+        chat_id: ChatId,
+        /// Who.
+        user_id: UserId,
+        /// Whether they are typing.
+        is_typing: bool,
+    },
+}
