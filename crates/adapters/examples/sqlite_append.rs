@@ -115,7 +115,7 @@ async fn shard(
     store: &SqliteStore,
     mut receiver: mpsc::Receiver<Submission>,
 ) -> (u64, Histogram<u64>, u64) {
-    let mut latencies = Histogram::<u64>::new(3).unwrap();
+    let mut latencies = Histogram::<u64>::new_with_max(60_000_000, 3).unwrap();
     let (mut count, mut batches) = (0, 0);
     let mut waiting = Vec::new();
     while receiver.recv_many(&mut waiting, BATCH_MAX).await > 0 {

@@ -8,7 +8,7 @@ use heartline_durability::members::{CHAT_NAME_CHARACTERS_MAX, GROUP_MEMBERS_MAX}
 use heartline_durability::send_error::not_a_member;
 use heartline_durability::{ChatEdit, ChatSummary, NewChat};
 use heartline_gateway::Refusal;
-use heartline_protocol::rest::{CreateChat, ListedChat, Page, RenameChat};
+use heartline_protocol::rest::{CreateChat, ListedChat, PAGE_ITEMS, Page, RenameChat};
 use heartline_protocol::server_frame::{Chat, ChatKind};
 use heartline_protocol::{ChatId, UserId};
 use http::StatusCode;
@@ -25,6 +25,9 @@ use super::{Api, Refused, field, store};
 /// Members that the chats of one page have together, at most: a page ends early rather than
 /// carry two hundred of the largest groups.
 const LISTED_MEMBERS_MAX: usize = 5000;
+
+/// Chats that are read at once for a list: the usual page and the one that tells of a next.
+const CHATS_PER_READ: usize = PAGE_ITEMS + 1;
 
 pub(super) async fn create(
     State(edits): State<Edits>,
@@ -46,11 +49,10 @@ pub(super) async fn list(
 ) -> Result<Json<Page<ListedChat>>, Refused> {
     let list = List::chats(&caller.user_id);
     let after = query.text("cursor")?.map(|cursor| list.position(cursor)).transpose()?;
-    let after: Option<ChatId> =
-        after.map(|position| position.parse()).transpose().map_err(|_| cursor::foreign())?;
+    let after = after.map(|position| position.parse()).transpose();
+    let after = after.map_err(|_| cursor::foreign())?;
     let limit = query.limit()?;
-    // One more than is shown tells whether there is another page.
-    let found = store::read(api.chat.members.chats_of(&caller.user_id, after, limit + 1)).await?;
+    let found = found(&api, &caller.user_id, after, limit).await?;
     let shown = page_length(&found, limit);
     let has_more = shown < found.len();
     let items: Vec<_> = found.into_iter().take(shown).map(listed).collect();
@@ -119,6 +121,28 @@ fn new_chat(creator_id: UserId, body: CreateChat) -> Result<NewChat, Refusal> {
         field::check_name("name", name, CHAT_NAME_CHARACTERS_MAX)?;
     }
     Ok(NewChat { kind, name, creator_id, member_ids })
+}
+
+/// The chats of a page, and at least one more if there are more. They are read a few at a time,
+/// so that nobody has the store read two hundred of the largest groups at once.
+async fn found(
+    api: &Api,
+    user_id: &UserId,
+    mut after: Option<ChatId>,
+    limit: usize,
+) -> Result<Vec<ChatSummary>, Refusal> {
+    let mut found = Vec::new();
+    while found.len() <= limit && page_length(&found, limit) == found.len() {
+        let step = (limit + 1 - found.len()).min(CHATS_PER_READ);
+        let more = store::read(api.chat.members.chats_of(user_id, after, step)).await?;
+        let is_last = more.len() < step;
+        after = more.last().map(|summary| summary.chat.chat_id);
+        found.extend(more);
+        if is_last {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// How many of these chats one page shows: the first whatever its size.

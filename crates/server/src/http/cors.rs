@@ -66,7 +66,7 @@ fn refuse() -> Response {
 fn is_allowed(origin: &HeaderValue, headers: &HeaderMap, allowed: &[String]) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let own = origin.split_once("://").map(|(_, authority)| authority);
+    let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     let is_own = own.zip(host).is_some_and(|(own, host)| own.eq_ignore_ascii_case(host));
     is_own || allowed.iter().any(|entry| entry == "*" || entry.eq_ignore_ascii_case(origin))
 }

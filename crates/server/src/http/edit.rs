@@ -1,5 +1,6 @@
 //! Changes to chats: made by the store, then announced to whom they concern.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use heartline_durability::send_error::not_a_member;
@@ -119,7 +120,8 @@ fn kind(edit: &ChatEdit) -> ChatChange {
 
 fn event(change: ChatChange, edited: Edited) -> Event {
     let Edited { mut chat, members_version, removed, .. } = edited;
-    chat.members.retain(|member| !removed.contains(&member.user_id));
+    let gone: HashSet<_> = removed.iter().collect();
+    chat.members.retain(|member| !gone.contains(&member.user_id));
     Event::ChatChanged { change, chat: Arc::new(chat), removed, members_version }
 }
 

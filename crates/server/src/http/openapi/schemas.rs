@@ -87,7 +87,7 @@ fn values() -> Named {
         ),
         (
             "Sequence",
-            json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX,
+            json!({ "type": "integer", "minimum": 0,
                 "description": "Per chat: 1, 2, 3, …; 0 is before the first message." }),
         ),
         (
