@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_gateway::Config;
 use heartline_gateway::auth::{AuthError, Claims};
-use heartline_gateway::session::{Admitted, Effect, Effects, Input, Moment, Session};
+use heartline_gateway::session::{Admitted, Answer, Effect, Effects, Input, Moment, Session};
 use heartline_gateway::websocket::FrameError;
 use heartline_protocol::{
     ClientFrame, CloseReason, DecodeError, Decoded, ErrorCode, RequestId, ServerFrame, Timestamp,

@@ -103,3 +103,47 @@ impl EventBus for InProcessBus {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::prove_event_bus;
+
+    #[tokio::test]
+    async fn the_bus_of_a_process_keeps_the_contract() {
+        let (bus, mut events) = InProcessBus::new();
+        prove_event_bus(&bus, async || events.recv().await.expect("the bus is there")).await;
+    }
+
+    fn typing() -> Event {
+        let (chat_id, user_id) = (ChatId(ulid::Ulid(1)), "ana".parse().unwrap());
+        Event::Typing { chat_id, user_id, is_typing: true }
+    }
+
+    #[tokio::test]
+    async fn a_full_bus_makes_publishers_wait_and_drops_whispers() {
+        let (bus, mut events) = InProcessBus::new();
+        bus.publish(vec![typing(); IN_PROCESS_EVENTS]).await.unwrap();
+        assert!(!bus.whisper(typing()));
+        let mut late = std::pin::pin!(bus.publish(vec![typing()]));
+        assert!(futures_are_pending(&mut late).await);
+        events.recv().await.unwrap();
+        late.await.unwrap();
+    }
+
+    async fn futures_are_pending(future: &mut (impl Future + Unpin)) -> bool {
+        std::future::poll_fn(|context| {
+            let polled = std::pin::Pin::new(&mut *future).poll(context);
+            std::task::Poll::Ready(polled.is_pending())
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_bus_without_its_fanout_says_so() {
+        let (bus, events) = InProcessBus::new();
+        drop(events);
+        assert!(bus.publish(vec![typing()]).await.is_err());
+        assert!(!bus.whisper(typing()));
+    }
+}

@@ -1,1 +1,162 @@
-//! Contract.
+//! The suite that every store must pass: what the docs of [`ChatLog`], [`Members`] and
+//! [`Profiles`] promise, each sentence proved through the ports and nothing else.
+//!
+//! Every run names users of its own, so one engine can serve any number of runs. Only the last
+//! step, retention, removes what others have stored.
+
+mod chat_log;
+mod event_bus;
+mod members;
+mod profiles;
+
+pub use event_bus::prove_event_bus;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
+use heartline_protocol::{ChatId, UserId};
+
+use crate::log::{AppendError, Appended, ChatLog, LogPage, LogRead, Position};
+use crate::members::{Actor, ChatEdit, EditError, Edited, Members, NewChat};
+use crate::message::{DEFAULT_CONTENT_TYPE, NewMessage};
+use crate::profiles::Profiles;
+
+/// The three ports of one store, and names that nobody has used.
+#[derive(Debug)]
+pub struct Contract<'store> {
+    log: &'store dyn ChatLog,
+    members: &'store dyn Members,
+    profiles: &'store dyn Profiles,
+    run: u64,
+    names: AtomicU64,
+}
+
+impl<'store> Contract<'store> {
+    /// A suite for the store behind these three ports.
+    pub fn new(
+        log: &'store dyn ChatLog,
+        members: &'store dyn Members,
+        profiles: &'store dyn Profiles,
+    ) -> Self {
+        Self { log, members, profiles, run: rand::random(), names: AtomicU64::new(0) }
+    }
+
+    /// Runs the whole suite.
+    pub async fn run(&self) {
+        self.prove_members().await;
+        self.prove_chat_log().await;
+        self.prove_profiles().await;
+        self.prove_retention().await;
+    }
+
+    /// A user whom nobody has named before.
+    fn user(&self, name: &str) -> UserId {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        format!("{name}-{number}-{:x}", self.run).parse().expect("a legal user id")
+    }
+
+    async fn group(&self, owner: &UserId, others: &[&UserId]) -> Chat {
+        let new = NewChat {
+            kind: ChatKind::Group,
+            name: Some("contract".to_owned()),
+            creator_id: owner.clone(),
+            member_ids: others.iter().map(|other| (*other).clone()).collect(),
+        };
+        let created = self.members.create(new, None).await.expect("the store works");
+        created.expect("a group may be made").chat
+    }
+
+    async fn edit(
+        &self,
+        chat_id: ChatId,
+        actor: &UserId,
+        edit: ChatEdit,
+    ) -> Result<Edited, EditError> {
+        let actor = Actor::User(actor.clone());
+        self.members.edit(chat_id, actor, edit, None).await.expect("the store works")
+    }
+
+    async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>> {
+        let count = batch.len();
+        let answers = self.log.append(batch).await.expect("the store works");
+        assert_eq!(answers.len(), count, "one answer per message");
+        answers
+    }
+
+    async fn say(
+        &self,
+        chat_id: ChatId,
+        sender: &UserId,
+        name: &str,
+    ) -> Result<Appended, AppendError> {
+        self.append(vec![message(chat_id, sender, name)]).await.remove(0)
+    }
+
+    /// Says something that must be stored, and answers it as it is stored.
+    async fn stored(&self, chat_id: ChatId, sender: &UserId, name: &str) -> Message {
+        let appended = self.say(chat_id, sender, name).await.expect("a member may speak");
+        assert!(!appended.duplicate, "{name} is new");
+        appended.message
+    }
+
+    async fn page(
+        &self,
+        chat_id: ChatId,
+        reader: Option<&UserId>,
+        position: Position,
+        limit: usize,
+    ) -> Option<LogPage> {
+        let read = LogRead {
+            chat_id,
+            reader: reader.cloned(),
+            position,
+            limit,
+            content_bytes_max: usize::MAX,
+        };
+        self.log.read(read).await.expect("the store works")
+    }
+
+    /// The whole chat as the server sees it, which must have no hole.
+    async fn whole(&self, chat_id: ChatId) -> Vec<Message> {
+        let page = self.page(chat_id, None, Position::After(0), 10_000).await;
+        let page = page.expect("the chat exists");
+        assert!(!page.has_more);
+        for (index, message) in page.messages.iter().enumerate() {
+            assert_eq!(message.sequence, index as u64 + 1, "sequences run 1, 2, 3, …");
+        }
+        assert_eq!(page.head_sequence, page.messages.len() as u64);
+        page.messages
+    }
+
+    async fn role_of(&self, chat_id: ChatId, user_id: &UserId) -> Option<Role> {
+        let chat = self.members.chat(chat_id, None).await.expect("the store works");
+        let members = chat.map_or(Vec::new(), |chat| chat.members);
+        members.into_iter().find(|member| member.user_id == *user_id).map(|member| member.role)
+    }
+
+    async fn forget_all(&self) {
+        while self.log.forget(None, 2).await.expect("the store works") == 2 {}
+        assert_eq!(self.log.forget(None, 2).await.expect("the store works"), 0, "it stays done");
+    }
+}
+
+/// A message whose content is made of its name.
+fn message(chat_id: ChatId, sender: &UserId, name: &str) -> NewMessage {
+    NewMessage {
+        chat_id,
+        sender_id: sender.clone(),
+        client_message_id: name.parse().expect("a legal client_message_id"),
+        content: format!("content of {name}"),
+        content_type: DEFAULT_CONTENT_TYPE.to_owned(),
+        origin: None,
+    }
+}
+
+/// A chat that nobody has made.
+fn no_chat() -> ChatId {
+    ChatId(ulid::Ulid(rand::random::<u128>() >> 1))
+}
+
+fn sequences(messages: &[Message]) -> Vec<u64> {
+    messages.iter().map(|message| message.sequence).collect()
+}

@@ -20,8 +20,10 @@ pub mod relay;
 pub mod catch_up;
 pub mod lazy_writes;
 pub mod retention;
+pub mod availability;
 pub mod metrics;
 
+pub use availability::Availability;
 pub use breaker::{Breaker, BreakerConfig};
 pub use bus::{BusError, Event, EventBus, InProcessBus, Stored};
 pub use catch_up::{CatchUp, ReadRefusal};

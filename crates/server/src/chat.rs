@@ -9,8 +9,8 @@ use heartline_durability::catch_up::CatchUpParts;
 use heartline_durability::ingest::{IngestParts, Shard};
 use heartline_durability::relay::Relay;
 use heartline_durability::{
-    Breaker, BreakerConfig, CatchUp, ChatLog, Event, EventBus, InProcessBus, Ingest, IngestLimits,
-    LazyWrites, Members, Metrics, Profiles, Publications, retention,
+    Availability, Breaker, BreakerConfig, CatchUp, ChatLog, Event, EventBus, InProcessBus, Ingest,
+    IngestLimits, LazyWrites, Members, Metrics, Profiles, Publications, retention,
 };
 use heartline_fanout::{Consumer, Fanout};
 use heartline_gateway::ChatPlane;
@@ -32,6 +32,7 @@ pub(crate) struct Chat {
     store: Arc<SqliteStore>,
     plane: ChatPlane,
     publications: Publications,
+    availability: Availability,
     metrics: Metrics,
     shards: Vec<Shard>,
     events: mpsc::Receiver<Event>,
@@ -86,8 +87,19 @@ impl Chat {
         }));
         let plane = ChatPlane { ingest, catch_up, lazy_writes, bus };
         let publications = Publications::default();
+        let availability = Availability::new("sqlite", registry);
         let retention = config.store.retention;
-        Ok(Self { store, plane, publications, metrics, shards, events, retention, clock })
+        Ok(Self {
+            store,
+            plane,
+            publications,
+            availability,
+            metrics,
+            shards,
+            events,
+            retention,
+            clock,
+        })
     }
 
     /// What the gateway works with.
@@ -99,7 +111,8 @@ impl Chat {
     pub(crate) fn parts(&self) -> ChatParts {
         let ChatPlane { ingest, catch_up, bus, .. } = self.plane();
         let (members, profiles) = (self.members(), self.profiles());
-        ChatParts { ingest, catch_up, members, profiles, bus }
+        let availability = self.availability.clone();
+        ChatParts { ingest, catch_up, members, profiles, bus, availability }
     }
 
     fn members(&self) -> Arc<dyn Members> {
@@ -114,7 +127,9 @@ impl Chat {
     pub(crate) fn start(self, lifecycle: &Lifecycle, fanout: Fanout) -> LastWrites {
         let members = self.members();
         let profiles = self.profiles();
-        let Self { store, plane, publications, metrics, shards, events, retention, clock } = self;
+        let Self { store, plane, publications, availability, metrics, .. } = self;
+        let (shards, events, retention, clock) =
+            (self.shards, self.events, self.retention, self.clock);
         let log = Arc::clone(&store) as Arc<dyn ChatLog>;
         for shard in shards {
             lifecycle.spawn_support("ingest", shard.run());
@@ -128,6 +143,7 @@ impl Chat {
             metrics,
         };
         lifecycle.spawn_support("relay", relay.run());
+        lifecycle.spawn_support("availability", availability.run(Arc::clone(&members)));
         lifecycle.spawn_support("publications", publications.clone().run(Arc::clone(&log)));
         lifecycle.spawn_support("retention", retention::run(log, retention, clock));
         let lazy_writes = plane.lazy_writes;
@@ -153,8 +169,8 @@ impl LastWrites {
 
 fn open_store(config: &Config, clock: Clock) -> Result<SqliteStore> {
     let store = &config.store;
-    let mut sqlite = SqliteConfig::from_url(&store.url, &config.server.data_dir)
-        .context("store.url")?;
+    let mut sqlite =
+        SqliteConfig::from_url(&store.url, &config.server.data_dir).context("store.url")?;
     sqlite.disk_reserve_bytes = store.disk_reserve;
     sqlite.allow_unsafe = store.allow_unsafe;
     SqliteStore::open(&sqlite, clock).context("store.url")

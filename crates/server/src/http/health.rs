@@ -38,7 +38,12 @@ pub(super) async fn readyz(State(api): State<Api>) -> Response {
     if api.gateway.budget().used() > api.gateway.budget().refuse_above() {
         degraded.push("outbox_memory");
     }
-    if degraded.is_empty() {
+    let is_ready = degraded.is_empty();
+    // Another node would be no better off: what does not work is named, and sockets are taken.
+    if !api.chat.availability.is_available() {
+        degraded.push("store");
+    }
+    if is_ready {
         return Json(Health { status: "ready", degraded }).into_response();
     }
     let health = Json(Health { status: "not_ready", degraded });

@@ -29,7 +29,7 @@ use axum::extract::{FromRef, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use heartline_durability::{CatchUp, EventBus, Ingest, Members, Profiles};
+use heartline_durability::{Availability, CatchUp, EventBus, Ingest, Members, Profiles};
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
@@ -75,6 +75,8 @@ pub(crate) struct ChatParts {
     pub(crate) profiles: Arc<dyn Profiles>,
     /// Where changes are announced.
     pub(crate) bus: Arc<dyn EventBus>,
+    /// Whether the store works.
+    pub(crate) availability: Availability,
 }
 
 /// What the requests of a listener share. Handlers take the part that they need.
