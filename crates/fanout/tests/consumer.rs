@@ -1,0 +1,234 @@
+//! From events to envelopes, with memberships that can be made unreadable.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use heartline_durability::{
+    Actor, Audience, ChatEdit, ChatSummary, Created, EditError, Edited, Event, EventBus,
+    Idempotency, InProcessBus, Members, NewChat, Publications, StoreError, Stored, Watermark,
+};
+use heartline_fanout::{Consumer, Fanout, Metrics};
+use heartline_protocol::server_frame::{Chat, ChatChange, ChatKind, ChatMember, Message, Role};
+use heartline_protocol::{
+    ChatId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
+};
+use heartline_routing::{Clock, Envelope, LocalLink, MemoryDirectory};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use ulid::Ulid;
+
+const CHAT: ChatId = ChatId(Ulid(7));
+
+/// One chat's membership, in the test's hands.
+#[derive(Debug, Default)]
+struct Membership {
+    audience: Mutex<(u64, Vec<UserId>)>,
+    is_down: AtomicBool,
+    reads: AtomicUsize,
+}
+
+#[async_trait]
+impl Members for Membership {
+    async fn create(
+        &self,
+        _: NewChat,
+        _: Option<Idempotency>,
+    ) -> Result<Result<Created, EditError>, StoreError> {
+        unreachable!("fanout makes no chats")
+    }
+
+    async fn chat(&self, _: ChatId, _: Option<&UserId>) -> Result<Option<Chat>, StoreError> {
+        unreachable!("fanout shows no chats")
+    }
+
+    async fn chats_of(
+        &self,
+        _: &UserId,
+        _: Option<ChatId>,
+        _: usize,
+    ) -> Result<Vec<ChatSummary>, StoreError> {
+        unreachable!("fanout lists no chats")
+    }
+
+    async fn edit(
+        &self,
+        _: ChatId,
+        _: Actor,
+        _: ChatEdit,
+        _: Option<Idempotency>,
+    ) -> Result<Result<Edited, EditError>, StoreError> {
+        unreachable!("fanout changes no chats")
+    }
+
+    async fn audience(&self, _: ChatId) -> Result<Option<Audience>, StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(StoreError::rejected("it is down"));
+        }
+        let (members_version, user_ids) = self.audience.lock().unwrap().clone();
+        Ok(Some(Audience { members_version, user_ids: user_ids.into() }))
+    }
+
+    async fn watermarks(
+        &self,
+        _: ChatId,
+        _: &UserId,
+    ) -> Result<Option<Vec<Watermark>>, StoreError> {
+        unreachable!("fanout reads no watermarks")
+    }
+
+    async fn record_watermarks(&self, _: Vec<Watermark>) -> Result<(), StoreError> {
+        unreachable!("fanout writes nothing")
+    }
+}
+
+struct Stage {
+    bus: InProcessBus,
+    membership: Arc<Membership>,
+    envelopes: mpsc::Receiver<Envelope>,
+    metrics: Metrics,
+    _tasks: JoinSet<()>,
+}
+
+fn stage(members: &[&str]) -> Stage {
+    let node_id: NodeId = "node-1".parse().unwrap();
+    let (link, envelopes) = LocalLink::new(node_id.clone());
+    let metrics = Metrics::default();
+    let fanout = Fanout {
+        node_id,
+        directory: Arc::new(MemoryDirectory::new(1, Clock)),
+        link: Arc::new(link),
+        clock: Clock,
+        metrics: metrics.clone(),
+    };
+    let membership = Arc::new(Membership::default());
+    *membership.audience.lock().unwrap() = (1, users(members));
+    let consumer =
+        Consumer::new(fanout, Arc::clone(&membership) as Arc<dyn Members>, Publications::default());
+    let (bus, events) = InProcessBus::new();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(consumer.run(events));
+    Stage { bus, membership, envelopes, metrics, _tasks: tasks }
+}
+
+fn users(names: &[&str]) -> Vec<UserId> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn message(sequence: u64, members_version: u64) -> Event {
+    let message = Message {
+        chat_id: CHAT,
+        sequence,
+        message_id: MessageId(Ulid(1)),
+        sender_id: "ana".parse().unwrap(),
+        client_message_id: "m".parse().unwrap(),
+        content: "hello".to_owned(),
+        content_type: "text/plain".to_owned(),
+        created_at: Timestamp { unix_ms: 0 },
+        deleted: false,
+    };
+    let message = Arc::new(message);
+    Event::Message(Stored { message, members_version, origin: None, committed_at: None })
+}
+
+impl Stage {
+    async fn publish(&self, event: Event) {
+        self.bus.publish(vec![event]).await.unwrap();
+    }
+
+    async fn delivery(&mut self) -> (u64, Vec<UserId>) {
+        match self.envelopes.recv().await.unwrap() {
+            Envelope::Message(delivery) => (delivery.sequence, delivery.user_ids.to_vec()),
+            other => panic!("{other:?} is no message"),
+        }
+    }
+
+    async fn push(&mut self) -> (ServerFrame, Vec<UserId>) {
+        match self.envelopes.recv().await.unwrap() {
+            Envelope::Push { user_ids, frame, .. } => {
+                let frame = decode_server(std::str::from_utf8(&frame).unwrap()).unwrap();
+                (frame, user_ids.to_vec())
+            }
+            other => panic!("{other:?} is no push"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_audience_is_read_once_per_version_of_the_membership() {
+    let mut stage = stage(&["ana", "bo"]);
+    for sequence in 1..=3 {
+        stage.publish(message(sequence, 1)).await;
+        assert_eq!(stage.delivery().await, (sequence, users(&["ana", "bo"])));
+    }
+    assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 1);
+    *stage.membership.audience.lock().unwrap() = (2, users(&["ana"]));
+    stage.publish(message(4, 2)).await;
+    assert_eq!(stage.delivery().await, (4, users(&["ana"])));
+    stage.publish(message(5, 1)).await;
+    assert_eq!(stage.delivery().await, (5, users(&["ana"])), "a newer audience stands");
+    assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_addressed_ends_in_a_sync_when_the_store_is_back() {
+    let mut stage = stage(&["ana", "bo"]);
+    stage.membership.is_down.store(true, Ordering::Relaxed);
+    stage.publish(message(1, 1)).await;
+    stage.publish(message(2, 1)).await;
+    while stage.metrics.dirty_chats.get() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(stage.envelopes.is_empty());
+    stage.membership.is_down.store(false, Ordering::Relaxed);
+    let Envelope::Resync { user_ids, chat_ids, .. } = stage.envelopes.recv().await.unwrap() else {
+        panic!("a resync");
+    };
+    assert_eq!(user_ids.unwrap().to_vec(), users(&["ana", "bo"]));
+    assert_eq!(chat_ids, Some(vec![CHAT]));
+    stage.publish(message(3, 1)).await;
+    assert_eq!(stage.delivery().await.0, 3);
+    assert_eq!(stage.metrics.dirty_chats.get(), 0);
+}
+
+#[tokio::test]
+async fn a_change_is_told_to_members_with_the_chat_and_to_those_removed_without() {
+    let mut stage = stage(&["ana", "bo"]);
+    let chat = Chat {
+        chat_id: CHAT,
+        kind: ChatKind::Group,
+        name: Some("Tea".to_owned()),
+        members: vec![ChatMember { user_id: "ana".parse().unwrap(), role: Role::Owner }],
+        head_sequence: 0,
+        created_at: Timestamp { unix_ms: 0 },
+    };
+    let (change, removed) = (ChatChange::MemberRemoved, users(&["bo"]));
+    let event =
+        Event::ChatChanged { change, chat: Arc::new(chat.clone()), removed, members_version: 2 };
+    stage.publish(event).await;
+    let told = ServerFrame::ChatChanged { chat_id: CHAT, change, chat: Some(chat) };
+    assert_eq!(stage.push().await, (told, users(&["ana"])));
+    let told = ServerFrame::ChatChanged { chat_id: CHAT, change, chat: None };
+    assert_eq!(stage.push().await, (told, users(&["bo"])));
+    stage.publish(message(1, 2)).await;
+    assert_eq!(stage.delivery().await, (1, users(&["ana"])));
+    assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 0, "the event said who belongs");
+}
+
+#[tokio::test]
+async fn typing_reaches_the_other_members_and_only_from_a_member() {
+    let mut stage = stage(&["ana", "bo", "cy"]);
+    let typing = |user: &str| {
+        let (chat_id, user_id) = (CHAT, user.parse().unwrap());
+        Event::Typing { chat_id, user_id, is_typing: true }
+    };
+    stage.publish(typing("eve")).await;
+    stage.publish(typing("ana")).await;
+    let (frame, told) = stage.push().await;
+    let user_id = "ana".parse().unwrap();
+    let expected = ServerFrame::TypingIndicator { chat_id: CHAT, user_id, is_typing: true };
+    assert_eq!((frame, told), (expected, users(&["bo", "cy"])));
+    assert_eq!(stage.metrics.typing_dropped.get(), 1);
+}
