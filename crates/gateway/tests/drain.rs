@@ -1,7 +1,7 @@
 //! A drain that begins while a socket is on its way in.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod store_down;
+mod scripted_store;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn gateway() -> Arc<Gateway> {
         clock: Clock,
         authenticator: Authenticator::new(auth, Clock).unwrap(),
         link: Arc::new(link),
-        chat: store_down::chat_plane(),
+        chat: scripted_store::chat_plane(Vec::new()),
         metrics: Metrics::default(),
     }))
 }

@@ -1,7 +1,7 @@
 //! A connection over TLS, whose encryption holds bytes of its own between the outbox and TCP.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod store_down;
+mod scripted_store;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -83,13 +83,13 @@ fn gateway() -> (Arc<Gateway>, Arc<LocalLink>, JoinSet<()>) {
         clock: Clock,
         authenticator: Authenticator::new(auth, Clock).unwrap(),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
-        chat: store_down::chat_plane(),
+        chat: scripted_store::chat_plane(Vec::new()),
         metrics: Metrics::default(),
     }));
     let mut tasks = JoinSet::new();
     tasks.spawn(inbox::run(
         Arc::clone(gateway.hub()),
-        store_down::chat_plane().catch_up,
+        scripted_store::chat_plane(Vec::new()).catch_up,
         envelopes,
     ));
     (gateway, link, tasks)

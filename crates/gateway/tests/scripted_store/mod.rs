@@ -1,4 +1,5 @@
-//! A chat plane whose store is down: sockets live on without it.
+//! A chat plane whose store can be read as far as a test says, and does nothing else: sockets live
+//! on without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +9,18 @@ use heartline_durability::catch_up::CatchUpParts;
 use heartline_durability::ingest::IngestParts;
 use heartline_durability::{
     AppendError, Appended, Breaker, BreakerConfig, CatchUp, ChatLog, InProcessBus, Ingest,
-    IngestLimits, LazyWrites, LogPage, LogRead, Metrics, NewMessage, Published, StoreError,
-    Unpublished,
+    IngestLimits, LazyWrites, LogPage, LogRead, Metrics, NewMessage, Position, Published,
+    StoreError, Unpublished,
 };
 use heartline_gateway::ChatPlane;
-use heartline_protocol::server_frame::ManifestChat;
+use heartline_protocol::server_frame::{ManifestChat, Message};
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use heartline_routing::Clock;
 
-pub(crate) fn chat_plane() -> ChatPlane {
+/// A plane on a store that holds these messages, or, without any, is down.
+pub(crate) fn chat_plane(messages: Vec<Message>) -> ChatPlane {
     let metrics = Metrics::default();
-    let log: Arc<dyn ChatLog> = Arc::new(Down);
+    let log: Arc<dyn ChatLog> = Arc::new(Scripted { messages });
     let breaker =
         |metrics| Arc::new(Breaker::new("store", BreakerConfig::default(), Clock, metrics));
     let (bus, _) = InProcessBus::new();
@@ -44,14 +46,16 @@ pub(crate) fn chat_plane() -> ChatPlane {
 }
 
 #[derive(Debug)]
-struct Down;
+struct Scripted {
+    messages: Vec<Message>,
+}
 
 fn down<T>() -> Result<T, StoreError> {
     Err(StoreError::rejected("it is down"))
 }
 
 #[async_trait]
-impl ChatLog for Down {
+impl ChatLog for Scripted {
     async fn append(
         &self,
         _: Vec<NewMessage>,
@@ -59,8 +63,13 @@ impl ChatLog for Down {
         down()
     }
 
-    async fn read(&self, _: LogRead) -> Result<Option<LogPage>, StoreError> {
-        down()
+    async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError> {
+        let Some(last) = self.messages.last() else { return down() };
+        let Position::After(after) = read.position else { return down() };
+        let messages = self.messages.iter().filter(|message| message.sequence > after);
+        let messages: Vec<Message> = messages.take(read.limit).cloned().collect();
+        let head_sequence = last.sequence;
+        Ok(Some(LogPage { messages, has_more: false, head_sequence }))
     }
 
     async fn manifest(
