@@ -31,7 +31,7 @@ pub(crate) struct Server {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
     lines: watch::Receiver<usize>,
-    directory: PathBuf,
+    files: Files,
     /// Who reads the log; it ends with the server.
     _tasks: JoinSet<()>,
 }
@@ -45,7 +45,11 @@ impl Server {
     /// A server with more configuration: whole sections in TOML. `[auth]` is the tests' own unless
     /// given.
     pub(crate) async fn start_with(more: &str) -> Self {
-        let directory = scratch();
+        Self::start_on(Files(scratch()), more).await
+    }
+
+    /// The same on the files that an earlier server has left.
+    pub(crate) async fn start_on(files: Files, more: &str) -> Self {
         let auth = if more.contains("[auth]") {
             String::new()
         } else {
@@ -53,18 +57,18 @@ impl Server {
         };
         let metrics =
             if more.contains("[metrics]") { "" } else { "[metrics]\nlisten = \"main\"\n" };
-        let path = directory.join("heartline.toml");
+        let path = files.0.join("heartline.toml");
         std::fs::write(&path, format!("{auth}{metrics}{more}")).unwrap();
         let mut command = heartline();
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&path);
         if !more.contains("data_dir") {
-            command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
+            command.env("HEARTLINE__SERVER__DATA_DIR", files.data());
         }
-        Self::spawn(command, directory).await
+        Self::spawn(command, files).await
     }
 
     /// Runs a command that starts a server, and waits until it listens.
-    pub(crate) async fn spawn(mut command: Command, directory: PathBuf) -> Self {
+    pub(crate) async fn spawn(mut command: Command, files: impl Into<Files>) -> Self {
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -87,7 +91,19 @@ impl Server {
         let is_listening = matches!(timeout(PATIENCE, listening).await, Ok(Ok(_)));
         assert!(is_listening, "the server did not start: {:#?}", log.lock().unwrap());
         let address = address_in(&log.lock().unwrap()).unwrap();
-        Self { address, child, log, lines, directory, _tasks: tasks }
+        Self { address, child, log, lines, files: files.into(), _tasks: tasks }
+    }
+
+    /// Ends the process by a signal, such as `KILL`; answers the files that it leaves.
+    pub(crate) async fn ended_by(mut self, signal: &str) -> Files {
+        self.signal(signal).await;
+        self.exit_code().await;
+        self.files
+    }
+
+    /// The directory of the server's own files.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.files.data()
     }
 
     /// The process id.
@@ -240,9 +256,25 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+/// The files of a server, removed when nobody needs them any more.
+pub(crate) struct Files(PathBuf);
+
+impl Files {
+    /// The directory of the server's own files.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl From<PathBuf> for Files {
+    fn from(directory: PathBuf) -> Self {
+        Self(directory)
+    }
+}
+
+impl Drop for Files {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -34,3 +34,7 @@ mod rest_users;
 mod rest_bad_input;
 mod rest_cors;
 mod rest_store_down;
+mod rest_races;
+mod chatting;
+mod chat_delivery;
+mod chat_idempotency;

@@ -246,3 +246,29 @@ async fn a_group_takes_a_thousand_members_and_not_one_more() {
     let full = json!({ "type": "group", "member_ids": others(999) });
     ana.post("/v1/chats", &full).await.is(201);
 }
+
+#[tokio::test]
+async fn a_page_of_large_groups_ends_early_and_the_next_goes_on() {
+    let rest = Rest::start().await;
+    let ana = rest.user("ana");
+    let others: Vec<_> = (0..999).map(|number| format!("user-{number}")).collect();
+    let large = json!({ "type": "group", "member_ids": others });
+    let mut made = Vec::new();
+    for number in 0..60 {
+        let body = if number < 7 { &large } else { &json!({ "type": "group", "member_ids": [] }) };
+        let chat = ana.post("/v1/chats", body).await.is(201);
+        made.push(chat["chat_id"].as_str().unwrap().to_owned());
+    }
+    let mut found = Vec::new();
+    let mut lengths = Vec::new();
+    let mut path = "/v1/chats?limit=200".to_owned();
+    loop {
+        let page = ana.get(&path).await.is(200);
+        lengths.push(page["items"].as_array().unwrap().len());
+        found.extend(ids_of(&page));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/v1/chats?limit=200&cursor={cursor}");
+    }
+    assert_eq!(found, made);
+    assert_eq!(lengths, [5, 55]);
+}
