@@ -5,8 +5,7 @@ use std::sync::Arc;
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, ClientMessageId, ConnectionId, UserId};
 
-/// What content is when its sender does not say.
-pub const DEFAULT_CONTENT_TYPE: &str = "text/plain";
+pub use heartline_protocol::DEFAULT_CONTENT_TYPE;
 
 /// A message that somebody wants stored. Its form was checked where it entered.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@
 pub mod config;
 pub mod refusal;
 pub mod websocket;
-mod origin;
+pub mod origin;
 pub mod addresses;
 pub mod auth;
 pub mod gateway;
@@ -24,7 +24,7 @@ mod cursor;
 pub mod drain;
 pub mod budget;
 pub mod metrics;
-mod rate;
+pub mod rate;
 mod sync;
 
 pub use accept::Accepted;

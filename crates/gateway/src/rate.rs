@@ -8,24 +8,32 @@ use tokio::time::Instant;
 /// A token bucket in integer nanoseconds. It stores the instant at which it is full again, so an
 /// unused bucket needs no upkeep.
 #[derive(Debug)]
-pub(crate) struct TokenBucket {
+pub struct TokenBucket {
     full_at: Instant,
 }
 
 /// How fast a bucket refills and how much it holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rate {
-    pub(crate) per_second: u32,
-    pub(crate) burst: u32,
+pub struct Rate {
+    /// Tokens that come back in a second.
+    pub per_second: u32,
+    /// Tokens that may be taken at once.
+    pub burst: u32,
 }
 
 impl TokenBucket {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// A full bucket.
+    pub fn new(now: Instant) -> Self {
         Self { full_at: now }
     }
 
+    /// Whether it is full, so that nothing is lost by forgetting it.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.full_at <= now
+    }
+
     /// Takes one token, or says how long it takes until there is one.
-    pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
+    pub fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         let cost = Duration::from_secs(1) / rate.per_second.max(1);
         let full_at = self.full_at.max(now) + cost;
         let missing = (full_at - now).saturating_sub(cost * rate.burst);
@@ -39,7 +47,7 @@ impl TokenBucket {
 }
 
 /// Whole seconds to wait, at least one, as `retry_after_seconds` says them.
-pub(crate) fn retry_after_seconds(wait: Duration) -> u64 {
+pub fn retry_after_seconds(wait: Duration) -> u64 {
     (wait.as_millis().div_ceil(1000) as u64).max(1)
 }
 

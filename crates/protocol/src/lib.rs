@@ -31,3 +31,6 @@ pub const SUBPROTOCOL: &str = "heartline.v1";
 
 /// The version that `connection_established` announces.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// What content is when its sender does not say.
+pub const DEFAULT_CONTENT_TYPE: &str = "text/plain";

@@ -2,10 +2,7 @@
 
 use heartline_protocol::limits::{CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX};
 use heartline_protocol::server_frame::{Message, MessageAck};
-use heartline_protocol::{ChatId, ClientMessageId, UserId};
-
-/// What content is when its sender does not say.
-const DEFAULT_CONTENT_TYPE: &str = "text/plain";
+use heartline_protocol::{ChatId, ClientMessageId, DEFAULT_CONTENT_TYPE, UserId};
 
 /// A message before it is acknowledged. Its id stays the same however often it is sent, so an
 /// application that keeps its drafts may send them again after a restart.

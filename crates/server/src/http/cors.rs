@@ -8,13 +8,14 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use heartline_gateway::Refusal;
+use heartline_gateway::origin::origin_is_allowed;
 use heartline_protocol::ErrorCode;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST,
-    ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
+    VARY,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::{Api, Refused};
 
@@ -30,7 +31,7 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 pub(super) async fn layer(State(api): State<Api>, request: Request, next: Next) -> Response {
     let allowed = &api.gateway.config().allowed_origins;
     let origin = request.headers().get(ORIGIN).cloned();
-    let origin = origin.filter(|origin| is_allowed(origin, request.headers(), allowed));
+    let origin = origin.filter(|_| origin_is_allowed(request.headers(), allowed));
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(ORIGIN)
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -60,13 +61,4 @@ fn permit() -> Response {
 fn refuse() -> Response {
     let message = "this page may not ask: its origin is not in server.allowed_origins";
     Refused::from(Refusal::new(ErrorCode::Forbidden, message)).into_response()
-}
-
-/// Whether a page's origin is the server's own host or on the list, where `*` is every page.
-fn is_allowed(origin: &HeaderValue, headers: &HeaderMap, allowed: &[String]) -> bool {
-    let Ok(origin) = origin.to_str() else { return false };
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    let is_own = own.zip(host).is_some_and(|(own, host)| own.eq_ignore_ascii_case(host));
-    is_own || allowed.iter().any(|entry| entry == "*" || entry.eq_ignore_ascii_case(origin))
 }

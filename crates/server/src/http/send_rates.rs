@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use heartline_gateway::rate::{Rate, TokenBucket, retry_after_seconds};
 use heartline_protocol::UserId;
 use tokio::time::Instant;
 
@@ -13,42 +13,34 @@ const USERS_MAX: usize = 100_000;
 /// The rates of all users of this node. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct SendRates {
-    /// What one message costs.
-    cost: Duration,
-    burst: u32,
-    /// When each user's allowance is whole again.
-    whole_at: Arc<Mutex<HashMap<UserId, Instant>>>,
+    rate: Rate,
+    buckets: Arc<Mutex<HashMap<UserId, TokenBucket>>>,
 }
 
 impl SendRates {
     /// So many messages per second, of which so many may come at once.
     pub(super) fn new(per_second: u32, burst: u32) -> Self {
-        let cost = Duration::from_secs(1) / per_second.max(1);
-        Self { cost, burst, whole_at: Arc::default() }
+        Self { rate: Rate { per_second, burst }, buckets: Arc::default() }
     }
 
     /// Takes the allowance for one message, or says in how many seconds there is one.
     pub(super) fn take(&self, user_id: &UserId, now: Instant) -> Result<(), u64> {
-        let mut users = self.whole_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if users.len() >= USERS_MAX && !users.contains_key(user_id) {
-            users.retain(|_, whole_at| *whole_at > now);
-            if users.len() >= USERS_MAX {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= USERS_MAX && !buckets.contains_key(user_id) {
+            buckets.retain(|_, bucket| !bucket.is_full(now));
+            if buckets.len() >= USERS_MAX {
                 return Err(1);
             }
         }
-        let before = users.get(user_id).copied().unwrap_or(now).max(now);
-        let after = before + self.cost;
-        let missing = (after - now).saturating_sub(self.cost * self.burst);
-        if !missing.is_zero() {
-            return Err(missing.as_millis().div_ceil(1000).max(1) as u64);
-        }
-        users.insert(user_id.clone(), after);
-        Ok(())
+        let bucket = buckets.entry(user_id.clone()).or_insert_with(|| TokenBucket::new(now));
+        bucket.take(self.rate, now).map_err(retry_after_seconds)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use heartline_routing::Clock;
 
     use super::*;
@@ -77,6 +69,6 @@ mod tests {
         let late: UserId = "late".parse().unwrap();
         assert_eq!(rates.take(&late, start), Err(1));
         assert_eq!(rates.take(&late, start + Duration::from_secs(1)), Ok(()));
-        assert_eq!(rates.whole_at.lock().unwrap().len(), 1);
+        assert_eq!(rates.buckets.lock().unwrap().len(), 1);
     }
 }
