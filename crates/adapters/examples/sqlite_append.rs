@@ -135,9 +135,7 @@ async fn shard(
 fn message(user: &UserId, chats: &[ChatId], naming: Naming) -> NewMessage {
     let name = match naming {
         Naming::Random => format!("{:032x}", rand::random::<u128>()),
-        Naming::Ulid => {
-            ulid::Ulid::from_parts(Clock.wall().unix_ms, rand::random()).to_string()
-        }
+        Naming::Ulid => ulid::Ulid::from_parts(Clock.wall().unix_ms, rand::random()).to_string(),
     };
     NewMessage {
         chat_id: chats[rand::random_range(0..chats.len())],

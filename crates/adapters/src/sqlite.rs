@@ -33,12 +33,12 @@ mod writer;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_durability::{
-    Actor, Appended, AppendError, Audience, ChatEdit, ChatLog, ChatSummary, Created, EditError,
+    Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, Created, EditError,
     Edited, Idempotency, LogPage, LogRead, Members, NewChat, NewMessage, Profile, Profiles,
     Published, StoreError, Unpublished, Watermark,
 };
@@ -46,14 +46,14 @@ use heartline_protocol::server_frame::{Chat, ManifestChat};
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use heartline_routing::Clock;
 
-pub use backup::{BackupError, RestoreError, back_up, restore};
+pub use backup::{BackupError, RestoreError, back_up, restore, unfinished};
 pub use check::{Thoroughness, check_store};
 pub use config::{DATABASE_FILE, DISK_RESERVE_BYTES, SqliteConfig, UrlError};
 pub use counters::SqliteCounters;
 pub use open::OpenError;
 pub use repair::Repair;
 
-use check::BackgroundCheck;
+use check::{BackgroundCheck, Health};
 use disk::DiskGuard;
 use lock::StoreLock;
 use readers::Readers;
@@ -68,10 +68,11 @@ pub struct SqliteStore(Arc<Inner>);
 /// waits is written, and only then may another process come.
 struct Inner {
     readers: Readers,
-    check: Option<BackgroundCheck>,
+    _check: Option<BackgroundCheck>,
     writer: Writer,
     clock: Clock,
     counters: SqliteCounters,
+    health: Arc<Health>,
     _lock: StoreLock,
 }
 
@@ -79,7 +80,7 @@ impl fmt::Debug for SqliteStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("SqliteStore")
-            .field("is_checking", &self.0.check.is_some())
+            .field("health", &self.0.health)
             .finish_non_exhaustive()
     }
 }
@@ -94,11 +95,11 @@ impl SqliteStore {
         let (lock, connection) = open::open_writer(config)?;
         let was_open = check::mark_open(&connection).map_err(|error| open::explain(path, error))?;
         let counters = SqliteCounters::default();
-        let stopped = Arc::new(OnceLock::new());
+        let health = Arc::new(Health::new(was_open));
         let no_thread = |source| OpenError::Directory { path: path.clone(), source };
         let check = if was_open {
             let connection = open::open_reader(path)?;
-            let check = BackgroundCheck::start(connection, Arc::clone(&stopped));
+            let check = BackgroundCheck::start(connection, Arc::clone(&health));
             Some(check.map_err(no_thread)?)
         } else {
             None
@@ -106,10 +107,16 @@ impl SqliteStore {
         let readers = (0..config.readers.max(1)).map(|_| open::open_reader(path));
         let readers = Readers::start(readers.collect::<Result<_, _>>()?).map_err(no_thread)?;
         let disk = DiskGuard::new(path, config.disk_reserve_bytes);
-        let parts =
-            WriterParts { connection, clock, disk, counters: counters.clone(), stopped };
+        let parts = WriterParts {
+            connection,
+            clock,
+            disk,
+            counters: counters.clone(),
+            health: Arc::clone(&health),
+        };
         let writer = Writer::start(parts).map_err(no_thread)?;
-        Ok(Self(Arc::new(Inner { readers, check, writer, clock, counters, _lock: lock })))
+        let inner = Inner { readers, _check: check, writer, clock, counters, health, _lock: lock };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Finishes what it was asked for so far and closes in order. Later writes are refused.
@@ -120,6 +127,11 @@ impl SqliteStore {
     /// What went wrong so far; clones share the numbers.
     pub fn counters(&self) -> SqliteCounters {
         self.0.counters.clone()
+    }
+
+    /// What the check after an unclean stop has found, if anything. Then nothing is written.
+    pub fn damage(&self) -> Option<&str> {
+        self.0.health.damage()
     }
 
     /// Sets a halted chat's counter to exactly its newest number and lifts the halt.

@@ -34,7 +34,7 @@ use crate::config::{ClientConfig, ConfigError};
 use state::ChatState;
 use task::{ChatTask, Command};
 
-pub use config::ChatConfig;
+pub use config::{Backlog, ChatConfig};
 pub use draft::{Draft, SendError};
 pub use event::ChatEvent;
 
@@ -117,10 +117,9 @@ impl ChatClient {
         self.sender.send_text(text).await
     }
 
-    /// Breaks the present connection without a Close frame, as a failing network would; the
-    /// client then reconnects.
+    /// See [`ChatSender::drop_socket`].
     pub async fn drop_socket(&self) -> Result<(), ClientStopped> {
-        self.sender.command(Command::DropSocket).await
+        self.sender.drop_socket().await
     }
 
     /// Tells the server how far the application has come, closes the connection in order and ends
@@ -174,6 +173,12 @@ impl ChatSender {
     /// [`ChatEvent::Connection`]; a message sent like this is not tried again.
     pub async fn send_text(&self, text: impl Into<String>) -> Result<(), ClientStopped> {
         self.frames.send_text(text).await
+    }
+
+    /// Breaks the present connection without a Close frame, as a failing network would; the
+    /// client then reconnects.
+    pub async fn drop_socket(&self) -> Result<(), ClientStopped> {
+        self.command(Command::DropSocket).await
     }
 
     async fn command(&self, command: Command) -> Result<(), ClientStopped> {

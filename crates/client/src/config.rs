@@ -8,6 +8,7 @@ use heartline_protocol::DeviceId;
 use heartline_protocol::limits::SYNC_PAGE_BYTES_MAX;
 
 use crate::back_off::BackOffConfig;
+use crate::dial;
 use crate::token::TokenProvider;
 
 /// The client's configuration. Start from [`ClientConfig::new`] and change what differs.
@@ -88,6 +89,12 @@ impl ClientConfig {
             frame_bytes_max: 4 * SYNC_PAGE_BYTES_MAX,
             tls: None,
         }
+    }
+
+    /// The TLS configuration in force, for what the application asks of the same server outside
+    /// the socket.
+    pub fn trust(&self) -> Arc<rustls::ClientConfig> {
+        self.tls.clone().unwrap_or_else(dial::public_roots)
     }
 }
 

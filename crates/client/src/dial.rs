@@ -53,10 +53,11 @@ pub(crate) fn tls_connector(config: &ClientConfig, endpoints: &[Endpoint]) -> Op
     if !endpoints.iter().any(|endpoint| endpoint.secure) {
         return None;
     }
-    Some(config.tls.clone().unwrap_or_else(public_roots).into())
+    Some(config.trust().into())
 }
 
-fn public_roots() -> Arc<rustls::ClientConfig> {
+/// What trusts the certificate authorities that browsers trust.
+pub(crate) fn public_roots() -> Arc<rustls::ClientConfig> {
     let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)

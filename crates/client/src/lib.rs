@@ -35,7 +35,7 @@ mod session;
 mod upgrade;
 
 pub use back_off::{BackOff, BackOffConfig};
-pub use chat::{ChatClient, ChatConfig, ChatEvent, ChatSender, Draft, SendError};
+pub use chat::{Backlog, ChatClient, ChatConfig, ChatEvent, ChatSender, Draft, SendError};
 pub use client::{Client, ClientStopped, FrameSender};
 pub use config::{Authentication, ClientConfig, ConfigError};
 pub use event::{ClientEvent, Ending, Loss, Refusal, StopReason};

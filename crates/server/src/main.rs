@@ -7,7 +7,9 @@ use clap::{Parser, Subcommand};
 use heartline::bench::{self, BenchArgs};
 use heartline::commands::config::{self, ConfigArguments};
 use heartline::commands::connect::{self, ConnectArgs};
+use heartline::commands::repair::{self, RepairArguments};
 use heartline::commands::serve::{self, DevArguments, ServeArguments, StartError};
+use heartline::commands::store::{self, StoreArguments};
 use heartline::commands::token::{self, SECRET_VARIABLE, TokenArguments};
 use heartline::lifecycle::Exit;
 use heartline_routing::Clock;
@@ -32,6 +34,10 @@ enum Command {
     Connect(ConnectArgs),
     /// Print the commented default configuration, or check a file
     Config(ConfigArguments),
+    /// Copy the embedded store while it runs, put a copy back, or check it
+    Store(StoreArguments),
+    /// Let a halted chat go on
+    Repair(RepairArguments),
     /// Measure what connections and deliveries cost
     Bench(BenchArgs),
 }
@@ -49,6 +55,10 @@ fn main() -> ExitCode {
         Command::Config(arguments) => {
             let environment = std::env::vars_os().collect();
             config::run(&arguments, environment, &mut output, &mut errors).into()
+        }
+        Command::Store(arguments) => store::run(&arguments, &mut output, &mut errors).into(),
+        Command::Repair(arguments) => {
+            repair::run(&arguments, Clock, &mut output, &mut errors).into()
         }
         Command::Bench(arguments) => reported(bench::run(&arguments)),
     }

@@ -2,8 +2,8 @@
 
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{AppendError, Appended, NewMessage};
-use heartline_protocol::server_frame::Message;
 use heartline_protocol::MessageId;
+use heartline_protocol::server_frame::Message;
 use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_ROWID};
 use rusqlite::{OptionalExtension, params};
 use ulid::Ulid;
@@ -124,8 +124,7 @@ fn stored_before(
     let key = params![sender_key, chat.key, new.client_message_id.as_str()];
     let found = statement.query_row(key, |row| rows::message(row, new.chat_id)).optional()?;
     Ok(found.map(|message| {
-        let is_same =
-            message.content == new.content && message.content_type == new.content_type;
+        let is_same = message.content == new.content && message.content_type == new.content_type;
         if !is_same && !message.deleted {
             return Err(AppendError::Conflict);
         }

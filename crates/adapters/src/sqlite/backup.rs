@@ -36,7 +36,9 @@ pub enum BackupError {
         source: io::Error,
     },
     /// The copy is not whole, and was removed.
-    #[error("the copy is damaged, and so may be the store: {0}; run `heartline store check --full`")]
+    #[error(
+        "the copy is damaged, and so may be the store: {0}; run `heartline store check --full`"
+    )]
     Damaged(String),
 }
 
@@ -69,42 +71,36 @@ pub enum RestoreError {
     },
 }
 
-/// Where a file is written before it is whole.
-fn aside(path: &Path) -> PathBuf {
+/// Where a file is written before it is whole, which is where its growth can be seen.
+pub fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".incomplete");
     name.into()
 }
 
 /// Copies the store as it is at one instant, while a server may be writing. The copy gets its
-/// name only when it is whole, checked and on the disk. `written` is told where it grows.
+/// name only when it is whole, checked and on the disk.
 ///
 /// # Errors
 /// The store cannot be read, the file is there already, or the copy is not whole.
-pub fn back_up(
-    store: &Path,
-    file: &Path,
-    may_replace: bool,
-    written: impl FnOnce(&Path),
-) -> Result<(), BackupError> {
+pub fn back_up(store: &Path, file: &Path, may_replace: bool) -> Result<(), BackupError> {
     let failed = |source| BackupError::Io { path: file.to_owned(), source };
     if file.exists() && !may_replace {
         return Err(BackupError::Exists(file.to_owned()));
     }
     let connection = open_reader(store)?;
-    let incomplete = aside(file);
-    remove(&incomplete).map_err(failed)?;
-    written(&incomplete);
-    let name = incomplete.to_string_lossy();
+    let partial = unfinished(file);
+    remove(&partial).map_err(failed)?;
+    let name = partial.to_string_lossy();
     connection
         .execute("VACUUM INTO ?1", [name.as_ref()])
         .map_err(|source| BackupError::Copy { path: file.to_owned(), source })?;
-    let faults = faults_of(&incomplete);
+    let faults = faults_of(&partial);
     if !faults.is_empty() {
-        remove(&incomplete).map_err(failed)?;
+        remove(&partial).map_err(failed)?;
         return Err(BackupError::Damaged(faults.join("; ")));
     }
-    keep(&incomplete, file).map_err(failed)
+    keep(&partial, file).map_err(failed)
 }
 
 /// Puts a backup in the place of the store, while no server uses it. The backup is only read and
@@ -122,11 +118,11 @@ pub fn restore(store: &Path, file: &Path, may_replace: bool) -> Result<(), Resto
     if store.exists() && !may_replace {
         return Err(RestoreError::Exists(store.to_owned()));
     }
-    let incomplete = aside(store);
-    copy(file, &incomplete).map_err(failed)?;
-    let faults = faults_of(&incomplete);
+    let partial = unfinished(store);
+    copy(file, &partial).map_err(failed)?;
+    let faults = faults_of(&partial);
     if !faults.is_empty() {
-        remove(&incomplete).map_err(failed)?;
+        remove(&partial).map_err(failed)?;
         return Err(unusable(faults.join("; ")));
     }
     // The old log must go first: with another database it would be taken for its continuation.
@@ -135,7 +131,7 @@ pub fn restore(store: &Path, file: &Path, may_replace: bool) -> Result<(), Resto
         name.push(suffix);
         remove(Path::new(&name)).map_err(failed)?;
     }
-    keep(&incomplete, store).map_err(failed)
+    keep(&partial, store).map_err(failed)
 }
 
 /// What is wrong with a copy: it is not a store, of another version, or damaged.
@@ -166,9 +162,9 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Forces a file to the disk and gives it its name, for good.
-fn keep(incomplete: &Path, path: &Path) -> io::Result<()> {
-    File::open(incomplete)?.sync_all()?;
-    fs::rename(incomplete, path)?;
+fn keep(partial: &Path, path: &Path) -> io::Result<()> {
+    File::open(partial)?.sync_all()?;
+    fs::rename(partial, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

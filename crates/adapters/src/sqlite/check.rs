@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use rusqlite::{Connection, InterruptHandle, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, OptionalExtension};
 
 use super::open::{OpenError, explain, open_reader};
-use super::writer::Stopped;
 
 /// Faults that are told; more of them say nothing new.
 const FAULTS_MAX: usize = 20;
@@ -39,10 +40,43 @@ pub(super) fn faults(
         Thoroughness::Quick => "quick_check",
         Thoroughness::Full => "integrity_check",
     };
-    let mut statement = connection.prepare(&format!("PRAGMA {pragma}({FAULTS_MAX})"))?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+    let ask = || {
+        let mut statement = connection.prepare(&format!("PRAGMA {pragma}({FAULTS_MAX})"))?;
+        let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+        lines.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    match ask() {
+        Ok(lines) => Ok(lines.into_iter().filter(|line| line != "ok").collect()),
+        // Some damage ends the look itself.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            Ok(vec![error.to_string()])
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What is known of the file's soundness, shared by the check and the writer.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    damage: OnceLock<String>,
+    is_unchecked: AtomicBool,
+}
+
+impl Health {
+    /// Of a file that must be checked before it is trusted, or need not.
+    pub(super) fn new(is_unchecked: bool) -> Self {
+        Self { damage: OnceLock::new(), is_unchecked: AtomicBool::new(is_unchecked) }
+    }
+
+    /// What was found to be wrong, if anything.
+    pub(super) fn damage(&self) -> Option<&str> {
+        self.damage.get().map(String::as_str)
+    }
+
+    /// Whether the next start can do without a check.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.damage.get().is_none() && !self.is_unchecked.load(Ordering::Acquire)
+    }
 }
 
 /// Marks the store as in use. Answers whether its last use did not end in order.
@@ -60,12 +94,12 @@ pub(super) struct BackgroundCheck {
 }
 
 impl BackgroundCheck {
-    /// Starts it. If something is found, `stopped` is set and nothing is written any more.
-    pub(super) fn start(connection: Connection, stopped: Stopped) -> io::Result<Self> {
+    /// Starts it. If something is found, nothing is written any more.
+    pub(super) fn start(connection: Connection, health: Arc<Health>) -> io::Result<Self> {
         let interrupt = connection.get_interrupt_handle();
         let thread = thread::Builder::new()
             .name("sqlite-check".to_owned())
-            .spawn(move || look(&connection, &stopped))?;
+            .spawn(move || look(&connection, &health))?;
         Ok(Self { interrupt, thread: Some(thread) })
     }
 }
@@ -80,20 +114,21 @@ impl Drop for BackgroundCheck {
     }
 }
 
-fn look(connection: &Connection, stopped: &Stopped) {
+fn look(connection: &Connection, health: &Health) {
     tracing::info!("the store did not close in order: it is checked while it serves");
     let found = match faults(connection, Thoroughness::Quick) {
         Ok(faults) if faults.is_empty() => {
             tracing::info!("the store is whole");
+            health.is_unchecked.store(false, Ordering::Release);
             return;
         }
         Ok(faults) => faults.join("; "),
-        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
             return;
         }
         Err(error) => error.to_string(),
     };
     tracing::error!(found, "the store is damaged: writes stop; restore a backup");
     // Whoever was first has said enough.
-    let _ = stopped.set(format!("the store is damaged: {found}"));
+    let _ = health.damage.set(format!("the store is damaged: {found}"));
 }

@@ -59,8 +59,7 @@ impl SqliteConfig {
     /// The URL has another scheme, no path, or a parameter that does not exist.
     pub fn from_url(url: &str, data_dir: &Path) -> Result<Self, UrlError> {
         let wrong = |problem: String| UrlError { url: url.to_owned(), problem };
-        let rest =
-            url.strip_prefix("sqlite:").ok_or_else(|| wrong(EXPECTED.to_owned()))?;
+        let rest = url.strip_prefix("sqlite:").ok_or_else(|| wrong(EXPECTED.to_owned()))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         // Three slashes are an empty host and an absolute path; two would name a host.
         let path = match path.strip_prefix("//") {

@@ -26,11 +26,7 @@ impl DiskGuard {
         Self::with(database, reserve_bytes, free_bytes)
     }
 
-    fn with(
-        database: &Path,
-        reserve_bytes: u64,
-        free_bytes: fn(&Path) -> io::Result<u64>,
-    ) -> Self {
+    fn with(database: &Path, reserve_bytes: u64, free_bytes: fn(&Path) -> io::Result<u64>) -> Self {
         let parent = database.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = parent.unwrap_or(Path::new(".")).to_owned();
         Self { directory, reserve_bytes, free_bytes, looked_at: None, refusal: None }

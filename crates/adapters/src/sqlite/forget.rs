@@ -74,20 +74,16 @@ fn erasures(session: &Session<'_>, limit: usize) -> rusqlite::Result<usize> {
 }
 
 /// Erases up to `limit` contents of one person in one chat, and notes how far it has come.
-fn erase_some(
-    session: &Session<'_>,
-    erasure: &Erasure,
-    limit: usize,
-) -> rusqlite::Result<usize> {
+fn erase_some(session: &Session<'_>, erasure: &Erasure, limit: usize) -> rusqlite::Result<usize> {
     let Erasure { user_key, chat_key, last_sequence, after } = erasure;
     let sql = "SELECT id, client_message_id FROM messages INDEXED BY messages_once
         WHERE sender_key = ?1 AND chat_key = ?2 AND client_message_id > ?3
         ORDER BY client_message_id LIMIT ?4";
     let mut statement = session.connection.prepare_cached(sql)?;
-    let found = statement.query_map(
-        params![user_key, chat_key, after, row_limit(limit)],
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
-    )?;
+    let found = statement
+        .query_map(params![user_key, chat_key, after, row_limit(limit)], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })?;
     let found = found.collect::<rusqlite::Result<Vec<_>>>()?;
     let sql = "UPDATE messages SET content = NULL WHERE id = ?1 AND content IS NOT NULL";
     let mut erase = session.connection.prepare_cached(sql)?;
@@ -118,11 +114,7 @@ struct OldChat {
 }
 
 /// The messages that were stored before an instant, from each chat's beginning on.
-fn outdated(
-    session: &mut Session<'_>,
-    before: Timestamp,
-    limit: usize,
-) -> rusqlite::Result<usize> {
+fn outdated(session: &mut Session<'_>, before: Timestamp, limit: usize) -> rusqlite::Result<usize> {
     let mut removed = 0;
     while removed < limit {
         let sql = "SELECT chat_key, chat_id FROM chats

@@ -66,10 +66,7 @@ pub(super) fn record_watermarks(
 }
 
 /// Removes a person: at once all that names them, the content of their messages by and by.
-pub(super) fn delete(
-    session: &mut Session<'_>,
-    user_id: &UserId,
-) -> rusqlite::Result<Vec<Edited>> {
+pub(super) fn delete(session: &mut Session<'_>, user_id: &UserId) -> rusqlite::Result<Vec<Edited>> {
     let Some(user_key) = session.user(user_id)? else { return Ok(Vec::new()) };
     let mut edited = Vec::new();
     for chat_id in chats_of(session.connection, user_key)? {
@@ -93,11 +90,7 @@ fn chats_of(connection: &Connection, user_key: i64) -> rusqlite::Result<Vec<Chat
 }
 
 /// Takes one who is no more out of a chat. A pair that is no pair any more may be made anew.
-fn leave(
-    session: &mut Session<'_>,
-    chat_id: ChatId,
-    user_id: &UserId,
-) -> rusqlite::Result<Edited> {
+fn leave(session: &mut Session<'_>, chat_id: ChatId, user_id: &UserId) -> rusqlite::Result<Edited> {
     let whole = chats::find(session.connection, chat_id)?.expect("a member's chat exists");
     if whole.chat.members.len() <= 1 {
         return apply(session, whole, Change::End);

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
+use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_protocol::server_frame::{ChatKind, Message, Role};
 use heartline_protocol::{ChatId, MessageId, Timestamp, UserId};
-use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use rusqlite::Row;
 use rusqlite::types::Type;
 use ulid::Ulid;

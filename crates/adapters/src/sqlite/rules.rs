@@ -46,12 +46,7 @@ pub(super) fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Chan
     }
 }
 
-fn decide_add(
-    chat: &Chat,
-    might: Role,
-    user_id: &UserId,
-    role: Role,
-) -> Result<Change, EditError> {
+fn decide_add(chat: &Chat, might: Role, user_id: &UserId, role: Role) -> Result<Change, EditError> {
     let is_allowed = match (might, role) {
         (_, Role::Owner) | (Role::Member, _) | (Role::Admin, Role::Admin) => false,
         (Role::Owner, _) | (Role::Admin, Role::Member) => true,

@@ -24,7 +24,8 @@ pub(super) enum Origin {
 
 /// Reads what a file is.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

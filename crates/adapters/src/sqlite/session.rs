@@ -209,10 +209,7 @@ impl Session<'_> {
 }
 
 /// The file's key for a user; none when nobody ever named them.
-pub(super) fn user_key(
-    connection: &Connection,
-    user_id: &UserId,
-) -> rusqlite::Result<Option<i64>> {
+pub(super) fn user_key(connection: &Connection, user_id: &UserId) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT user_key FROM users WHERE user_id = ?1";
     connection.prepare_cached(sql)?.query_row([user_id.as_str()], |row| row.get(0)).optional()
 }

@@ -1,1 +1,7 @@
-use super::*;
+mod contract;
+mod faults;
+mod model;
+mod obstacles;
+mod pages_read;
+mod recovery;
+mod scratch;

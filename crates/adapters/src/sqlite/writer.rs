@@ -1,10 +1,10 @@
 //! The one thread that writes: it takes everything that waits, does it in one transaction with
 //! one sync of the disk, and only then answers.
 
-use std::sync::{Arc, OnceLock};
+use std::io;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::io;
 
 use heartline_durability::{NewMessage, StoreError};
 use heartline_routing::Clock;
@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::append::{self, Answer};
+use super::check::Health;
 use super::counters::SqliteCounters;
 use super::disk::DiskGuard;
 use super::error::{rejected, unknown};
@@ -24,16 +25,13 @@ const QUEUE_JOBS_MAX: usize = 1024;
 /// How long a planted early acknowledgement is ahead of its commit.
 const PLANTED_HEAD_START: Duration = Duration::from_millis(20);
 
-/// Why all writes are refused, once something was found to be wrong with the file.
-pub(super) type Stopped = Arc<OnceLock<String>>;
-
 /// What the writer needs to begin.
 pub(super) struct WriterParts {
     pub(super) connection: Connection,
     pub(super) clock: Clock,
     pub(super) disk: DiskGuard,
     pub(super) counters: SqliteCounters,
-    pub(super) stopped: Stopped,
+    pub(super) health: Arc<Health>,
 }
 
 /// The way to the writer's thread. Dropping it finishes what waits, then ends the thread.
@@ -80,6 +78,12 @@ impl Writer {
             // It ends in either case: an answer, or a thread that is gone.
             let _ = closed.await;
         }
+    }
+
+    /// How many jobs wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.jobs.as_ref().map_or(0, |jobs| jobs.max_capacity() - jobs.capacity())
     }
 
     async fn submit(&self, job: Job) -> Result<(), StoreError> {
@@ -132,8 +136,8 @@ impl WriterLoop {
     /// Does all the work of a group in one transaction. Its own failure concerns everybody;
     /// failures of single pieces are kept with them.
     fn commit(&mut self, group: &mut Group) -> Result<(), StoreError> {
-        if let Some(reason) = self.parts.stopped.get() {
-            return Err(StoreError::rejected(reason.clone()));
+        if let Some(damage) = self.parts.health.damage() {
+            return Err(StoreError::rejected(format!("the store is damaged: {damage}")));
         }
         if let Some(refusal) = self.parts.disk.refusal(self.parts.clock) {
             return Err(refusal);
@@ -226,10 +230,12 @@ impl WriterLoop {
         }
     }
 
-    /// The orderly end: what is in the log goes into the database, and the flag says so.
+    /// The orderly end: what is in the log goes into the database, and the flag says so. A file
+    /// whose check was broken off, or found something, is checked again next time.
     fn finish(self) {
-        let clean = "UPDATE meta SET value = 0 WHERE name = 'is_open'";
-        let ended = self.parts.connection.execute_batch(clean).and_then(|()| {
+        let is_open = i64::from(!self.parts.health.is_trusted());
+        let sql = "UPDATE meta SET value = ?1 WHERE name = 'is_open'";
+        let ended = self.parts.connection.execute(sql, [is_open]).and_then(|_| {
             self.parts.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         });
         if let Err(error) = ended {

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use heartline_protocol::ChatId;
 use heartline_protocol::server_frame::Message;
 
+use crate::chat::config::Backlog;
+
 /// Messages that may wait above holes, in all chats together. What comes beyond is dropped and
 /// comes again in a page.
 pub(crate) const AHEAD_MESSAGES_MAX: usize = 1000;
@@ -21,6 +23,8 @@ pub(crate) struct Cursors {
     chats: HashMap<ChatId, Cursor>,
     ahead_messages: usize,
     ahead_bytes: usize,
+    /// Whether a chat begins only where [`Cursors::begin`] says, and not at its first message.
+    waits_to_begin: bool,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +35,8 @@ struct Cursor {
     highest_seen: u64,
     /// What came above a hole.
     ahead: BTreeMap<u64, Message>,
+    /// Whether it was said where the chat begins.
+    has_begun: bool,
 }
 
 /// A page that was asked for, and what was known when it was.
@@ -45,11 +51,24 @@ pub(crate) struct PageRange {
 
 impl Cursors {
     /// Cursors that begin where the application already is.
-    pub(crate) fn new(reached: HashMap<ChatId, u64>) -> Self {
+    pub(crate) fn new(reached: HashMap<ChatId, u64>, backlog: Backlog) -> Self {
         let cursor = |(chat_id, reached)| {
-            (chat_id, Cursor { reached, highest_seen: reached, ahead: BTreeMap::new() })
+            let ahead = BTreeMap::new();
+            (chat_id, Cursor { reached, highest_seen: reached, ahead, has_begun: true })
         };
-        Self { chats: reached.into_iter().map(cursor).collect(), ..Self::default() }
+        let chats = reached.into_iter().map(cursor).collect();
+        Self { chats, waits_to_begin: backlog != Backlog::All, ..Self::default() }
+    }
+
+    /// A chat begins after this number, unless it has begun before. The result is what can be
+    /// handed over now: what has come already is news, whatever its number.
+    pub(crate) fn begin(&mut self, chat_id: ChatId, after: u64) -> Vec<Message> {
+        let mut ready = Vec::new();
+        let cursor = self.chats.entry(chat_id).or_default();
+        if !std::mem::replace(&mut cursor.has_begun, true) {
+            self.advance(chat_id, after, &mut ready);
+        }
+        ready
     }
 
     /// Up to where everything was handed over.
@@ -83,6 +102,10 @@ impl Cursors {
     /// answer will fill one number above that one, so a single missing number there is no gap yet.
     pub(crate) fn has_gap(&self, chat_id: ChatId, unanswered_above: Option<u64>) -> bool {
         let Some(cursor) = self.chats.get(&chat_id) else { return false };
+        if self.waits_to_begin && !cursor.has_begun {
+            // The manifest is still to come.
+            return false;
+        }
         let missing = cursor.highest_seen - cursor.reached - cursor.ahead.len() as u64;
         match unanswered_above {
             Some(above) => missing > 1 || (missing == 1 && cursor.reached < above),

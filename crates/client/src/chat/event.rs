@@ -46,6 +46,13 @@ pub enum ChatEvent {
         /// client has forgotten how far it had come.
         chat: Option<Chat>,
     },
+    /// A frame goes out that the client made: a message, a question about what is missing, an
+    /// acknowledgement. It comes only to an application that asked for it in
+    /// [`ChatConfig`](crate::ChatConfig), and not for what is sent while the client closes.
+    Outgoing {
+        /// The frame as it is sent.
+        text: String,
+    },
     /// Somebody is typing, or no longer; it expires after 10 s.
     Typing {
         /// Where.

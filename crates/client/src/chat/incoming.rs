@@ -67,10 +67,10 @@ impl ChatState {
             ServerFrame::SyncResponse { .. } => self.on_page(frame, user_id, now),
             ServerFrame::SyncManifest { request_id, chats, next_page } => {
                 let taken = self.manifest.answered(request_id, chats, next_page.as_deref());
-                self.on_manifest(chats, taken, now);
+                self.on_manifest(chats, taken, user_id, now);
             }
             ServerFrame::ChatChanged { chat_id, change, chat } => {
-                self.on_chat_changed(*chat_id, *change, chat.as_ref(), now);
+                self.on_chat_changed(*chat_id, *change, chat.as_ref(), user_id, now);
             }
             ServerFrame::TypingIndicator { chat_id, user_id, is_typing } => {
                 let (chat_id, user_id, is_typing) = (*chat_id, user_id.clone(), *is_typing);
@@ -149,9 +149,18 @@ impl ChatState {
         }
     }
 
-    fn on_manifest(&mut self, chats: &[ManifestChat], taken: PageTaken, now: Instant) {
+    fn on_manifest(
+        &mut self,
+        chats: &[ManifestChat],
+        taken: PageTaken,
+        user_id: &UserId,
+        now: Instant,
+    ) {
         for &ManifestChat { chat_id, head_sequence, last_acked_sequence } in chats {
             self.cursors.saw(chat_id, head_sequence);
+            let begins_after = self.backlog.passes_over(head_sequence, last_acked_sequence);
+            let ready = self.cursors.begin(chat_id, begins_after);
+            self.hand_over(chat_id, ready, user_id);
             let reached = self.cursors.reached(chat_id);
             self.receipts.server_knows(chat_id, last_acked_sequence, reached, now);
             if taken != PageTaken::NotMine {
@@ -169,11 +178,15 @@ impl ChatState {
         chat_id: ChatId,
         change: ChatChange,
         chat: Option<&Chat>,
+        user_id: &UserId,
         now: Instant,
     ) {
         match chat {
             Some(chat) => {
                 self.cursors.saw(chat_id, chat.head_sequence);
+                let begins_after = self.backlog.passes_over(chat.head_sequence, 0);
+                let ready = self.cursors.begin(chat_id, begins_after);
+                self.hand_over(chat_id, ready, user_id);
                 self.review(chat_id, now + GAP_PATIENCE);
             }
             None => self.forget(chat_id),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::back_off::{BackOff, BackOffConfig};
 use crate::chat::catch_up::CatchUp;
-use crate::chat::config::ChatConfig;
+use crate::chat::config::{Backlog, ChatConfig};
 use crate::chat::cursor::Cursors;
 use crate::chat::draft::{Draft, SendError};
 use crate::chat::event::ChatEvent;
@@ -23,6 +23,8 @@ use crate::chat::sync::Sync;
 
 /// Typing that may wait to be told; what is more is dropped, because nobody misses it.
 const TYPING_MAX: usize = 64;
+/// Events that may wait when one more is only about a frame that goes out.
+const OUTGOING_MAX: usize = 256;
 
 /// The state of a chat client.
 #[derive(Debug)]
@@ -41,6 +43,10 @@ pub(crate) struct ChatState {
     pub(super) typing: BTreeMap<ChatId, bool>,
     /// The pace of everything but messages.
     pub(super) pace: Pace,
+    /// Where a chat begins that the application knows nothing of.
+    pub(super) backlog: Backlog,
+    /// Whether the application wants to know what is sent.
+    tells_outgoing: bool,
     /// What the application does not know yet.
     pub(super) events: VecDeque<ChatEvent>,
 }
@@ -62,7 +68,9 @@ impl ChatState {
             outbox: Outbox::new(&config, back_off(1)),
             manifest: Manifest::new(back_off(2)),
             sync: Sync::new(back_off(3)),
-            cursors: Cursors::new(config.cursors),
+            cursors: Cursors::new(config.cursors, config.backlog),
+            backlog: config.backlog,
+            tells_outgoing: config.tells_outgoing,
             receipts: Receipts::default(),
             catch_up: CatchUp::default(),
             typing: BTreeMap::new(),
@@ -98,6 +106,14 @@ impl ChatState {
             self.receipts.handed_over(message.chat_id, message.sequence, now);
         }
         Some(event)
+    }
+
+    /// A frame goes out. An application that does not receive misses some of these rather than
+    /// have them pile up.
+    pub(crate) fn sending(&mut self, text: &str) {
+        if self.tells_outgoing && self.events.len() < OUTGOING_MAX {
+            self.events.push_back(ChatEvent::Outgoing { text: text.to_owned() });
+        }
     }
 
     /// What has no definite answer, in the order in which it was given.

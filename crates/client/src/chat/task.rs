@@ -73,7 +73,9 @@ impl ChatTask {
                     Ok(room) => {
                         let only_on = state.connection_id();
                         if let Some(frame) = state.next_frame(clock::now()) {
-                            room.send(Outgoing { text: encode_client(&frame), only_on });
+                            let text = encode_client(&frame);
+                            state.sending(&text);
+                            room.send(Outgoing { text, only_on });
                         }
                     }
                     // The client has stopped; its last event is still to be passed on.

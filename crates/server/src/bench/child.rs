@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -21,11 +21,16 @@ pub(super) struct ChildProcess {
 
 impl ChildProcess {
     /// Starts this binary's own server, on a free port and with a secret made for it.
-    pub(super) fn server(connections: usize, secret: &Secret) -> Result<(Self, SocketAddr)> {
+    pub(super) fn server(
+        connections: usize,
+        secret: &Secret,
+        allowance: Allowance,
+    ) -> Result<(Self, SocketAddr)> {
         let directory = PrivateDirectory::create()?;
         let address = free_address()?;
         let file = directory.path.join("bench.toml");
-        let configuration = configuration(address, &directory.path, connections, secret);
+        let configuration =
+            configuration(address, &directory.path, connections, secret) + allowance.toml();
         write_private(&file, &configuration)?;
         let child = Command::new(this_program()?)
             .arg("serve")
@@ -54,6 +59,23 @@ impl ChildProcess {
         Ok((this, address))
     }
 
+    /// Starts the embedded store by itself, with a directory of its own. Its figures are what it
+    /// writes to its output, which ends with it.
+    pub(super) fn store(arguments: &[String]) -> Result<(Self, ChildStdout)> {
+        let directory = PrivateDirectory::create()?;
+        let child = Command::new(this_program()?)
+            .args(["bench", "store", "--directory"])
+            .arg(&directory.path)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the store could not be started")?;
+        let mut this = Self { child, _directory: Some(directory) };
+        let output = this.child.stdout.take().context("the store has no output")?;
+        Ok((this, output))
+    }
+
     /// The child's process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
@@ -73,6 +95,30 @@ impl Drop for ChildProcess {
         // Both fail only when the child is gone already, which is what is wanted.
         self.child.kill().ok();
         self.child.wait().ok();
+    }
+}
+
+/// What a server under test lets its clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allowance {
+    /// What a newcomer's server does.
+    Usual,
+    /// As many messages as it can take: a limit would be measured instead of the server. Its
+    /// metrics can be read.
+    Unlimited,
+}
+
+impl Allowance {
+    /// What is added to the section `[limits]`, and what follows it.
+    const fn toml(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::Unlimited => {
+                "send_rate = 100000\nsend_burst = 100000\ninbound_requests = 10000\n\
+                 ingest_per_chat = 100000\ningest_per_node = 1000000\n\n\
+                 [metrics]\nlisten = \"main\"\n"
+            }
+        }
     }
 }
 
@@ -135,8 +181,8 @@ fn configuration(
     format!(
         "[server]\nlisten = \"{address}\"\ndata_dir = \"{}\"\n\n\
          [auth]\nhmac_secret = \"{}\"\n\n\
-         [limits]\nconnections_per_address = {}\n\n\
-         [log]\nlevel = \"error\"\n",
+         [log]\nlevel = \"error\"\n\n\
+         [limits]\nconnections_per_address = {}\n",
         directory.display(),
         secret.0,
         connections + 1000,
@@ -152,9 +198,13 @@ mod tests {
         let address = free_address().unwrap();
         let secret = random_secret();
         let text = configuration(address, Path::new("/data"), 10_000, &secret);
-        let table: toml::Table = text.parse().unwrap();
-        assert_eq!(table["auth"]["hmac_secret"].as_str(), Some(&*secret.0));
-        assert_eq!(table["limits"]["connections_per_address"].as_integer(), Some(11_000));
+        for allowance in [Allowance::Usual, Allowance::Unlimited] {
+            let table: toml::Table = (text.clone() + allowance.toml()).parse().unwrap();
+            assert_eq!(table["auth"]["hmac_secret"].as_str(), Some(&*secret.0));
+            assert_eq!(table["limits"]["connections_per_address"].as_integer(), Some(11_000));
+            let is_raised = table["limits"].get("send_rate").is_some();
+            assert_eq!(is_raised, allowance == Allowance::Unlimited);
+        }
         assert_eq!(secret.0.len(), 64);
     }
 

@@ -68,14 +68,23 @@ impl DialPlan {
             }
             None => Requests::Greeting,
         };
-        ensure!(!users.is_empty() && concurrency > 0, "there is nothing to open: raise -n");
-        Ok(Self {
-            address: subject.address,
-            requests,
-            count: users.len(),
-            concurrency,
-            receive_buffer: None,
-        })
+        Self::of(subject, requests, users.len(), concurrency)
+    }
+
+    /// One connection for each token, in this order: one is open before the next is begun.
+    pub(super) fn in_order(subject: &Subject, tokens: &[String]) -> Result<Self> {
+        let requests = tokens.iter().map(|token| upgrade_request(subject, token)).collect();
+        Self::of(subject, Requests::Upgrade(requests), tokens.len(), 1)
+    }
+
+    fn of(
+        subject: &Subject,
+        requests: Requests,
+        count: usize,
+        concurrency: usize,
+    ) -> Result<Self> {
+        ensure!(count > 0 && concurrency > 0, "there is nothing to open: raise -n");
+        Ok(Self { address: subject.address, requests, count, concurrency, receive_buffer: None })
     }
 
     /// Gives the sockets a small receive buffer, so that one that is not read fills soon.

@@ -3,151 +3,85 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use hdrhistogram::Histogram;
 use heartline_protocol::limits::HEARTBEAT_INTERVAL;
-use heartline_routing::Clock;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval};
+use tokio::time::interval;
 
+use super::counters::{Counters, Epoch, Tally};
 use super::dial::Opened;
-use super::report::new_histogram;
-use super::walker::{Frame, Walker, intended_nanos, is_event};
+use super::letter::Letter;
+use super::sender::Sender;
+use super::voice::{PONG, TEXT, Voice, masked_frame};
+use super::walker::{Frame, Walker, Word, intended_nanos, word};
 
 /// Into how many groups the heartbeats of an interval are spread.
 const HEARTBEAT_SLOTS: usize = 100;
-/// The mask of the frames that the bench sends.
-const MASK: [u8; 4] = [0x5a, 0xc3, 0x17, 0x8e];
-/// The longest payload of a control frame.
-const CONTROL_BYTES_MAX: usize = 125;
 
 thread_local! {
     /// One buffer per worker thread: a socket that has nothing to say holds no memory.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 * 1024]);
 }
 
-/// The moment that a run's times count from, the same for senders and readers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Epoch {
-    start: Instant,
-}
-
-impl Epoch {
-    /// Begins now.
-    pub(super) fn begin() -> Self {
-        Self { start: Clock.now() }
-    }
-
-    /// Nanoseconds since the beginning.
-    pub(super) fn nanos(&self) -> u64 {
-        Clock.now().duration_since(self.start).as_nanos() as u64
-    }
-}
-
-/// What the readers of a fleet have seen.
-#[derive(Debug)]
-pub(super) struct Counters {
-    epoch: Epoch,
-    deliveries: AtomicU64,
-    other_frames: AtomicU64,
-    heartbeats: AtomicU64,
-    closed: AtomicU64,
-    latency: Mutex<Histogram<u64>>,
-}
-
-impl Counters {
-    fn new(epoch: Epoch) -> Self {
-        Self {
-            epoch,
-            deliveries: AtomicU64::new(0),
-            other_frames: AtomicU64::new(0),
-            heartbeats: AtomicU64::new(0),
-            closed: AtomicU64::new(0),
-            latency: Mutex::new(new_histogram()),
-        }
-    }
-
-    /// The counters of connections that nobody reads.
-    pub(super) fn unread(epoch: Epoch) -> Arc<Self> {
-        Arc::new(Self::new(epoch))
-    }
-
-    /// Pushes that arrived.
-    pub(super) fn deliveries(&self) -> u64 {
-        self.deliveries.load(Ordering::Relaxed)
-    }
-
-    /// Other text frames that arrived: the answers to heartbeats.
-    pub(super) fn other_frames(&self) -> u64 {
-        self.other_frames.load(Ordering::Relaxed)
-    }
-
-    /// Heartbeats that were sent.
-    pub(super) fn heartbeats(&self) -> u64 {
-        self.heartbeats.load(Ordering::Relaxed)
-    }
-
-    /// Connections that the server ended.
-    pub(super) fn closed(&self) -> u64 {
-        self.closed.load(Ordering::Relaxed)
-    }
-
-    /// The latencies recorded since this was last asked.
-    pub(super) fn take_latency(&self) -> Histogram<u64> {
-        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut latency, new_histogram())
-    }
-
-    fn record(&self, latencies: &[u64]) {
-        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        for nanos in latencies {
-            latency.saturating_record(*nanos);
-        }
-    }
-}
-
 /// Connections with a reader each and one task that sends all their heartbeats.
 #[derive(Debug)]
 pub(super) struct Fleet {
     counters: Arc<Counters>,
-    writers: Writers,
+    voices: Voices,
     sample_every: usize,
     /// Dropping it ends the tasks, and with them the sockets.
     tasks: JoinSet<()>,
 }
 
-type Writers = Arc<Mutex<Vec<Arc<OwnedWriteHalf>>>>;
+type Voices = Arc<Mutex<Vec<Arc<Voice>>>>;
 
 impl Fleet {
-    /// A fleet without sockets as yet; every `sample_every`th will also record latencies.
+    /// A fleet without sockets as yet; every `sample_every`th will also record the latencies of
+    /// deliveries.
     pub(super) fn new(epoch: Epoch, sample_every: usize) -> Self {
-        let counters = Arc::new(Counters::new(epoch));
-        let writers = Writers::default();
+        let counters = Counters::new(epoch);
+        let voices = Voices::default();
         let mut tasks = JoinSet::new();
-        tasks.spawn(send_heartbeats(writers.clone(), counters.clone()));
-        Self { counters, writers, sample_every, tasks }
+        tasks.spawn(send_heartbeats(voices.clone(), counters.clone()));
+        Self { counters, voices, sample_every, tasks }
     }
 
     /// Takes in a socket: from now on it is read and sends heartbeats.
     pub(super) fn add(&mut self, opened: Opened) {
+        self.take_in(opened, |_| None);
+    }
+
+    /// Takes in a socket that sends these letters in turn, when it is told to.
+    pub(super) fn add_sender(&mut self, opened: Opened, letters: Vec<Letter>) -> Arc<Sender> {
+        let counters = self.counters.clone();
+        let make = |voice| Some(Arc::new(Sender::new(voice, letters, counters)));
+        self.take_in(opened, make).expect("one was just made")
+    }
+
+    fn take_in(
+        &mut self,
+        opened: Opened,
+        make_sender: impl FnOnce(Arc<Voice>) -> Option<Arc<Sender>>,
+    ) -> Option<Arc<Sender>> {
         let (read_half, write_half) = opened.stream.into_split();
-        let writer = Arc::new(write_half);
-        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let voice = Arc::new(Voice::new(write_half));
+        let sender = make_sender(voice.clone());
+        let mut voices = self.voices.lock().unwrap_or_else(PoisonError::into_inner);
         let reader = Reader {
             walker: opened.walker,
-            writer: writer.clone(),
+            voice: voice.clone(),
+            sender: sender.clone(),
             counters: self.counters.clone(),
-            sampled: writers.len().is_multiple_of(self.sample_every),
+            sampled: voices.len().is_multiple_of(self.sample_every),
         };
-        writers.push(writer);
-        drop(writers);
+        voices.push(voice);
+        drop(voices);
         self.tasks.spawn(reader.run(read_half));
+        sender
     }
 
     /// What its readers have seen.
@@ -158,7 +92,8 @@ impl Fleet {
 
 struct Reader {
     walker: Walker,
-    writer: Arc<OwnedWriteHalf>,
+    voice: Arc<Voice>,
+    sender: Option<Arc<Sender>>,
     counters: Arc<Counters>,
     sampled: bool,
 }
@@ -167,7 +102,7 @@ impl Reader {
     async fn run(mut self, mut source: impl AsyncRead + Unpin) {
         let read = |context: &mut Context<'_>| self.poll_read(context, &mut source);
         poll_fn(read).await;
-        self.counters.closed.fetch_add(1, Ordering::Relaxed);
+        self.counters.add(Tally::Closed, 1);
     }
 
     /// Reads until the stream ends; nothing is held while it waits.
@@ -189,51 +124,55 @@ impl Reader {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        let (mut deliveries, mut others, mut now) = (0, 0, None);
-        let mut latencies = Vec::new();
-        let (sampled, writer, counters) = (self.sampled, &self.writer, &self.counters);
+        let (mut deliveries, mut acks, mut others, mut now) = (0, 0, 0, None);
+        let (mut latencies, mut ack_latencies) = (Vec::new(), Vec::new());
+        let (sampled, voice, counters) = (self.sampled, &self.voice, &self.counters);
+        let mut age = |head: &[u8]| {
+            let now = *now.get_or_insert_with(|| counters.epoch().nanos());
+            intended_nanos(head).map(|intended| now.saturating_sub(intended))
+        };
         self.walker.feed(bytes, |frame| match frame {
-            Frame::Text(head) if is_event(head) => {
-                deliveries += 1;
-                if sampled && let Some(intended) = intended_nanos(head) {
-                    let now = *now.get_or_insert_with(|| counters.epoch.nanos());
-                    latencies.push(now.saturating_sub(intended));
+            Frame::Text(head) => match word(head) {
+                Word::Delivery => {
+                    deliveries += 1;
+                    latencies.extend(sampled.then(|| age(head)).flatten());
                 }
+                Word::Ack => {
+                    acks += 1;
+                    ack_latencies.extend(age(head));
+                }
+                Word::Error => counters.refused(head),
+                Word::Other => others += 1,
+            },
+            Frame::Ping(payload) => {
+                voice.say(|frames| frames.extend(masked_frame(PONG, payload)));
             }
-            Frame::Text(_) => others += 1,
-            // A full socket buffer loses the frame; the server then closes and it is reported.
-            Frame::Ping(payload) => drop(writer.try_write(&masked_frame(0x0a, payload))),
             Frame::Close | Frame::Other => {}
         });
-        counters.deliveries.fetch_add(deliveries, Ordering::Relaxed);
-        counters.other_frames.fetch_add(others, Ordering::Relaxed);
-        if !latencies.is_empty() {
-            counters.record(&latencies);
+        counters.add(Tally::Deliveries, deliveries);
+        counters.add(Tally::Acks, acks);
+        counters.add(Tally::OtherFrames, others);
+        counters.record(&latencies);
+        counters.record_acks(&ack_latencies);
+        if acks > 0
+            && let Some(sender) = &self.sender
+        {
+            sender.answered(acks);
         }
     }
 }
 
-async fn send_heartbeats(writers: Writers, counters: Arc<Counters>) {
-    let frame = masked_frame(0x01, br#"{"type":"heartbeat"}"#);
+async fn send_heartbeats(voices: Voices, counters: Arc<Counters>) {
+    let frame = masked_frame(TEXT, br#"{"type":"heartbeat"}"#);
     let mut ticks = interval(HEARTBEAT_INTERVAL / HEARTBEAT_SLOTS as u32);
     for slot in (0..HEARTBEAT_SLOTS).cycle() {
         ticks.tick().await;
-        let writers = writers.lock().unwrap_or_else(PoisonError::into_inner);
-        for writer in writers.iter().skip(slot).step_by(HEARTBEAT_SLOTS) {
-            if writer.try_write(&frame).is_ok() {
-                counters.heartbeats.fetch_add(1, Ordering::Relaxed);
-            }
+        let voices = voices.lock().unwrap_or_else(PoisonError::into_inner);
+        for voice in voices.iter().skip(slot).step_by(HEARTBEAT_SLOTS) {
+            let is_sent = voice.say(|frames| frames.extend(&frame));
+            counters.add(Tally::Heartbeats, is_sent.into());
         }
     }
-}
-
-/// A whole masked frame with a short payload.
-fn masked_frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
-    let payload = &payload[..payload.len().min(CONTROL_BYTES_MAX)];
-    let mut frame = vec![0x80 | opcode, 0x80 | payload.len() as u8];
-    frame.extend(MASK);
-    frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-    frame
 }
 
 /// Reads and forgets until the stream ends, without a buffer of its own.

@@ -8,7 +8,8 @@ use heartline_routing::Clock;
 use tokio::time::sleep;
 
 use super::dial::DialPlan;
-use super::fleet::{Counters, Epoch, Fleet};
+use super::counters::{Counters, Epoch, Tally};
+use super::fleet::Fleet;
 use super::process::Usage;
 use super::progress::Progress;
 use super::report::{Report, Target};
@@ -78,7 +79,7 @@ async fn measure(
     let connect_elapsed = Clock.now().duration_since(started);
     let connected = subject.usage()?;
     let counters = fleet.counters();
-    let heartbeats_before = counters.heartbeats();
+    let heartbeats_before = counters.get(Tally::Heartbeats);
     hold_open(name, counters, users.len(), hold).await?;
     let end = subject.usage()?;
     Ok(Measured {
@@ -89,10 +90,10 @@ async fn measure(
             .zip(connected)
             .zip(end)
             .map(|((before, connected), end)| [before, connected, end]),
-        heartbeats_held: counters.heartbeats() - heartbeats_before,
-        heartbeats: counters.heartbeats(),
-        answers: counters.other_frames(),
-        closed: counters.closed(),
+        heartbeats_held: counters.get(Tally::Heartbeats) - heartbeats_before,
+        heartbeats: counters.get(Tally::Heartbeats),
+        answers: counters.get(Tally::OtherFrames),
+        closed: counters.get(Tally::Closed),
     })
 }
 
@@ -108,7 +109,7 @@ async fn hold_open(
     let work = async {
         while passed() < duration {
             sleep(LOOK_EVERY.min(duration.saturating_sub(passed()))).await;
-            ensure!(counters.closed() < connections as u64, "the server closed every connection");
+            ensure!(counters.get(Tally::Closed) < connections as u64, "the server closed every connection");
         }
         Ok(())
     };

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::bare::{COMMAND_HEAD_BYTES, CONTROL, WELCOME};
 use super::dial::{find_head_end, readable};
+use super::load::Pusher;
 use super::subject::{Subject, status_of};
 use super::walker::{TIME_DIGITS, TIME_MARKER};
 
@@ -63,7 +64,7 @@ impl Template {
             return groups
                 .iter()
                 .map(|users| {
-                    let template = Self::bare(first, users.len(), &data);
+                    let template = Self::bare(first, users.len(), &event(&data), TIME_MARKER);
                     first += users.len();
                     template
                 })
@@ -85,28 +86,25 @@ impl Template {
             subject.host,
             body.len()
         );
-        Self::new((head + &body).into_bytes(), users.len())
+        Self::new((head + &body).into_bytes(), users.len(), TIME_MARKER)
     }
 
-    /// The same event as a server would send it, framed beforehand.
-    fn bare(first: usize, count: usize, data: &str) -> Result<Self> {
-        let timestamp = "2000-01-01T00:00:00.000Z";
-        let event =
-            format!(r#"{{"type":"event","name":"bench","data":{data},"timestamp":"{timestamp}"}}"#);
-        let length = u16::try_from(event.len()).context("the payload is too large")?;
-        let mut bytes = Vec::with_capacity(COMMAND_HEAD_BYTES + 4 + event.len());
+    /// A text as a server would send it, framed beforehand; the time stands behind the marker.
+    pub(super) fn bare(first: usize, count: usize, text: &str, marker: &[u8]) -> Result<Self> {
+        let length = u16::try_from(text.len()).context("the payload is too large")?;
+        let mut bytes = Vec::with_capacity(COMMAND_HEAD_BYTES + 4 + text.len());
         bytes.extend((first as u32).to_be_bytes());
         bytes.extend((count as u32).to_be_bytes());
         bytes.extend((u32::from(length) + 4).to_be_bytes());
         bytes.extend([0x81, 126]);
         bytes.extend(length.to_be_bytes());
-        bytes.extend(event.as_bytes());
-        Self::new(bytes, count)
+        bytes.extend(text.as_bytes());
+        Self::new(bytes, count, marker)
     }
 
-    fn new(bytes: Vec<u8>, connections: usize) -> Result<Self> {
-        let marker = bytes.windows(TIME_MARKER.len()).position(|window| window == TIME_MARKER);
-        let start = marker.context("the push has no time")? + TIME_MARKER.len();
+    fn new(bytes: Vec<u8>, connections: usize, marker: &[u8]) -> Result<Self> {
+        let place = bytes.windows(marker.len()).position(|window| window == marker);
+        let start = place.context("the push has no time")? + marker.len();
         Ok(Self { bytes, digits: start..start + TIME_DIGITS, connections: connections as u64 })
     }
 
@@ -115,6 +113,12 @@ impl Template {
         self.bytes[self.digits.clone()].copy_from_slice(digits.as_bytes());
         &self.bytes
     }
+}
+
+/// An event as a server would send it.
+fn event(data: &str) -> String {
+    let timestamp = "2000-01-01T00:00:00.000Z";
+    format!(r#"{{"type":"event","name":"bench","data":{data},"timestamp":"{timestamp}"}}"#)
 }
 
 /// The JSON data of a push: a time and as much padding as the size asks for.
@@ -133,8 +137,9 @@ impl Lane {
         subject: &Subject,
         templates: &[Template],
         count: usize,
-    ) -> Result<Vec<Self>> {
-        (0..count).map(|_| Self::open(subject, templates)).collect()
+    ) -> Result<Vec<Box<dyn Pusher>>> {
+        let open = |_| anyhow::Ok(Box::new(Self::open(subject, templates)?) as Box<dyn Pusher>);
+        (0..count).map(open).collect()
     }
 
     fn open(subject: &Subject, templates: &[Template]) -> Result<Self> {
@@ -152,27 +157,6 @@ impl Lane {
             }
         };
         Ok(Self { stream, templates: templates.to_vec(), answers, buffer: Vec::new() })
-    }
-
-    /// How many groups there are.
-    pub(super) fn groups(&self) -> usize {
-        self.templates.len()
-    }
-
-    /// How many connections a group has.
-    pub(super) fn connections(&self, group: usize) -> u64 {
-        self.templates[group].connections
-    }
-
-    /// Pushes to a group and waits for the answer: how many connections it was queued for.
-    pub(super) fn push(&mut self, group: usize, intended_nanos: u64) -> Result<u64> {
-        let bytes = self.templates[group].patch(intended_nanos);
-        self.stream.write_all(bytes).context("a push could not be sent")?;
-        let answered = match self.answers {
-            Answers::Http => self.read_http(),
-            Answers::Bare => self.read_bare(),
-        };
-        answered.context("a push was not answered as it should")
     }
 
     fn read_bare(&mut self) -> Result<u64> {
@@ -212,6 +196,27 @@ impl Lane {
     }
 }
 
+impl Pusher for Lane {
+    fn groups(&self) -> usize {
+        self.templates.len()
+    }
+
+    fn connections(&self, group: usize) -> u64 {
+        self.templates[group].connections
+    }
+
+    /// Waits for the answer.
+    fn push(&mut self, group: usize, intended_nanos: u64) -> Result<u64> {
+        let bytes = self.templates[group].patch(intended_nanos);
+        self.stream.write_all(bytes).context("a push could not be sent")?;
+        let answered = match self.answers {
+            Answers::Http => self.read_http(),
+            Answers::Bare => self.read_bare(),
+        };
+        answered.context("a push was not answered as it should")
+    }
+}
+
 fn content_length(head: &[u8]) -> Option<usize> {
     let head = std::str::from_utf8(head).ok()?;
     let mut fields = head.lines().filter_map(|line| line.split_once(':'));
@@ -225,7 +230,7 @@ mod tests {
     use std::thread;
 
     use super::super::signer::Signer;
-    use super::super::walker::{Frame, Walker, intended_nanos, is_event};
+    use super::super::walker::{Frame, Walker, Word, intended_nanos, word};
     use super::*;
 
     #[test]
@@ -240,13 +245,14 @@ mod tests {
 
     #[test]
     fn the_bare_loop_sends_a_frame_that_readers_understand() {
-        let mut template = Template::bare(5, 7, &event_data(200).unwrap()).unwrap();
+        let text = event(&event_data(200).unwrap());
+        let mut template = Template::bare(5, 7, &text, TIME_MARKER).unwrap();
         let bytes = template.patch(42_000);
         assert_eq!(bytes[..8], [0, 0, 0, 5, 0, 0, 0, 7]);
         let mut times = Vec::new();
         Walker::new().feed(&bytes[COMMAND_HEAD_BYTES..], |frame| {
             let Frame::Text(head) = frame else { panic!("not a text frame") };
-            assert!(is_event(head));
+            assert_eq!(word(head), Word::Delivery);
             times.push(intended_nanos(head));
         });
         assert_eq!(times, [Some(42_000)]);

@@ -8,13 +8,24 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::task::JoinSet;
 
-use super::fleet::{Counters, Epoch};
-use super::lane::Lane;
+use super::counters::{Counters, Epoch};
 
 /// The first push is due this long after the start, when every lane's thread is up.
 pub(super) const LEAD: Duration = Duration::from_millis(20);
 /// How often a saturated lane looks whether it may push again.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
+
+/// Something that carries pushes to groups of connections.
+pub(super) trait Pusher: Send {
+    /// How many groups there are.
+    fn groups(&self) -> usize;
+
+    /// How many connections a group has.
+    fn connections(&self, group: usize) -> u64;
+
+    /// Pushes to a group; answers how many connections it was queued for.
+    fn push(&mut self, group: usize, intended_nanos: u64) -> Result<u64>;
+}
 
 /// When pushes are sent.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +79,7 @@ struct Course {
 
 /// Pushes through all lanes for one window.
 pub(super) async fn drive(
-    lanes: Vec<Lane>,
+    lanes: Vec<Box<dyn Pusher>>,
     load: Load,
     epoch: Epoch,
     counters: &Arc<Counters>,
@@ -96,7 +107,7 @@ pub(super) async fn drive(
 }
 
 impl Course {
-    fn run(&self, mut lane: Lane) -> Result<Driven> {
+    fn run(&self, mut lane: Box<dyn Pusher>) -> Result<Driven> {
         let mut driven = Driven::default();
         loop {
             let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);

@@ -7,20 +7,29 @@
 mod bare;
 mod child;
 mod connect;
+mod counters;
 mod dial;
+mod fanout;
 mod fleet;
 mod idle;
 mod lane;
+mod layout;
+mod letter;
 mod load;
 mod machine;
 mod process;
 mod progress;
 mod push;
 mod report;
+mod rest;
+mod send;
+mod sender;
 mod side;
 mod signer;
 mod stalled;
+mod store;
 mod subject;
+mod voice;
 mod walker;
 
 use std::io::{self, Write};
@@ -30,8 +39,10 @@ use anyhow::{Context, Result, bail};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
+use letter::Naming;
 use report::Report;
 use signer::Secret;
+use store::StoreArgs;
 
 /// Measures a server beside a bare loop.
 #[derive(Debug, clap::Args)]
@@ -52,9 +63,16 @@ enum Scenario {
     Connect(ConnectArgs),
     /// What a delivery costs and how long it takes.
     Push(PushArgs),
+    /// What it costs to have a message stored and acknowledged, and how long it takes.
+    Send(SendArgs),
+    /// What it costs that a whole room hears a message, and how long it takes.
+    Fanout(FanoutArgs),
     /// The baseline: a server without a protocol, started by the other scenarios.
     #[command(hide = true)]
     Bare,
+    /// The embedded store by itself, started by `send`.
+    #[command(hide = true)]
+    Store(StoreArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,12 +136,89 @@ struct PushArgs {
     stalled: Option<usize>,
 }
 
+#[derive(Debug, clap::Args)]
+struct SendArgs {
+    /// How many users send, each on its own connection.
+    #[arg(short = 'n', long, default_value_t = 64)]
+    senders: usize,
+    /// Messages of each that wait for their acknowledgement while the most is sought.
+    #[arg(long, default_value_t = 1)]
+    in_flight: u64,
+    /// How long each of the two loops lasts.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Bytes of content of each message.
+    #[arg(long, default_value_t = 300)]
+    content: usize,
+    /// How clients name their messages.
+    #[arg(long, default_value = "both")]
+    ids: Ids,
+    /// How many chats; without it and --members the senders are in pairs, a direct chat each.
+    #[arg(long)]
+    chats: Option<usize>,
+    /// How many senders are in each chat; each message is delivered to all but its sender.
+    #[arg(long)]
+    members: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+struct FanoutArgs {
+    /// How many users are in the room, each with a connection that reads.
+    #[arg(short = 'n', long, default_value_t = 1000)]
+    readers: usize,
+    /// How many connections send; they are further devices of the first reader.
+    #[arg(long, default_value_t = 1)]
+    senders: usize,
+    /// Deliveries per second.
+    #[arg(long, default_value_t = 20_000, conflicts_with = "saturate")]
+    rate: u32,
+    /// Send as fast as the deliveries arrive.
+    #[arg(long)]
+    saturate: bool,
+    /// With --saturate: messages whose deliveries may be under way at once.
+    #[arg(long, default_value_t = 128)]
+    in_flight: u64,
+    /// How long to send, in all windows together.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Bytes of content of each message.
+    #[arg(long, default_value_t = 300)]
+    content: usize,
+    /// Then once more, beside this many devices in the room that never read.
+    #[arg(long)]
+    stalled: Option<usize>,
+}
+
+/// How clients name their messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Ids {
+    /// By time, then by chance.
+    Ulid,
+    /// By chance alone.
+    Random,
+    /// One after the other, each with a server of its own.
+    Both,
+}
+
+impl Ids {
+    const fn namings(self) -> &'static [Naming] {
+        match self {
+            Self::Ulid => &[Naming::Ulid],
+            Self::Random => &[Naming::Random],
+            Self::Both => &[Naming::Ulid, Naming::Random],
+        }
+    }
+}
+
 /// Runs a scenario and prints its figures. It builds its own runtime, so it must be called from
 /// outside of one. The exit code is 1 when a delivery or a connection was lost.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
-    if matches!(args.scenario, Scenario::Bare) {
+    if let Scenario::Bare | Scenario::Store(_) = &args.scenario {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(bare::serve())?;
+        match &args.scenario {
+            Scenario::Store(options) => runtime.block_on(store::run(options))?,
+            _ => runtime.block_on(bare::serve())?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
@@ -152,7 +247,9 @@ async fn measure(args: &BenchArgs) -> Result<Report> {
             Some(stalled) => stalled::run(options, stalled, &args.common).await,
             None => push::run(options, &args.common).await,
         },
-        Scenario::Bare => bail!("the bare loop is a server, not a measurement"),
+        Scenario::Send(options) => send::run(options, &args.common).await,
+        Scenario::Fanout(options) => fanout::run(options, &args.common).await,
+        Scenario::Bare | Scenario::Store(_) => bail!("this is measured, and measures nothing"),
     }
 }
 

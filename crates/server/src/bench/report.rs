@@ -116,7 +116,7 @@ impl Report {
         value: &Histogram<u64>,
         baseline: &Histogram<u64>,
     ) {
-        for quantile in [0.5, 0.9, 0.99, 0.999, 1.0] {
+        for quantile in [0.5, 0.95, 0.99, 0.999, 1.0] {
             let label = if quantile < 1.0 {
                 format!("{name} p{}", quantile * 100.0)
             } else {
@@ -124,6 +124,12 @@ impl Report {
             };
             self.figure(label, "ms", millis_at(value, quantile), millis_at(baseline, quantile));
         }
+    }
+
+    /// Says what a figure that was added before should be.
+    pub(super) fn aim(&mut self, name: &str, target: Target) {
+        let figure = self.figures.iter_mut().find(|figure| figure.name == name);
+        figure.expect("the figure was added before").target(target);
     }
 
     /// One JSON document, ended by a line break.

@@ -8,11 +8,13 @@ use heartline_protocol::limits::PUSH_USERS_MAX;
 use heartline_routing::Clock;
 use tokio::time::{sleep, sleep_until};
 
+use super::counters::{Epoch, Tally};
 use super::dial::DialPlan;
-use super::fleet::{Epoch, Fleet};
+use super::fleet::Fleet;
 use super::lane::{Lane, Template};
-use super::load::{LEAD, Load, drive};
+use super::load::{LEAD, Load, Pusher, drive};
 use super::report::new_histogram;
+use super::sender::Senders;
 use super::subject::Subject;
 
 /// Handshakes under way at once while a fleet is opened.
@@ -28,9 +30,22 @@ pub(super) struct Side {
     /// The process under test.
     pub(super) subject: Subject,
     fleet: Fleet,
-    templates: Vec<Template>,
-    lanes: usize,
+    pushers: Pushers,
     epoch: Epoch,
+}
+
+/// Who pushes.
+#[derive(Debug)]
+pub(super) enum Pushers {
+    /// Connections that are opened for every window.
+    Lanes {
+        /// What they push.
+        templates: Vec<Template>,
+        /// How many they are.
+        count: usize,
+    },
+    /// Members of a room.
+    Senders(Senders),
 }
 
 /// What one or several windows of pushing measured.
@@ -73,12 +88,23 @@ impl Side {
         lanes: usize,
     ) -> Result<Self> {
         let templates = Template::for_groups(&subject, &groups(users), payload)?;
-        let epoch = Epoch::begin();
-        let sample_every = if users.len() <= 200 { 1 } else { 10 };
-        let mut fleet = Fleet::new(epoch, sample_every);
+        let fleet = Fleet::new(Epoch::begin(), if users.len() <= 200 { 1 } else { 10 });
+        let pushers = Pushers::Lanes { templates, count: lanes };
+        Self::with(label, subject, users, fleet, pushers).await
+    }
+
+    /// Opens a connection for each user, to be pushed to by these.
+    pub(super) async fn with(
+        label: &str,
+        subject: Subject,
+        users: &[String],
+        mut fleet: Fleet,
+        pushers: Pushers,
+    ) -> Result<Self> {
+        let epoch = fleet.counters().epoch();
         let plan = DialPlan::new(&subject, users, DIAL_CONCURRENCY)?;
         plan.open_each(label, |opened| fleet.add(opened)).await?;
-        Ok(Self { subject, fleet, templates, lanes, epoch })
+        Ok(Self { subject, fleet, pushers, epoch })
     }
 
     /// The times of this side's pushes count from here.
@@ -89,7 +115,7 @@ impl Side {
     /// Pushes for one window and waits until everything has arrived. Its lanes are new, because
     /// a server may close those that were idle while another side was measured.
     pub(super) async fn window(&self, load: Load) -> Result<Window> {
-        let lanes = Lane::open_many(&self.subject, &self.templates, self.lanes)?;
+        let lanes = self.pushers.open(&self.subject)?;
         let counters = self.fleet.counters().clone();
         counters.take_latency();
         let delivered_before = counters.deliveries();
@@ -107,7 +133,7 @@ impl Side {
             elapsed,
             cpu: cpu_after.zip(cpu_before).map(|(after, before)| after.saturating_sub(before)),
             latency: counters.take_latency(),
-            closed: counters.closed(),
+            closed: counters.get(Tally::Closed),
         })
     }
 
@@ -120,6 +146,15 @@ impl Side {
             if counters.deliveries() != last.0 {
                 last = (counters.deliveries(), Clock.now());
             }
+        }
+    }
+}
+
+impl Pushers {
+    fn open(&self, subject: &Subject) -> Result<Vec<Box<dyn Pusher>>> {
+        match self {
+            Self::Lanes { templates, count } => Lane::open_many(subject, templates, *count),
+            Self::Senders(senders) => Ok(vec![Box::new(senders.clone())]),
         }
     }
 }

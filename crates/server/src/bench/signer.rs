@@ -56,10 +56,15 @@ impl Signer {
 
     /// The token of a user's one device.
     pub(super) fn user(&self, user_id: &str) -> Result<String> {
+        self.device(user_id, "bench")
+    }
+
+    /// The token of one of a user's devices.
+    pub(super) fn device(&self, user_id: &str, device_id: &str) -> Result<String> {
         self.sign(&Claims {
             sub: user_id,
             exp: self.expires_at_seconds,
-            device_id: Some("bench"),
+            device_id: Some(device_id),
             scope: None,
         })
     }

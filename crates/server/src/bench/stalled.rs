@@ -12,8 +12,9 @@ use hdrhistogram::Histogram;
 use heartline_protocol::limits::OUTBOX_BYTES_MAX;
 use tokio::time::sleep;
 
+use super::counters::Counters;
 use super::dial::DialPlan;
-use super::fleet::{Counters, Stalled};
+use super::fleet::Stalled;
 use super::lane::{Lane, Template};
 use super::load::{Driven, Load, Pacing, drive};
 use super::progress::Progress;
@@ -105,7 +106,7 @@ impl Pair {
         let fill_pushes = (OUTBOX_BYTES_MAX + KERNEL_BYTES) as f64 / FILL_PAYLOAD_BYTES as f64;
         let fill_rate = 1.1 * fill_pushes * groups.len() as f64 / load.duration.as_secs_f64();
         let fill = Load { pacing: Pacing::Rate { pushes_per_second: fill_rate }, ..load };
-        let unread = Counters::unread(side.epoch());
+        let unread = Counters::new(side.epoch());
         let epoch = side.epoch();
         let (stalled, driven) =
             tokio::try_join!(side.window(load), drive(lanes, fill, epoch, &unread))?;

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::Common;
-use super::child::{ChildProcess, random_secret};
+use super::child::{Allowance, ChildProcess, random_secret};
 use super::process::Usage;
 use super::signer::Signer;
 
@@ -35,11 +35,20 @@ pub(super) struct Subject {
 impl Subject {
     /// The server at `--url`, or one that is started with room for this many connections.
     pub(super) async fn server(common: &Common, connections: usize) -> Result<Self> {
+        Self::start(common, connections, Allowance::Usual).await
+    }
+
+    /// The same, with limits that nobody reaches.
+    pub(super) async fn unlimited(common: &Common, connections: usize) -> Result<Self> {
+        Self::start(common, connections, Allowance::Unlimited).await
+    }
+
+    async fn start(common: &Common, connections: usize, allowance: Allowance) -> Result<Self> {
         let mut subject = match &common.url {
             Some(url) => Self::at_url(url, common).await?,
             None => {
                 let secret = random_secret();
-                let (child, address) = ChildProcess::server(connections, &secret)?;
+                let (child, address) = ChildProcess::server(connections, &secret, allowance)?;
                 Self {
                     address,
                     host: address.to_string(),

@@ -1,17 +1,28 @@
 //! Walks over the WebSocket frames of a byte stream without parsing what they carry.
 //!
 //! Thousands of readers share the machine with the server that they measure, so a reader looks at
-//! nothing but frame headers and the first bytes of a payload: enough to tell an event from a
-//! heartbeat's answer and to find the time that a push was meant to leave.
+//! nothing but frame headers and the first bytes of a payload: enough to tell a delivery from an
+//! answer and to find the time that it was meant to leave.
 
 /// Bytes of a payload that are shown; the time stands within them.
-pub(super) const HEAD_BYTES: usize = 96;
+pub(super) const HEAD_BYTES: usize = 288;
 /// The longest header of a frame from a server, which never masks.
 const HEADER_BYTES_MAX: usize = 10;
 /// What an event begins with.
 const EVENT_PREFIX: &[u8] = br#"{"type":"event""#;
-/// What stands before the digits of the intended time.
+/// What a message of a chat begins with.
+const MESSAGE_PREFIX: &[u8] = br#"{"type":"message","#;
+/// What an acknowledgement begins with, up to the time that its request is named after.
+const ACK_PREFIX: &[u8] = br#"{"type":"message_ack","request_id":""#;
+/// What a refusal begins with.
+const ERROR_PREFIX: &[u8] = br#"{"type":"error""#;
+/// What stands before the digits of the intended time in an event.
 pub(super) const TIME_MARKER: &[u8] = br#""at":""#;
+/// The same in a message.
+pub(super) const CONTENT_MARKER: &[u8] = br#""content":""#;
+/// Bytes of a message that stand before its content in any case: the prefix, a chat's id, a
+/// message's id.
+const CONTENT_AFTER: usize = 120;
 /// Digits of the intended time, in nanoseconds.
 pub(super) const TIME_DIGITS: usize = 20;
 
@@ -136,20 +147,56 @@ fn frame(opcode: u8, head: &[u8]) -> Frame<'_> {
     }
 }
 
-/// Whether a payload that begins so is a push of the bench.
-pub(super) fn is_event(head: &[u8]) -> bool {
-    head.starts_with(EVENT_PREFIX)
+/// What a text frame is to the bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// A push: an event, or a message of a chat.
+    Delivery,
+    /// A message is stored.
+    Ack,
+    /// A request was refused.
+    Error,
+    /// The answer to a heartbeat, and whatever else there may be.
+    Other,
 }
 
-/// The intended time in an event's head, in nanoseconds since the run's start.
+/// What a text frame is that begins so.
+pub(super) fn word(head: &[u8]) -> Word {
+    if head.starts_with(MESSAGE_PREFIX) || head.starts_with(EVENT_PREFIX) {
+        Word::Delivery
+    } else if head.starts_with(ACK_PREFIX) {
+        Word::Ack
+    } else if head.starts_with(ERROR_PREFIX) {
+        Word::Error
+    } else {
+        Word::Other
+    }
+}
+
+/// The intended time in the head of a delivery or an acknowledgement, in nanoseconds since the
+/// run's start.
 pub(super) fn intended_nanos(head: &[u8]) -> Option<u64> {
-    let marker = head.windows(TIME_MARKER.len()).position(|window| window == TIME_MARKER)?;
-    let digits = head.get(marker + TIME_MARKER.len()..)?.get(..TIME_DIGITS)?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    let digits = match head.strip_prefix(ACK_PREFIX) {
+        Some(rest) => rest,
+        None if head.starts_with(MESSAGE_PREFIX) => {
+            after(head.get(CONTENT_AFTER..)?, CONTENT_MARKER)?
+        }
+        None => after(head, TIME_MARKER)?,
+    };
+    std::str::from_utf8(digits.get(..TIME_DIGITS)?).ok()?.parse().ok()
+}
+
+fn after<'a>(head: &'a [u8], marker: &[u8]) -> Option<&'a [u8]> {
+    let place = head.windows(marker.len()).position(|window| window == marker)?;
+    head.get(place + marker.len()..)
 }
 
 #[cfg(test)]
 mod tests {
+    use heartline_protocol::server_frame::{Message, MessageAck};
+    use heartline_protocol::{ChatId, MessageId, ServerFrame, Timestamp, encode_server};
+    use ulid::Ulid;
+
     use super::*;
 
     fn encode(opcode: u8, payload: &[u8]) -> Vec<u8> {
@@ -189,7 +236,7 @@ mod tests {
     fn every_cut_of_the_stream_shows_the_same_frames() {
         let mut stream = encode(1, b"hello");
         stream.extend(encode(9, b""));
-        stream.extend(encode(1, &[b'x'; 300]));
+        stream.extend(encode(1, &[b'x'; 600]));
         stream.extend(encode(10, b"pong"));
         stream.extend(encode(1, &vec![b'y'; 70_000]));
         stream.extend(encode(8, b""));
@@ -198,7 +245,7 @@ mod tests {
         assert_eq!(whole, ["text hello", "ping ", &long("x"), "other", &long("y"), "close"]);
         let bytes: Vec<&[u8]> = stream.chunks(1).collect();
         assert_eq!(walk(&bytes), whole);
-        for cut in 0..420 {
+        for cut in 0..620 {
             let (first, second) = stream.split_at(cut);
             assert_eq!(walk(&[first, second]), whole, "cut at {cut}");
         }
@@ -207,9 +254,43 @@ mod tests {
     #[test]
     fn the_intended_time_is_found_in_an_event() {
         let head = br#"{"type":"event","name":"bench","data":{"at":"00000000001234567890","pad":"#;
-        assert!(is_event(head));
+        assert_eq!(word(head), Word::Delivery);
         assert_eq!(intended_nanos(head), Some(1_234_567_890));
         assert_eq!(intended_nanos(&head[..60]), None);
-        assert!(!is_event(br#"{"type":"heartbeat_ack""#));
+        assert_eq!(word(br#"{"type":"heartbeat_ack""#), Word::Other);
+    }
+
+    #[test]
+    fn the_intended_time_is_found_in_messages_and_their_acknowledgements() {
+        let frames = [
+            ServerFrame::Message(Message {
+                chat_id: ChatId(Ulid(1)),
+                sequence: u64::MAX,
+                message_id: MessageId(Ulid(2)),
+                sender_id: "bench-1000".parse().unwrap(),
+                client_message_id: "n".repeat(32).parse().unwrap(),
+                content: "00000000001234567890xxx".to_owned(),
+                content_type: "text/plain".to_owned(),
+                created_at: Timestamp { unix_ms: 0 },
+                deleted: false,
+            }),
+            ServerFrame::MessageAck(MessageAck {
+                request_id: "00000000001234567890".parse().unwrap(),
+                chat_id: ChatId(Ulid(1)),
+                client_message_id: "n".parse().unwrap(),
+                message_id: MessageId(Ulid(2)),
+                sequence: 1,
+                created_at: Timestamp { unix_ms: 0 },
+                duplicate: false,
+            }),
+        ];
+        let words = frames.map(|frame| {
+            let text = encode_server(&frame, Timestamp { unix_ms: 0 });
+            let head = &text.as_bytes()[..text.len().min(HEAD_BYTES)];
+            assert_eq!(intended_nanos(head), Some(1_234_567_890), "{text}");
+            word(head)
+        });
+        assert_eq!(words, [Word::Delivery, Word::Ack]);
+        assert_eq!(word(br#"{"type":"error","request_id":"1""#), Word::Error);
     }
 }

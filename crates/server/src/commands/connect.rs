@@ -1,17 +1,22 @@
-//! `heartline connect`: a terminal on one connection, which shows every frame and sends what is
-//! typed.
+//! `heartline connect`: a terminal to chat in, which shows every frame to those who want it.
 //!
-//! `input` reads lines and `line` says what each means; `view` says how things look and `screen`
-//! writes them; `tokens` finds the token; `farewell` explains the end; `terminal` is the loop
-//! around them.
+//! `input` reads lines and `line` says what each means; `terminal` is the loop around everything
+//! and `talk` what it does about chats; `book` knows the chats, `pending` the messages without an
+//! answer; `request` asks the server outside the socket, through `rest`; `view` says how things
+//! look and `screen` writes them; `tokens` finds the token; `farewell` explains the end.
 
-mod farewell;
 mod input;
 mod line;
-mod screen;
 mod terminal;
-mod tokens;
+mod talk;
+mod book;
+mod pending;
+mod request;
+mod rest;
 mod view;
+mod screen;
+mod tokens;
+mod farewell;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -19,10 +24,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use heartline_client::{Authentication, Client, ClientConfig};
+use heartline_client::{Authentication, Backlog, ChatClient, ChatConfig, ClientConfig};
 use heartline_protocol::{DeviceId, Token, UserId};
 
+use self::book::Book;
 use self::input::Input;
+use self::pending::Pending;
+use self::rest::Rest;
 use self::screen::Screen;
 use self::terminal::Terminal;
 use self::tokens::Tokens;
@@ -34,9 +42,12 @@ use crate::telemetry;
 /// The variable that may hold the token.
 pub const TOKEN_VARIABLE: &str = "HEARTLINE_TOKEN";
 
-/// Connects a terminal and shows every frame.
+/// Unread messages of a chat that are shown at first; `/history` shows more.
+const UNREAD_MAX: u64 = 50;
+
+/// Connects a terminal to chat in.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Type a frame as a JSON object, or /help once it runs.")]
+#[command(after_help = "Type /help once it runs.")]
 pub struct ConnectArgs {
     /// Where the server is; give it more than once to name several nodes
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:7400")]
@@ -57,6 +68,9 @@ pub struct ConnectArgs {
     /// How the token travels
     #[arg(long, value_name = "WAY", value_enum, default_value_t = TokenWay::Header)]
     pub auth: TokenWay,
+    /// Show the frames of the protocol too
+    #[arg(long)]
+    pub frames: bool,
     /// Show the answers to heartbeats too
     #[arg(long, overrides_with = "hide_heartbeats")]
     pub heartbeats: bool,
@@ -107,9 +121,17 @@ async fn connect(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen().context("signals cannot be handled")?;
     let with_colours = !arguments.no_color
         && telemetry::wants_colours(io::stdout().is_terminal(), |name| std::env::var_os(name));
-    let view = View { with_colours };
-    let screen = Screen::new(io::stdout(), io::stderr(), view, arguments.heartbeats);
-    let (client, events) = Client::start(client_config(arguments, &tokens))?;
+    let screen = Screen {
+        output: io::stdout(),
+        errors: io::stderr(),
+        view: View { with_colours },
+        with_frames: arguments.frames,
+        with_heartbeats: arguments.heartbeats,
+        heartbeats_typed: 0,
+    };
+    let config = client_config(arguments, &tokens);
+    let rest = Rest::new(&config.trust());
+    let (client, events) = ChatClient::start(config, chat_config())?;
     let terminal = Terminal {
         client,
         events,
@@ -118,8 +140,20 @@ async fn connect(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
         signals,
         screen,
         tokens,
+        rest,
+        book: Book::default(),
+        pending: Pending::default(),
     };
     Ok(terminal.run().await?.into())
+}
+
+/// A terminal keeps nothing: it begins with what is unread.
+fn chat_config() -> ChatConfig {
+    ChatConfig {
+        backlog: Backlog::Unread { messages_max: UNREAD_MAX },
+        tells_outgoing: true,
+        ..ChatConfig::default()
+    }
 }
 
 fn client_config(arguments: ConnectArgs, tokens: &Tokens) -> ClientConfig {

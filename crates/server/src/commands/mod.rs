@@ -2,5 +2,7 @@
 
 pub mod config;
 pub mod connect;
+pub mod repair;
 pub mod serve;
+pub mod store;
 pub mod token;

@@ -36,7 +36,7 @@ fn what_comes_in_order_is_handed_over_at_once_and_only_once() {
 
 #[test]
 fn what_comes_above_a_hole_waits_until_the_hole_is_filled() {
-    let mut cursors = Cursors::new(HashMap::from([(CHAT, 10)]));
+    let mut cursors = Cursors::new(HashMap::from([(CHAT, 10)]), Backlog::All);
     assert_eq!(take(&mut cursors, 10), NOTHING);
     assert_eq!(take(&mut cursors, 13), NOTHING);
     assert_eq!(take(&mut cursors, 15), NOTHING);
@@ -122,7 +122,7 @@ fn a_late_page_brings_nothing_twice() {
 
 #[test]
 fn a_single_number_above_an_unanswered_send_is_no_gap_yet() {
-    let mut cursors = Cursors::new(HashMap::from([(CHAT, 4)]));
+    let mut cursors = Cursors::new(HashMap::from([(CHAT, 4)]), Backlog::All);
     take(&mut cursors, 6);
     assert!(cursors.has_gap(CHAT, None));
     assert!(!cursors.has_gap(CHAT, Some(4)), "five may be the answer under way");
@@ -137,9 +137,43 @@ fn a_single_number_above_an_unanswered_send_is_no_gap_yet() {
 
 #[test]
 fn a_forgotten_chat_begins_again_at_its_first_message() {
-    let mut cursors = Cursors::new(HashMap::from([(CHAT, 4)]));
+    let mut cursors = Cursors::new(HashMap::from([(CHAT, 4)]), Backlog::All);
     cursors.forget(CHAT);
     assert!(!cursors.has_gap(CHAT, None));
     cursors.saw(CHAT, 4);
     assert_eq!((cursors.reached(CHAT), cursors.has_gap(CHAT, None)), (0, true));
+}
+
+#[test]
+fn where_only_the_unread_is_wanted_a_chat_waits_to_hear_where_it_begins() {
+    let unread = Backlog::Unread { messages_max: 50 };
+    let mut cursors = Cursors::new(HashMap::new(), unread);
+    assert_eq!(take(&mut cursors, 12), NOTHING);
+    assert!(!cursors.has_gap(CHAT, None), "nobody knows yet what is missing");
+    assert_eq!(sequences(&cursors.begin(CHAT, 10)), NOTHING);
+    assert!(cursors.has_gap(CHAT, None));
+    assert_eq!(take(&mut cursors, 11), [11, 12]);
+    assert_eq!(sequences(&cursors.begin(CHAT, 20)), NOTHING);
+    assert_eq!(cursors.reached(CHAT), 12, "it begins only once");
+}
+
+#[test]
+fn what_came_before_a_chat_began_is_handed_over_in_order() {
+    let unread = Backlog::Unread { messages_max: 50 };
+    let mut cursors = Cursors::new(HashMap::new(), unread);
+    for sequence in [9, 7, 8] {
+        assert_eq!(take(&mut cursors, sequence), NOTHING);
+    }
+    assert_eq!(sequences(&cursors.begin(CHAT, 8)), [7, 8, 9]);
+    assert_eq!((cursors.reached(CHAT), cursors.ahead_messages), (9, 0));
+}
+
+#[test]
+fn the_unread_begins_at_the_watermark_but_not_too_far_before_the_head() {
+    let unread = Backlog::Unread { messages_max: 50 };
+    assert_eq!(unread.passes_over(20, 15), 15);
+    assert_eq!(unread.passes_over(20, 0), 0);
+    assert_eq!(unread.passes_over(1000, 3), 950);
+    assert_eq!(unread.passes_over(5, 9), 5, "a watermark above the head is none");
+    assert_eq!(Backlog::All.passes_over(20, 15), 0);
 }

@@ -213,6 +213,7 @@ impl World {
                 ChatEvent::Synced => self.synced_on = self.connections,
                 ChatEvent::Connection(_)
                 | ChatEvent::ChatChanged { .. }
+                | ChatEvent::Outgoing { .. }
                 | ChatEvent::Typing { .. } => {}
             }
         }

@@ -3,7 +3,7 @@
 mod talk;
 
 use heartline_protocol::client_frame::SyncRequest;
-use heartline_protocol::server_frame::{ChatChange, ConnectionClosing, Message};
+use heartline_protocol::server_frame::{ChatChange, ConnectionClosing, ManifestChat, Message};
 use heartline_protocol::{CloseReason, ErrorCode, ServerFrame, Timestamp};
 
 use self::talk::{Talk, chat, manifest, page, sequences};
@@ -295,4 +295,41 @@ fn many_chats_are_read_within_the_announced_rate() {
         }
     }
     assert_eq!(pages, 1000);
+}
+
+#[test]
+fn where_only_the_unread_is_wanted_pages_begin_after_the_watermark() {
+    let backlog = crate::chat::Backlog::Unread { messages_max: 50 };
+    let config = ChatConfig { backlog, ..ChatConfig::default() };
+    let mut talk = Talk::new(&[]);
+    talk.state = ChatState::new(config, BackOffConfig::default(), 1);
+    talk.happens(connected(1));
+    let request_id = talk.asks_for_the_manifest();
+    assert_eq!(talk.hears_message(8), NOTHING);
+    talk.waits(60_000);
+    assert_eq!(talk.says(), None, "it is not known yet what is missing");
+    let read = ManifestChat { chat_id: OTHER, head_sequence: 9, last_acked_sequence: 9 };
+    let unread = ManifestChat { chat_id: CHAT, head_sequence: 8, last_acked_sequence: 6 };
+    assert_eq!(talk.hears(manifest(request_id, vec![read, unread])), []);
+    let request = talk.asks_for_a_page();
+    assert_eq!((request.chat_id, request.after_sequence), (CHAT, 6));
+    let told = talk.hears(page(&request, [7, 8], false, 8));
+    assert_eq!(sequences(&told), [7, 8]);
+    assert_eq!(told.last(), Some(&ChatEvent::Synced));
+    assert_eq!(talk.says(), None, "nothing of the other chat is asked for");
+}
+
+#[test]
+fn only_who_wants_to_know_is_told_of_frames_that_go_out_and_never_of_too_many() {
+    let mut talk = Talk::new(&[]);
+    talk.state.sending("{}");
+    assert!(!talk.state.has_event());
+    let config = ChatConfig { tells_outgoing: true, ..ChatConfig::default() };
+    talk.state = ChatState::new(config, BackOffConfig::default(), 1);
+    for _ in 0..2 * OUTGOING_MAX {
+        talk.state.sending("{}");
+    }
+    assert_eq!(talk.state.events.len(), OUTGOING_MAX);
+    let expected = ChatEvent::Outgoing { text: "{}".to_owned() };
+    assert_eq!(talk.state.next_event(talk.now), Some(expected));
 }

@@ -2,8 +2,16 @@
 
 use std::path::Path;
 
-use heartline_client::StopReason;
+use heartline_client::{Draft, StopReason};
 use heartline_protocol::CloseReason;
+
+use super::view::printable;
+use super::view::speech::counted;
+
+/// Messages that are named when they had no answer.
+const NAMED_MESSAGES_MAX: usize = 5;
+/// Characters of each.
+const EXCERPT_CHARACTERS_MAX: usize = 40;
 
 /// A sentence for whoever sits at the terminal; none when they ended it themselves. `directory`
 /// is where the secret of signed tokens comes from.
@@ -30,6 +38,24 @@ pub(super) fn explain(reason: &StopReason, directory: Option<&Path>) -> Option<S
     Some(sentence)
 }
 
+/// What is said about messages that had no answer; none if there are none.
+pub(super) fn unanswered(drafts: &[Draft]) -> Option<String> {
+    if drafts.is_empty() {
+        return None;
+    }
+    let excerpt = |draft: &Draft| {
+        let excerpt: String = draft.content.chars().take(EXCERPT_CHARACTERS_MAX).collect();
+        format!("\"{}\"", printable(&excerpt))
+    };
+    let named: Vec<_> = drafts.iter().take(NAMED_MESSAGES_MAX).map(excerpt).collect();
+    let more = if drafts.len() > NAMED_MESSAGES_MAX { ", …" } else { "" };
+    Some(format!(
+        "the server has not acknowledged {} of yours: {}{more}; /history shows what it has",
+        counted(drafts.len() as u64, "message"),
+        named.join(", ")
+    ))
+}
+
 fn closed_by_server(reason: CloseReason) -> String {
     match reason {
         CloseReason::SessionReplaced => {
@@ -44,7 +70,21 @@ fn closed_by_server(reason: CloseReason) -> String {
 
 #[cfg(test)]
 mod tests {
+    use heartline_protocol::ChatId;
+    use ulid::Ulid;
+
     use super::*;
+
+    #[test]
+    fn messages_without_an_answer_are_named() {
+        let drafts = vec![Draft::new(ChatId(Ulid(1)), "hi\u{1b}[2J"); 6];
+        assert_eq!(unanswered(&[]), None);
+        let sentence = unanswered(&drafts[..1]).unwrap();
+        let expected = "has not acknowledged 1 message of yours: \"hi\\u001b[2J\"; /history";
+        assert!(sentence.contains(expected), "{sentence}");
+        let sentence = unanswered(&drafts).unwrap();
+        assert!(sentence.contains("6 messages") && sentence.contains(", …;"), "{sentence}");
+    }
 
     #[test]
     fn a_refused_token_names_the_directory_that_signed_it() {

@@ -1,19 +1,41 @@
 //! What a typed line means.
 
+use std::str::FromStr;
+
+use heartline_protocol::UserId;
+use heartline_protocol::server_frame::Role;
+
+use super::request::HISTORY_MAX;
 use super::view::printable;
 
 /// Characters of a line that are repeated to explain it.
 const ECHO_CHARACTERS_MAX: usize = 40;
+/// Messages of a history unless another number is typed.
+const HISTORY: usize = 20;
 
 /// What `/help` says.
 pub(super) const HELP: &str = "\
-{\"type\":…}   a JSON object is sent to the server as it is
-/heartbeat   send a heartbeat and show its answer
-/refresh     offer the server a newer token
-/drop        break the connection, as a failing network would; the client comes back
-/quit        close the connection and end; so do Ctrl-C and the end of input
-/help        show this
-Lines begin with the time in UTC; <- came from the server, -> went to it.";
+hello             is said in the chat that you are in
+/new NAME USER…   make a group; put a name with spaces into quotes
+/direct USER      talk with one user
+/chats            list your chats
+/join CHAT        go to a chat: by its number in the list, its name or its id
+/send TEXT        say something that begins with / or {
+/history [N]      show the last messages, 20 unless you say how many
+/who              show who is in the chat
+/add USER [ROLE]  add somebody, or change their role: owner, admin or member
+/remove USER      remove somebody
+/rename NAME      give the chat another name
+/leave            leave the chat
+/typing           tell the others that you are typing
+/frames           show the frames of the protocol, or hide them again
+{\"type\":…}        send a frame as it is, and show frames from then on
+/heartbeat        send a heartbeat and show its answer
+/refresh          offer the server a newer token
+/drop             break the connection, as a failing network would; the client comes back
+/quit             close the connection and end; so do Ctrl-C and the end of input
+/help             show this
+Times are in UTC. Before frames, <- came from the server and -> went to it.";
 
 /// A line, understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +44,26 @@ pub(super) enum Line {
     Empty,
     /// To be sent as it is.
     Frame(String),
+    /// To be said in the chat that one is in.
+    Say(String),
+    New {
+        name: String,
+        member_ids: Vec<UserId>,
+    },
+    Direct(UserId),
+    Chats,
+    Join(String),
+    History(usize),
+    Who,
+    Add {
+        user_id: UserId,
+        role: Option<Role>,
+    },
+    Remove(UserId),
+    Rename(String),
+    Leave,
+    Typing,
+    Frames,
     Heartbeat,
     Refresh,
     Drop,
@@ -34,76 +76,131 @@ pub(super) enum Line {
 /// Understands a line.
 pub(super) fn parse(text: &str) -> Line {
     let text = text.trim();
-    match text {
-        "" => Line::Empty,
-        "/heartbeat" => Line::Heartbeat,
-        "/refresh" => Line::Refresh,
-        "/drop" => Line::Drop,
-        "/quit" | "/exit" => Line::Quit,
-        "/help" | "/?" => Line::Help,
-        _ if text.starts_with('{') => Line::Frame(text.to_owned()),
-        _ => Line::Unknown(explain(text)),
+    if text.is_empty() {
+        return Line::Empty;
+    }
+    if text.starts_with('{') {
+        return Line::Frame(text.to_owned());
+    }
+    if !text.starts_with('/') {
+        return Line::Say(text.to_owned());
+    }
+    let (command, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    understand(command, rest.trim()).unwrap_or_else(Line::Unknown)
+}
+
+fn understand(command: &str, rest: &str) -> Result<Line, String> {
+    let alone = |line: Line| {
+        let extra = || format!("{command} takes nothing after it; /help shows every command");
+        if rest.is_empty() { Ok(line) } else { Err(extra()) }
+    };
+    match command {
+        "/new" => new_group(rest),
+        "/direct" => one_user(rest, "/direct USER, for example: /direct bo").map(Line::Direct),
+        "/chats" => alone(Line::Chats),
+        "/join" => {
+            some(rest, "/join CHAT: say its number, name or id; /chats lists yours").map(Line::Join)
+        }
+        "/send" => some(rest, "/send TEXT: say something").map(Line::Say),
+        "/history" => history(rest),
+        "/who" => alone(Line::Who),
+        "/add" => add(rest),
+        "/remove" => one_user(rest, "/remove USER, for example: /remove bo").map(Line::Remove),
+        "/rename" => {
+            let usage = "/rename NAME: say what the chat should be called";
+            some(rest, usage).map(|name| Line::Rename(unquoted(&name).to_owned()))
+        }
+        "/leave" => alone(Line::Leave),
+        "/typing" => alone(Line::Typing),
+        "/frames" => alone(Line::Frames),
+        "/heartbeat" => alone(Line::Heartbeat),
+        "/refresh" => alone(Line::Refresh),
+        "/drop" => alone(Line::Drop),
+        "/quit" | "/exit" => alone(Line::Quit),
+        "/help" | "/?" => alone(Line::Help),
+        _ => Err(format!(
+            "there is no command {}; /help shows those that there are, and /send says what begins \
+             with a slash",
+            echo(command)
+        )),
     }
 }
 
-fn explain(text: &str) -> String {
+/// A name, in quotes if it has spaces, and who else belongs to the group.
+fn new_group(rest: &str) -> Result<Line, String> {
+    let usage = || {
+        "/new NAME USER… makes a group with at least one other user, for example: \
+         /new \"Book club\" bo cy"
+            .to_owned()
+    };
+    let (name, users) = match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split_once('"').ok_or_else(usage)?,
+        None => rest.split_once(char::is_whitespace).ok_or_else(usage)?,
+    };
+    let users = users.split(|character: char| character.is_whitespace() || character == ',');
+    let member_ids = users.filter(|user| !user.is_empty()).map(user).collect::<Result<Vec<_>, _>>();
+    let (name, member_ids) = (name.trim().to_owned(), member_ids?);
+    if name.is_empty() || member_ids.is_empty() {
+        return Err(usage());
+    }
+    Ok(Line::New { name, member_ids })
+}
+
+fn history(rest: &str) -> Result<Line, String> {
+    if rest.is_empty() {
+        return Ok(Line::History(HISTORY));
+    }
+    match rest.parse() {
+        Ok(count @ 1..=HISTORY_MAX) => Ok(Line::History(count)),
+        _ => Err(format!("/history [N]: say how many messages, from 1 to {HISTORY_MAX}")),
+    }
+}
+
+fn add(rest: &str) -> Result<Line, String> {
+    const USAGE: &str = "/add USER [ROLE], for example: /add bo admin";
+    let (user_id, role) = match rest.split_once(char::is_whitespace) {
+        Some((user_id, role)) => (user_id, Some(role.trim())),
+        None => (rest, None),
+    };
+    let user_id = one_user(user_id, USAGE)?;
+    let role = match role {
+        None => None,
+        Some("owner") => Some(Role::Owner),
+        Some("admin") => Some(Role::Admin),
+        Some("member") => Some(Role::Member),
+        Some(other) => {
+            return Err(format!("{} is no role: say owner, admin or member", echo(other)));
+        }
+    };
+    Ok(Line::Add { user_id, role })
+}
+
+fn some(rest: &str, usage: &str) -> Result<String, String> {
+    if rest.is_empty() { Err(usage.to_owned()) } else { Ok(rest.to_owned()) }
+}
+
+fn one_user(rest: &str, usage: &str) -> Result<UserId, String> {
+    some(rest, usage).and_then(|text| user(&text))
+}
+
+fn user(text: &str) -> Result<UserId, String> {
+    UserId::from_str(text)
+        .map_err(|error| format!("{} is nobody's id: it must be {}", echo(text), error.expected))
+}
+
+fn unquoted(name: &str) -> &str {
+    let inner = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    inner.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(name)
+}
+
+/// What was typed, short enough to be repeated.
+fn echo(text: &str) -> String {
     let mut echo: String = text.chars().take(ECHO_CHARACTERS_MAX).collect();
     if echo.len() < text.len() {
         echo.push('…');
     }
-    let echo = printable(&echo);
-    if text.starts_with('/') {
-        format!("there is no command {echo}; /help shows those that there are")
-    } else {
-        format!(
-            "{echo} is neither a frame nor a command: type a JSON object such as \
-             {{\"type\":\"heartbeat\"}}, or /help"
-        )
-    }
+    printable(&echo).into_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_understood_with_space_around_them() {
-        assert_eq!(parse(" /heartbeat\t"), Line::Heartbeat);
-        assert_eq!(parse("/refresh"), Line::Refresh);
-        assert_eq!(parse("/drop"), Line::Drop);
-        assert_eq!(parse("/quit"), Line::Quit);
-        assert_eq!(parse("/help"), Line::Help);
-        assert_eq!(parse(" \t "), Line::Empty);
-    }
-
-    #[test]
-    fn every_command_of_the_help_is_one() {
-        let commands = HELP.lines().filter(|line| line.starts_with('/'));
-        for command in commands.filter_map(|line| line.split_whitespace().next()) {
-            assert!(!matches!(parse(command), Line::Unknown(_)), "{command}");
-        }
-    }
-
-    #[test]
-    fn what_begins_like_an_object_is_sent_as_it_is() {
-        for text in [r#"{"type":"heartbeat"}"#, "{", "{not json", r#"{ "a" : 1 } x"#] {
-            assert_eq!(parse(text), Line::Frame(text.to_owned()));
-        }
-    }
-
-    #[test]
-    fn anything_else_explains_itself() {
-        let Line::Unknown(sentence) = parse("hello") else { panic!("hello is no command") };
-        assert!(sentence.starts_with("hello is neither a frame nor a command"), "{sentence}");
-        let Line::Unknown(sentence) = parse("/heartbeats now") else { panic!("it is no command") };
-        assert!(sentence.contains("no command /heartbeats now; /help"), "{sentence}");
-    }
-
-    #[test]
-    fn an_odd_line_cannot_disturb_the_terminal() {
-        let odd = format!("\u{1b}[2J{}", "é".repeat(100_000));
-        let Line::Unknown(sentence) = parse(&odd) else { panic!("it is no command") };
-        assert!(sentence.starts_with("\\u001b[2Jéé"), "{sentence}");
-        assert!(sentence.len() < 300, "{sentence}");
-    }
-}
+mod tests;

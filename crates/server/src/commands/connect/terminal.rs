@@ -1,4 +1,5 @@
-//! The loop between the keyboard, the screen and the client.
+//! The loop between the keyboard, the screen and the client. What it does about chats is in
+//! `talk`.
 
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
@@ -6,22 +7,29 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use heartline_client::{Client, ClientEvent, ClientStopped, Ending, Loss};
+use heartline_client::{ChatClient, ChatEvent, ClientEvent, Draft, Ending, Loss, SendError};
 use heartline_protocol::client_frame::{Heartbeat, RefreshToken};
 use heartline_protocol::{ClientFrame, encode_client};
 use heartline_routing::Clock;
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use super::book::Book;
 use super::farewell;
 use super::input::{Input, Typed};
 use super::line::{self, HELP, Line};
-use super::screen::Screen;
+use super::pending::Pending;
+use super::request::Answer;
+use super::rest::{self, Rest, RestError};
+use super::screen::{Screen, TYPED_REQUESTS};
 use super::tokens::Tokens;
 
 /// How long it must be quiet after the end of piped input before it is taken that all answers
 /// have come.
 const QUIET: Duration = Duration::from_secs(2);
+/// How long messages may wait for their answers after the end of piped input.
+const LAST_PATIENCE: Duration = Duration::from_secs(30);
 /// The exit code when all went well.
 const FINE: u8 = 0;
 /// The exit code when the client had to give up.
@@ -29,8 +37,8 @@ const REFUSED: u8 = 1;
 
 /// One terminal on one client.
 pub(super) struct Terminal<R, S, O, E> {
-    pub(super) client: Client,
-    pub(super) events: mpsc::Receiver<ClientEvent>,
+    pub(super) client: ChatClient,
+    pub(super) events: mpsc::Receiver<ChatEvent>,
     pub(super) input: Input<R>,
     /// Whether a person types: then commands work at any time, and the end of input means now. A
     /// pipe waits until it is connected, and for its answers.
@@ -39,17 +47,44 @@ pub(super) struct Terminal<R, S, O, E> {
     pub(super) signals: S,
     pub(super) screen: Screen<O, E>,
     pub(super) tokens: Tokens,
+    pub(super) rest: Rest,
+    pub(super) book: Book,
+    pub(super) pending: Pending,
 }
 
-/// A frame on its way into the client's queue, which may be full.
-type Sending = Pin<Box<dyn Future<Output = Result<(), ClientStopped>> + Send>>;
+/// Something under way for one line, so that the next line waits for it.
+pub(super) type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+/// How it ended.
+pub(super) enum Done {
+    /// It is on its way; a client that has stopped says so in its last event.
+    Passed,
+    /// A message was taken for sending, or not.
+    Taken(Draft, Result<(), SendError>),
+    /// The server answered what was typed.
+    Answered(Result<Answer, RestError>),
+    /// The server answered what the terminal asks after every connection.
+    Listed(Result<Answer, RestError>),
+}
 
 /// What the loop knows.
 #[derive(Default)]
-struct Progress {
-    is_connected: bool,
+pub(super) struct Progress {
+    pub(super) is_connected: bool,
     has_input_ended: bool,
-    sending: Option<Sending>,
+    /// When to stop waiting after the end of input.
+    give_up_at: Option<Instant>,
+    pub(super) work: Option<Work>,
+    /// Whether the chats are to be read anew before anything else, because names may have changed.
+    pub(super) wants_list: bool,
+    /// Whether they are being read: what happens in them is told when their names are known.
+    pub(super) is_listing: bool,
+    /// Whether it was said what there is to do.
+    pub(super) has_greeted: bool,
+    /// Whether a chat is being made here.
+    pub(super) is_making: bool,
+    /// Where REST is.
+    pub(super) base: String,
     /// How often `/refresh` was typed, so that every request has its own id.
     refreshes: u64,
 }
@@ -57,16 +92,18 @@ struct Progress {
 /// What happened next.
 enum Step {
     Signal,
-    Event(Option<ClientEvent>),
-    Queued,
+    Event(Option<ChatEvent>),
+    Done(Done),
     Typed(io::Result<Option<Typed>>),
+    Overdue,
     Quiet,
+    GaveUp,
 }
 
 /// Whether to go on, or the exit code.
-type Flow = io::Result<ControlFlow<u8>>;
+pub(super) type Flow = io::Result<ControlFlow<u8>>;
 
-const GO_ON: Flow = Ok(ControlFlow::Continue(()));
+pub(super) const GO_ON: Flow = Ok(ControlFlow::Continue(()));
 
 impl<R, S, O, E> Terminal<R, S, O, E>
 where
@@ -78,24 +115,32 @@ where
     /// Runs until there is a reason to end, closes the connection in order, and answers the exit
     /// code. A reader of the output that went away is no error.
     pub(super) async fn run(mut self) -> io::Result<u8> {
-        let ended = self.converse().await;
+        let mut ended = self.converse().await;
         let Self { client, mut events, mut screen, .. } = self;
-        client.close().await;
-        let shown = ended.and_then(|code| {
+        let unanswered = client.close().await;
+        if let Ok(code) = &mut ended {
             while let Ok(event) = events.try_recv() {
-                screen.event(Clock.wall(), &event)?;
+                if let ChatEvent::Connection(event) = event {
+                    screen.event(Clock.wall(), &event)?;
+                }
             }
-            Ok(code)
-        });
-        match shown {
+            if let Some(sentence) = farewell::unanswered(&unanswered) {
+                screen.complain(&sentence)?;
+                *code = REFUSED;
+            }
+        }
+        match ended {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(FINE),
-            shown => shown,
+            ended => ended,
         }
     }
 
     async fn converse(&mut self) -> io::Result<u8> {
         let mut progress = Progress::default();
         loop {
+            if progress.wants_list && progress.work.is_none() {
+                self.list(&mut progress);
+            }
             let step = self.step(&mut progress).await;
             if let ControlFlow::Break(code) = self.take(step, &mut progress)? {
                 return Ok(code);
@@ -104,29 +149,36 @@ where
     }
 
     /// Waits for what happens next. Events come before lines, so that what was answered is seen
-    /// before the next question; and while a frame waits for its place no further line is read.
+    /// before the next question; and while one line is worked on no further one is read.
     async fn step(&mut self, progress: &mut Progress) -> Step {
-        let Progress { is_connected, has_input_ended, sending, .. } = progress;
-        let is_idle = sending.is_none();
+        let Progress { is_connected, has_input_ended, work, is_listing, .. } = progress;
+        let is_idle = work.is_none();
         let reads = is_idle && !*has_input_ended && (self.is_interactive || *is_connected);
-        let waits_for_quiet = is_idle && *has_input_ended && *is_connected;
+        let is_answered = is_idle && *has_input_ended && self.pending.is_empty();
+        let waits_for_quiet = is_answered && *is_connected;
+        let give_up_at = progress.give_up_at.filter(|_| !is_answered);
         tokio::select! {
             biased;
             _ = self.signals.next() => Step::Signal,
-            event = self.events.recv() => Step::Event(event),
-            () = queued(sending) => Step::Queued,
+            event = self.events.recv(), if !*is_listing => Step::Event(event),
+            done = finished(work) => Step::Done(done),
+            () = until(self.pending.due_at()) => Step::Overdue,
             typed = self.input.next(), if reads => Step::Typed(typed),
             // Begun anew at every turn, and each turn is something that happened.
             () = tokio::time::sleep(QUIET), if waits_for_quiet => Step::Quiet,
+            () = until(give_up_at) => Step::GaveUp,
         }
     }
 
     fn take(&mut self, step: Step, progress: &mut Progress) -> Flow {
         match step {
             Step::Signal | Step::Quiet => Ok(ControlFlow::Break(FINE)),
-            Step::Queued => GO_ON,
-            Step::Event(Some(event)) => self.on_event(&event, progress),
+            Step::GaveUp => Ok(ControlFlow::Break(REFUSED)),
+            Step::Event(Some(ChatEvent::Connection(event))) => self.on_connection(&event, progress),
+            Step::Event(Some(event)) => self.on_chat(event, progress),
             Step::Event(None) => Ok(ControlFlow::Break(REFUSED)),
+            Step::Done(done) => self.on_done(done, progress),
+            Step::Overdue => self.show_waiting(),
             Step::Typed(typed) => match typed? {
                 Some(Typed::Line(text)) => self.on_line(line::parse(&text), progress),
                 Some(Typed::TooLong) => self.explain("this line is too long for any frame"),
@@ -136,14 +188,20 @@ where
         }
     }
 
-    fn on_event(&mut self, event: &ClientEvent, progress: &mut Progress) -> Flow {
+    fn on_connection(&mut self, event: &ClientEvent, progress: &mut Progress) -> Flow {
         self.screen.event(Clock.wall(), event)?;
         match event {
-            ClientEvent::Connected(_) => progress.is_connected = true,
+            ClientEvent::Connecting { url, .. } => progress.base = rest::base_of(url),
+            ClientEvent::Connected(established) => {
+                (progress.is_connected, progress.wants_list) = (true, true);
+                self.book.me = Some(established.user_id.clone());
+            }
             ClientEvent::Disconnected { ending, retry_in } => {
                 progress.is_connected = false;
+                self.pending.hurry(Clock.now());
                 let is_wanted = matches!(ending, Ending::Lost(Loss::Dropped));
-                if progress.has_input_ended && retry_in.is_some() && !is_wanted {
+                let waits = is_wanted || !self.pending.is_empty();
+                if progress.has_input_ended && retry_in.is_some() && !waits {
                     self.screen.complain("the connection ended before all answers had come")?;
                     return Ok(ControlFlow::Break(REFUSED));
                 }
@@ -157,7 +215,7 @@ where
                     None => Ok(ControlFlow::Break(FINE)),
                 };
             }
-            ClientEvent::Connecting { .. } | ClientEvent::Frame { .. } => {}
+            ClientEvent::Frame { .. } => {}
         }
         GO_ON
     }
@@ -165,19 +223,29 @@ where
     fn on_line(&mut self, line: Line, progress: &mut Progress) -> Flow {
         match line {
             Line::Empty => GO_ON,
-            Line::Frame(text) => self.send(text, progress),
+            Line::Frame(text) => {
+                // Who speaks in frames is answered in frames.
+                self.screen.with_frames = true;
+                self.send(text, progress)
+            }
+            Line::Frames => self.toggle_frames(),
             Line::Heartbeat => {
                 self.send(encode_client(&ClientFrame::Heartbeat(Heartbeat {})), progress)
             }
             Line::Refresh => self.refresh(progress),
             Line::Drop if progress.is_connected => {
-                self.client.drop_socket();
+                let sender = self.client.sender();
+                progress.work = Some(Box::pin(async move {
+                    let _ = sender.drop_socket().await;
+                    Done::Passed
+                }));
                 GO_ON
             }
             Line::Drop => self.explain("there is no connection to break at the moment"),
             Line::Quit => self.on_end_of_input(progress),
             Line::Help => self.explain(HELP),
             Line::Unknown(sentence) => self.explain(&sentence),
+            chat_line => self.on_chat_line(chat_line, progress),
         }
     }
 
@@ -186,7 +254,14 @@ where
             return Ok(ControlFlow::Break(FINE));
         }
         progress.has_input_ended = true;
+        progress.give_up_at = Some(Clock.now() + LAST_PATIENCE);
         GO_ON
+    }
+
+    fn toggle_frames(&mut self) -> Flow {
+        self.screen.with_frames = !self.screen.with_frames;
+        let state = if self.screen.with_frames { "shown" } else { "hidden" };
+        self.explain(&format!("frames are {state} from now on"))
     }
 
     fn refresh(&mut self, progress: &mut Progress) -> Flow {
@@ -195,7 +270,7 @@ where
             Err(why) => return self.explain(&why),
         };
         progress.refreshes += 1;
-        let request_id = format!("terminal-refresh-{}", progress.refreshes)
+        let request_id = format!("{TYPED_REQUESTS}refresh-{}", progress.refreshes)
             .parse()
             .expect("a short ASCII text is a request id");
         self.send(
@@ -209,25 +284,37 @@ where
         if !progress.is_connected {
             self.screen.state(now, "not connected: it is sent as soon as there is a connection")?;
         }
-        self.screen.sent(now, &text)?;
+        self.screen.typed(now, &text)?;
         let sender = self.client.sender();
-        progress.sending = Some(Box::pin(async move { sender.send_text(text).await }));
+        progress.work = Some(Box::pin(async move {
+            let _ = sender.send_text(text).await;
+            Done::Passed
+        }));
         GO_ON
     }
 
-    fn explain(&mut self, sentence: &str) -> Flow {
+    pub(super) fn explain(&mut self, sentence: &str) -> Flow {
         self.screen.say(sentence)?;
         GO_ON
     }
 }
 
-/// Waits until the frame has its place. A client that has stopped says so in its last event.
-async fn queued(sending: &mut Option<Sending>) {
-    match sending {
+/// Waits until the work is done.
+async fn finished(work: &mut Option<Work>) -> Done {
+    match work {
         Some(future) => {
-            let _ = future.await;
-            *sending = None;
+            let done = future.await;
+            *work = None;
+            done
         }
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until then; for ever without a time.
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }

@@ -92,9 +92,17 @@ async fn terminal(
     errors: &mut dyn Write,
 ) -> u8 {
     let tokens = Tokens::find(&arguments, None).unwrap();
-    let view = View { with_colours: false };
-    let screen = Screen::new(output, errors, view, arguments.heartbeats);
-    let (client, events) = Client::start(client_config(arguments, &tokens)).unwrap();
+    let screen = Screen {
+        output,
+        errors,
+        view: View { with_colours: false },
+        with_frames: arguments.frames,
+        with_heartbeats: arguments.heartbeats,
+        heartbeats_typed: 0,
+    };
+    let config = client_config(arguments, &tokens);
+    let rest = Rest::new(&config.trust());
+    let (client, events) = ChatClient::start(config, chat_config()).unwrap();
     let terminal = Terminal {
         client,
         events,
@@ -103,6 +111,9 @@ async fn terminal(
         signals: stream::pending::<()>(),
         screen,
         tokens,
+        rest,
+        book: Book::default(),
+        pending: Pending::default(),
     };
     terminal.run().await.unwrap()
 }
@@ -111,15 +122,16 @@ async fn terminal(
 async fn piped_lines_are_sent_once_connected_and_their_answers_awaited() {
     let node = Node::start().await;
     let input = "/heartbeat\nhello\n{\"type\":\"sing\",\"request_id\":\"r-1\"}\n{broken";
-    let arguments = node.arguments(&["--user", "ana", "--device", "phone"]);
+    let arguments = node.arguments(&["--user", "ana", "--device", "phone", "--frames"]);
     let Outcome { code, output, errors } = run_on(arguments, false, input).await;
     assert_eq!((code, errors.as_str()), (0, ""), "{output}");
     let parts = [
         "-- connecting to ws://",
         "<- connection_established {",
         "-- connected as ana on device phone (conn_",
+        "-- you have no chats yet: /new NAME USER…",
         "-> heartbeat {\"type\":\"heartbeat\"}",
-        "hello is neither a frame nor a command",
+        "you are in no chat: /join goes to one of /chats",
         "-> sing {",
         "-> ? {broken",
     ];
@@ -136,11 +148,12 @@ async fn piped_lines_are_sent_once_connected_and_their_answers_awaited() {
 #[tokio::test]
 async fn a_refresh_is_answered_and_shows_no_token() {
     let node = Node::start().await;
-    let arguments = node.arguments(&["--user", "ana", "--auth", "message"]);
+    let arguments = node.arguments(&["--user", "ana", "--auth", "message", "--frames"]);
     let Outcome { code, output, .. } = run_on(arguments, false, "/refresh\n/quit\n/help\n").await;
     assert_eq!(code, 0, "{output}");
     assert!(output.contains("<- auth_challenge {"), "{output}");
     assert!(output.contains("<- token_refreshed {"), "{output}");
+    assert!(output.contains("-> sync_manifest {"), "{output}");
     assert!(!output.contains("eyJ"), "{output}");
     assert!(!output.contains("Ctrl-C"), "nothing is read after /quit: {output}");
 }
@@ -181,6 +194,28 @@ async fn a_refused_token_ends_it_with_advice() {
     let Outcome { code, errors, .. } = run_on(arguments, false, "").await;
     assert_eq!(code, 1);
     assert!(errors.contains("has it expired"), "{errors}");
+}
+
+#[tokio::test]
+async fn only_who_asks_for_frames_or_speaks_in_them_sees_them() {
+    let node = Node::start().await;
+    let arguments = || node.arguments(&["--user", "ana"]);
+    let Outcome { code, output, .. } = run_on(arguments(), false, "/direct bo\nhello\n").await;
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("ana: hello\n"), "{output}");
+    assert!(!output.contains("<- ") && !output.contains("-> "), "{output}");
+    let asks = "/heartbeat\n/refresh\n";
+    let Outcome { output, .. } = run_on(arguments(), false, asks).await;
+    for part in ["-> heartbeat {", "<- heartbeat_ack {", "-> refresh_token {", "<- token_refreshed"]
+    {
+        assert_eq!(output.matches(part).count(), 1, "{part}: {output}");
+    }
+    let frame = "{\"type\":\"sync_manifest\",\"request_id\":\"r-1\"}\n";
+    let Outcome { output, .. } = run_on(arguments(), false, frame).await;
+    assert!(output.contains("<- sync_manifest {"), "{output}");
+    let Outcome { output, .. } = run_on(arguments(), false, "/frames\n/frames\n").await;
+    assert!(output.contains("frames are shown from now on"), "{output}");
+    assert!(output.contains("frames are hidden from now on"), "{output}");
 }
 
 /// The reader of this output has gone away.

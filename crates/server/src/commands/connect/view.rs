@@ -1,4 +1,8 @@
-//! How things look on the terminal: one line each, without any state.
+//! How things look on the terminal: one line each, without any state. Here are frames and the
+//! connection; `speech` has what people say.
+
+mod notice;
+pub(super) mod speech;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -25,7 +29,7 @@ pub(super) struct View {
 impl View {
     /// A frame from the server, as it came.
     pub(super) fn received(self, at: Timestamp, frame: &ServerFrame, text: &str) -> String {
-        self.line(at, colour(frame), "<-", &frame_line(text))
+        self.line(&to_milliseconds(at), colour(frame), "<-", &frame_line(text))
     }
 
     /// The frame that the client hands over without its text.
@@ -37,12 +41,17 @@ impl View {
 
     /// A frame of one's own. A token in it is not shown.
     pub(super) fn sent(self, at: Timestamp, text: &str) -> String {
-        self.line(at, DIM, "->", &frame_line(&without_token(text)))
+        self.line(&to_milliseconds(at), DIM, "->", &frame_line(&without_token(text)))
     }
 
     /// Something about the connection.
     pub(super) fn state(self, at: Timestamp, sentence: &str) -> String {
-        self.line(at, PLAIN, "--", &printable(sentence))
+        self.line(&to_seconds(at), PLAIN, "--", &printable(sentence))
+    }
+
+    /// Something that went wrong.
+    pub(super) fn trouble(self, at: Timestamp, sentence: &str) -> String {
+        self.line(&to_seconds(at), RED, "--", &printable(sentence))
     }
 
     /// An attempt begins.
@@ -77,13 +86,10 @@ impl View {
             }
             None => {}
         }
-        self.line(at, RED, "--", &printable(&sentence))
+        self.trouble(at, &sentence)
     }
 
-    fn line(self, at: Timestamp, colour: &str, arrow: &str, rest: &str) -> String {
-        let written = at.to_string();
-        // The wire's form is fixed: the date is left out, as is the letter at the end.
-        let time = written.get(11..23).unwrap_or(&written);
+    fn line(self, time: &str, colour: &str, arrow: &str, rest: &str) -> String {
         if self.with_colours && colour != PLAIN {
             format!("{DIM}{time}{RESET} {colour}{arrow} {rest}{RESET}\n")
         } else if self.with_colours {
@@ -92,6 +98,17 @@ impl View {
             format!("{time} {arrow} {rest}\n")
         }
     }
+}
+
+/// When a frame came, without the date.
+fn to_milliseconds(at: Timestamp) -> String {
+    // The wire's form is fixed: the date comes first and a letter last.
+    at.to_string().get(11..23).unwrap_or_default().to_owned()
+}
+
+/// The same for people.
+fn to_seconds(at: Timestamp) -> String {
+    at.to_string().get(11..19).unwrap_or_default().to_owned()
 }
 
 fn colour(frame: &ServerFrame) -> &'static str {

@@ -1,0 +1,19 @@
+use heartline_durability::contract::Contract;
+
+use super::scratch::Scratch;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_keeps_every_promise_of_its_ports() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    Contract::new(&store, &store, &store).run().await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn one_reader_and_one_runtime_thread_are_enough() {
+    let scratch = Scratch::new();
+    let config = crate::sqlite::SqliteConfig { readers: 1, ..scratch.config() };
+    let store = crate::sqlite::SqliteStore::open(&config, heartline_routing::Clock).unwrap();
+    Contract::new(&store, &store, &store).run().await;
+}

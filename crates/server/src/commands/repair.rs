@@ -1,0 +1,126 @@
+//! `heartline repair`: what an operator does when a chat is halted.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use heartline_adapters::sqlite::{Repair, SqliteStore};
+use heartline_protocol::ChatId;
+use heartline_routing::Clock;
+
+use super::store::{StoreLocation, told};
+
+/// Mends what a server must not mend by itself.
+#[derive(Debug, clap::Args)]
+pub struct RepairArguments {
+    #[command(subcommand)]
+    command: RepairCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RepairCommand {
+    /// Set a halted chat's counter to its newest message and let it go on; the server must be
+    /// stopped
+    Counter {
+        /// The chat that answers CHAT_HALTED
+        chat_id: ChatId,
+        #[command(flatten)]
+        store: StoreLocation,
+    },
+}
+
+/// Runs the command and answers its exit code: 0, or 1 with a sentence.
+pub fn run(
+    arguments: &RepairArguments,
+    clock: Clock,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> u8 {
+    let RepairCommand::Counter { chat_id, store } = &arguments.command;
+    told(repair(*chat_id, store, clock), output, errors)
+}
+
+fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<String> {
+    let config = location.find()?;
+    anyhow::ensure!(config.path.exists(), "there is no store at {}", config.path.display());
+    let store = SqliteStore::open(&config, clock)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .context("the runtime cannot start")?;
+    let repaired = runtime.block_on(async {
+        let repaired = store.repair_counter(chat_id).await;
+        store.close().await;
+        repaired
+    })?;
+    match repaired {
+        Repair::NoSuchChat => {
+            anyhow::bail!("there is no chat {chat_id} in {}", config.path.display())
+        }
+        Repair::NotNeeded { head } => {
+            Ok(format!("{chat_id} is not halted and its counter, {head}, is right"))
+        }
+        Repair::Done { before, after } => {
+            let before = before.map_or_else(|| "missing".to_owned(), |before| before.to_string());
+            Ok(format!("the counter of {chat_id} was {before} and is {after}: the chat goes on"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use heartline_adapters::sqlite::SqliteConfig;
+    use heartline_durability::{Members, NewChat};
+    use heartline_protocol::server_frame::ChatKind;
+
+    use super::*;
+    use crate::dev::tests::Scratch;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        repair: RepairArguments,
+    }
+
+    fn run_in(scratch: &Scratch, chat_id: &str) -> (u8, String) {
+        let directory = scratch.path().to_str().unwrap();
+        let line = ["repair", "counter", chat_id, "--data-dir", directory];
+        let line = Line::try_parse_from(line).map_err(|error| error.to_string());
+        let repair = line.unwrap_or_else(|error| panic!("{error}")).repair;
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        let code = run(&repair, Clock, &mut output, &mut errors);
+        output.extend(errors);
+        (code, String::from_utf8(output).unwrap())
+    }
+
+    #[test]
+    fn a_repair_needs_a_stopped_server_a_store_and_a_chat() {
+        let scratch = Scratch::new();
+        let nowhere = ChatId(7.into()).to_string();
+        let (code, told) = run_in(&scratch, &nowhere);
+        assert_eq!(code, 1);
+        assert!(told.contains("there is no store at"), "{told}");
+
+        let config = SqliteConfig::in_directory(scratch.path());
+        let store = SqliteStore::open(&config, Clock).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let new = NewChat {
+            kind: ChatKind::Group,
+            name: None,
+            creator_id: "ana".parse().unwrap(),
+            member_ids: Vec::new(),
+        };
+        let chat = runtime.block_on(store.create(new, None)).unwrap().unwrap().chat.chat_id;
+        let (code, told) = run_in(&scratch, &chat.to_string());
+        assert_eq!(code, 1);
+        assert!(told.contains("in use by another Heartline"), "{told}");
+
+        drop(store);
+        let (code, told) = run_in(&scratch, &nowhere);
+        assert_eq!(code, 1);
+        assert!(told.contains("there is no chat"), "{told}");
+        let (code, told) = run_in(&scratch, &chat.to_string());
+        assert_eq!(code, 0, "{told}");
+        assert!(told.contains("is not halted"), "{told}");
+    }
+}

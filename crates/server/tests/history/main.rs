@@ -1,0 +1,16 @@
+//! The history test: many clients, a server that is killed under them, and a checker that knows
+//! every promise that was made.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod history;
+mod checker;
+mod cursor;
+mod session;
+mod client;
+mod rest;
+mod server;
+mod mounts;
+mod nemesis;
+mod run;
+#[cfg(test)]
+mod runs;

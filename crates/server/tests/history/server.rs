@@ -1,0 +1,156 @@
+//! The real server: a process that can be killed, paused and started again on the same data.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::mounts::Namespace;
+
+/// The secret of every token.
+pub(crate) const SECRET: &str = "a secret for histories that is long enough to be taken";
+
+/// How long a server may take to start: after a crash it has files to mend.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// A server's files, and the process while it runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    directory: PathBuf,
+    /// Where its mounts are, if it has its own.
+    pub(crate) namespace: Option<Namespace>,
+    process: Option<Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    /// Who reads its log.
+    _reader: JoinSet<()>,
+}
+
+impl Server {
+    /// Makes the files of a server that has its data below `data`, or in its own directory, and
+    /// starts it. `more` is configuration: whole sections.
+    pub(crate) async fn start_new(namespace: Option<Namespace>, data: &str, more: &str) -> Self {
+        let name = format!("heartline-history-{:032x}", rand::random::<u128>());
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let address = free_address();
+        let data = directory.join(data);
+        let configuration = format!(
+            "[server]\nlisten = \"{address}\"\ndata_dir = \"{}\"\n\
+             [auth]\nhmac_secret = \"{SECRET}\"\n\
+             [limits]\nsend_rate = 10000\nsend_burst = 10000\n\
+             frame_rate = 10000\nframe_burst = 10000\nbreaker_open = \"1s\"\n{more}",
+            data.display()
+        );
+        let file = directory.join("heartline.toml");
+        std::fs::write(&file, configuration).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        let mut server = Self { address, directory, namespace, process: None };
+        server.start().await;
+        server
+    }
+
+    /// Starts the process and waits until it listens.
+    pub(crate) async fn start(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
+        let binary = env!("CARGO_BIN_EXE_heartline");
+        let mut command = match &self.namespace {
+            Some(namespace) => namespace.command(binary),
+            None => Command::new(binary),
+        };
+        command.args(["serve", "--config"]).arg(self.directory.join("heartline.toml"));
+        command.env_remove("HEARTLINE_SECRET").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let log = self.log_path();
+        let (sender, mut listening) = watch::channel(false);
+        let mut reader = JoinSet::new();
+        reader.spawn(async move {
+            let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
+            while let Ok(Some(line)) = lines.next_line().await {
+                writeln!(log, "{line}").unwrap();
+                if line.contains("listening") {
+                    sender.send_replace(true);
+                }
+            }
+        });
+        let listens = timeout(START_MAX, listening.wait_for(|listens| *listens)).await;
+        assert!(matches!(listens, Ok(Ok(_))), "the server did not start:\n{}", self.log());
+        self.process = Some(Process { child, _reader: reader });
+    }
+
+    /// Ends the process as a crash does.
+    pub(crate) async fn kill(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        process.child.start_kill().unwrap();
+        process.child.wait().await.unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        let process = self.process.as_ref().expect("it runs");
+        process.child.id().expect("it has not been waited for")
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) async fn signal(&self, name: &str) {
+        let (name, pid) = (format!("-{name}"), self.pid().to_string());
+        let status = Command::new("kill").args([name, pid]).status().await.unwrap();
+        assert!(status.success(), "the server takes a signal");
+    }
+
+    /// Stops every thread of the process: nothing is said or written when this returns.
+    pub(crate) async fn freeze(&self) {
+        self.signal("STOP").await;
+        let tasks = format!("/proc/{}/task", self.pid());
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            let state = |stat: &str| stat.rsplit(") ").next().unwrap().starts_with('T');
+            stat.is_ok_and(|stat| state(&stat))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().all(is_stopped) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("server.log")
+    }
+
+    /// The end of what the server logged in all its lives.
+    pub(crate) fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A port that no client of this machine is given by chance: one that would be could connect to
+/// itself while the server is down.
+fn free_address() -> SocketAddr {
+    loop {
+        let port = rand::random_range(15_000..30_000);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
