@@ -182,7 +182,17 @@ impl ChatLog for SqliteStore {
     }
 
     async fn forget(&self, before: Option<Timestamp>, limit: usize) -> Result<usize, StoreError> {
-        self.0.writer.write(move |session| forget::forget(session, before, limit)).await
+        let mut changed = 0;
+        loop {
+            let left = limit - changed;
+            let write =
+                move |session: &mut session::Session<'_>| forget::forget(session, before, left);
+            let bite = self.0.writer.write(write).await?;
+            changed += bite.changed;
+            if bite.is_last || changed >= limit {
+                return Ok(changed);
+            }
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 //! From events to envelopes, with memberships that can be made unreadable.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

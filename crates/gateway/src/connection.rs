@@ -198,6 +198,11 @@ impl Connection {
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        // Before anything is written, so that answers that came together leave together. There are
+        // never more than the requests that may wait.
+        if let Poll::Ready(Some(answer)) = self.poll_answer(context) {
+            return Poll::Ready(Happening::Answer(answer));
+        }
         let outbox = &self.handle.outbox;
         if let Poll::Ready(signal) = outbox.poll_signal(context, self.grace_ends) {
             match signal {
@@ -216,9 +221,6 @@ impl Connection {
         {
             self.pending = None;
             return Poll::Ready(Happening::Pending(pending));
-        }
-        if let Poll::Ready(Some(answer)) = self.poll_answer(context) {
-            return Poll::Ready(Happening::Answer(answer));
         }
         if !self.is_paused()
             && let Poll::Ready(read) = self.poll_read(context)

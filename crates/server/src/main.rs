@@ -30,7 +30,7 @@ enum Command {
     Serve(ServeArguments),
     /// Sign a token for a user of the development server
     Token(TokenArguments),
-    /// Connect a terminal and show every frame
+    /// Chat from a terminal
     Connect(ConnectArgs),
     /// Print the commented default configuration, or check a file
     Config(ConfigArguments),

@@ -15,7 +15,7 @@ use super::session::{ChatState, Session};
 pub(super) type Answer = Result<Appended, AppendError>;
 
 /// Stores messages in their order. The common path is one statement per message: the index over
-/// (sender, chat, client_message_id) refuses what was stored before, and only then is it looked
+/// (client_message_id, sender, chat) refuses what was stored before, and only then is it looked
 /// up. A statement is atomic by itself, so a message that is refused leaves no trace. The heads
 /// are written by the caller, once for all batches of a transaction.
 pub(super) fn append(
@@ -40,6 +40,7 @@ fn append_one(session: &mut Session<'_>, new: NewMessage) -> rusqlite::Result<An
     match insert(session, &chat, sender_key, &new, message_id) {
         Ok(1) => {
             session.advance(new.chat_id);
+            session.note_speaker(chat.key, sender_key)?;
             let message = stored_now(session, &chat, message_id, new);
             let members_version = chat.members_version;
             Ok(Ok(Appended { message, duplicate: false, published: false, members_version }))

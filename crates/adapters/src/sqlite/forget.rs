@@ -4,23 +4,37 @@
 use heartline_protocol::{ChatId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::rows::{self, message_row_id, milliseconds, row_limit, sequence_of, signed};
+use super::rows::{self, message_row_id, milliseconds, row_limit, sequence_of, signed, unsigned};
 use super::session::{Session, message_range};
 
-/// Removes up to `limit` messages or contents, and answers how many. Fewer than `limit` means
-/// that nothing is left.
+/// Messages that one bite looks at in search of a deleted person's content.
+const LOOKED_AT_MAX: usize = 4096;
+
+/// What one bite came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bite {
+    /// Messages that were removed or emptied.
+    pub(super) changed: usize,
+    /// Whether nothing is left; false also when the bite was as large as allowed.
+    pub(super) is_last: bool,
+}
+
+/// Takes one bite of at most `limit` messages, in one short transaction.
 pub(super) fn forget(
     session: &mut Session<'_>,
     before: Option<Timestamp>,
     limit: usize,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<Bite> {
     let mut left = limit;
     left -= deleted_chats(session, left)?;
-    left -= erasures(session, left)?;
-    if let Some(before) = before {
+    let erased = erasures(session, left)?;
+    left -= erased.changed;
+    if erased.is_last
+        && let Some(before) = before
+    {
         left -= outdated(session, before, left)?;
     }
-    Ok(limit - left)
+    Ok(Bite { changed: limit - left, is_last: erased.is_last && left > 0 })
 }
 
 /// The messages of chats that are no more.
@@ -48,63 +62,73 @@ fn deleted_chats(session: &Session<'_>, limit: usize) -> rusqlite::Result<usize>
 struct Erasure {
     user_key: i64,
     chat_key: i64,
-    last_sequence: i64,
-    after: String,
+    last_sequence: u64,
+    done_sequence: u64,
 }
 
 /// The content of people who are no more; the numbers stay.
-fn erasures(session: &Session<'_>, limit: usize) -> rusqlite::Result<usize> {
-    let mut erased = 0;
-    while erased < limit {
-        let sql = "SELECT user_key, chat_key, last_sequence, after_client_message_id
-            FROM erasures LIMIT 1";
+fn erasures(session: &Session<'_>, limit: usize) -> rusqlite::Result<Bite> {
+    let (mut changed, mut looked_at) = (0, 0);
+    while changed < limit && looked_at < LOOKED_AT_MAX {
+        let sql = "SELECT user_key, chat_key, last_sequence, done_sequence FROM erasures LIMIT 1";
         let mut statement = session.connection.prepare_cached(sql)?;
         let next = statement.query_row([], |row| {
             Ok(Erasure {
                 user_key: row.get(0)?,
                 chat_key: row.get(1)?,
-                last_sequence: row.get(2)?,
-                after: row.get(3)?,
+                last_sequence: unsigned(row.get(2)?),
+                done_sequence: unsigned(row.get(3)?),
             })
         });
-        let Some(erasure) = next.optional()? else { break };
-        erased += erase_some(session, &erasure, limit - erased)?;
+        let Some(erasure) = next.optional()? else { return Ok(Bite { changed, is_last: true }) };
+        let (looked_at_here, changed_here) =
+            erase_some(session, &erasure, LOOKED_AT_MAX - looked_at, limit - changed)?;
+        // Each chat counts, so that many empty ones are no long bite either.
+        looked_at += looked_at_here + 1;
+        changed += changed_here;
     }
-    Ok(erased)
+    Ok(Bite { changed, is_last: false })
 }
 
-/// Erases up to `limit` contents of one person in one chat, and notes how far it has come.
-fn erase_some(session: &Session<'_>, erasure: &Erasure, limit: usize) -> rusqlite::Result<usize> {
-    let Erasure { user_key, chat_key, last_sequence, after } = erasure;
-    let sql = "SELECT id, client_message_id FROM messages INDEXED BY messages_once
-        WHERE sender_key = ?1 AND chat_key = ?2 AND client_message_id > ?3
-        ORDER BY client_message_id LIMIT ?4";
+/// Erases up to `limit` contents of one person in one chat, looking at a bounded number of
+/// messages, and notes how far it has come. Answers how many it looked at and how many it erased.
+fn erase_some(
+    session: &Session<'_>,
+    erasure: &Erasure,
+    look_at: usize,
+    limit: usize,
+) -> rusqlite::Result<(usize, usize)> {
+    let Erasure { user_key, chat_key, last_sequence, done_sequence } = *erasure;
+    let sql = "SELECT id, sender_key = ?4 AND content IS NOT NULL FROM messages
+        WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3";
+    let (from, to) =
+        (message_row_id(chat_key, done_sequence), message_row_id(chat_key, last_sequence));
     let mut statement = session.connection.prepare_cached(sql)?;
-    let found = statement
-        .query_map(params![user_key, chat_key, after, row_limit(limit)], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
-        })?;
-    let found = found.collect::<rusqlite::Result<Vec<_>>>()?;
-    let sql = "UPDATE messages SET content = NULL WHERE id = ?1 AND content IS NOT NULL";
-    let mut erase = session.connection.prepare_cached(sql)?;
-    let mut erased = 0;
-    for (row_id, _) in &found {
-        if signed(sequence_of(*row_id)) <= *last_sequence {
-            erased += erase.execute([row_id])?;
+    let mut rows = statement.query([from, to, row_limit(look_at), user_key])?;
+    let (mut looked_at, mut found, mut done) = (0, Vec::new(), done_sequence);
+    while found.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let row_id: i64 = row.get(0)?;
+        (looked_at, done) = (looked_at + 1, sequence_of(row_id));
+        if row.get(1)? {
+            found.push(row_id);
         }
     }
-    match found.last() {
-        Some((_, after)) if found.len() == limit => {
-            let sql = "UPDATE erasures SET after_client_message_id = ?3
-                WHERE user_key = ?1 AND chat_key = ?2";
-            session.connection.prepare_cached(sql)?.execute(params![user_key, chat_key, after])?;
-        }
-        _ => {
-            let sql = "DELETE FROM erasures WHERE user_key = ?1 AND chat_key = ?2";
-            session.connection.prepare_cached(sql)?.execute([user_key, chat_key])?;
-        }
+    drop(rows);
+    let mut erase =
+        session.connection.prepare_cached("UPDATE messages SET content = NULL WHERE id = ?1")?;
+    for row_id in &found {
+        erase.execute([row_id])?;
     }
-    Ok(erased)
+    if found.len() == limit || looked_at == look_at {
+        let sql = "UPDATE erasures SET done_sequence = ?3 WHERE user_key = ?1 AND chat_key = ?2";
+        session.connection.prepare_cached(sql)?.execute([user_key, chat_key, signed(done)])?;
+    } else {
+        let sql = "DELETE FROM erasures WHERE user_key = ?1 AND chat_key = ?2";
+        session.connection.prepare_cached(sql)?.execute([user_key, chat_key])?;
+    }
+    Ok((looked_at, found.len()))
 }
 
 /// A chat that begins with messages that are too old.

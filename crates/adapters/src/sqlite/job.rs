@@ -125,6 +125,11 @@ impl Group {
         }
     }
 
+    /// How many messages it holds.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
     /// Whether there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         self.appends.is_empty() && self.works.is_empty()

@@ -119,17 +119,15 @@ fn heir(chat: &Chat, leaving: &UserId) -> Option<UserId> {
 /// Notes every chat in which the person has said something, with its newest number, so that what
 /// they say after coming back is not taken for what they said before.
 fn plan_erasures(connection: &Connection, user_key: i64) -> rusqlite::Result<()> {
-    let next = "SELECT min(chat_key) FROM messages WHERE sender_key = ?1 AND chat_key > ?2";
+    let spoken = "SELECT chat_key FROM speakers WHERE user_key = ?1";
     let newest = "SELECT max(id) FROM messages WHERE id > ?1 AND id < ?2";
     let plan = "INSERT INTO erasures (user_key, chat_key, last_sequence) VALUES (?1, ?2, ?3)
-        ON CONFLICT (user_key, chat_key) DO UPDATE
-        SET last_sequence = excluded.last_sequence, after_client_message_id = ''";
-    let mut next = connection.prepare_cached(next)?;
+        ON CONFLICT (user_key, chat_key) DO UPDATE SET last_sequence = excluded.last_sequence";
+    let mut spoken = connection.prepare_cached(spoken)?;
     let mut newest = connection.prepare_cached(newest)?;
     let mut plan = connection.prepare_cached(plan)?;
-    let mut chat_key = 0;
-    while let Some(found) = next.query_row([user_key, chat_key], |row| row.get(0))? {
-        chat_key = found;
+    for chat_key in spoken.query_map([user_key], |row| row.get::<_, i64>(0))? {
+        let chat_key = chat_key?;
         let (first, end) = message_range(chat_key);
         let last: Option<i64> = newest.query_row([first, end], |row| row.get(0))?;
         let last_sequence = signed(last.map_or(0, sequence_of));

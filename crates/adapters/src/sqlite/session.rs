@@ -1,7 +1,7 @@
 //! What a piece of work sees of the writer: the connection, the time, and what is remembered of
 //! the file so that the common path asks it nothing twice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -38,6 +38,8 @@ pub(super) struct Memory {
     users: HashMap<UserId, i64>,
     /// Members of a chat, good under the version of its membership at which they were seen.
     members: HashMap<(i64, i64), u64>,
+    /// Who is known to be noted as having spoken where.
+    speakers: HashSet<(i64, i64)>,
     /// Chats whose head has moved.
     dirty: Vec<ChatId>,
     data_version: i64,
@@ -49,6 +51,7 @@ impl Memory {
         self.chats.clear();
         self.users.clear();
         self.members.clear();
+        self.speakers.clear();
         self.dirty.clear();
     }
 
@@ -57,7 +60,8 @@ impl Memory {
     pub(super) fn refresh(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached("PRAGMA data_version")?;
         let data_version = statement.query_row([], |row| row.get(0))?;
-        let entries = self.chats.len().max(self.users.len()).max(self.members.len());
+        let entries = self.chats.len().max(self.users.len());
+        let entries = entries.max(self.members.len()).max(self.speakers.len());
         if data_version != self.data_version || entries > REMEMBERED_MAX {
             self.data_version = data_version;
             self.clear();
@@ -181,6 +185,15 @@ impl Session<'_> {
             self.memory.members.insert((chat.key, user), chat.members_version);
         }
         Ok(is_member)
+    }
+
+    /// Notes that a user has spoken in a chat, once.
+    pub(super) fn note_speaker(&mut self, chat_key: i64, user_key: i64) -> rusqlite::Result<()> {
+        if self.memory.speakers.insert((chat_key, user_key)) {
+            let sql = "INSERT OR IGNORE INTO speakers (user_key, chat_key) VALUES (?1, ?2)";
+            self.connection.prepare_cached(sql)?.execute([user_key, chat_key])?;
+        }
+        Ok(())
     }
 
     /// Moves a chat's head by one, to be written by [`Session::write_heads`].

@@ -22,6 +22,9 @@ use super::session::{Memory, Session};
 /// Jobs that may wait; who comes then waits to be let in.
 const QUEUE_JOBS_MAX: usize = 1024;
 
+/// Messages after which an idle writer moves the log into the database.
+const CHECKPOINT_MESSAGES: usize = 2000;
+
 /// How long a planted early acknowledgement is ahead of its commit.
 const PLANTED_HEAD_START: Duration = Duration::from_millis(20);
 
@@ -45,7 +48,7 @@ impl Writer {
     /// Starts the thread.
     pub(super) fn start(parts: WriterParts) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel(QUEUE_JOBS_MAX);
-        let loop_ = WriterLoop { parts, memory: Memory::default() };
+        let loop_ = WriterLoop { parts, memory: Memory::default(), messages_since_checkpoint: 0 };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || loop_.run(receiver))?;
@@ -109,6 +112,7 @@ fn ended() -> StoreError {
 struct WriterLoop {
     parts: WriterParts,
     memory: Memory,
+    messages_since_checkpoint: usize,
 }
 
 impl WriterLoop {
@@ -119,9 +123,13 @@ impl WriterLoop {
         {
             let mut group = Group::gather(first, &mut jobs);
             if !group.is_empty() {
+                self.messages_since_checkpoint += group.messages();
                 let committed = self.commit(&mut group);
                 self.report(&group, &committed);
                 group.answer(&committed);
+            }
+            if jobs.is_empty() {
+                self.checkpoint_when_due();
             }
             close = group.close;
         }
@@ -130,6 +138,20 @@ impl WriterLoop {
         self.finish();
         if let Some(close) = close {
             let _ = close.send(());
+        }
+    }
+
+    /// While nobody waits, moves what has gathered in the log into the database, so that a commit
+    /// has to do it only on a store that is never idle.
+    fn checkpoint_when_due(&mut self) {
+        if self.messages_since_checkpoint < CHECKPOINT_MESSAGES {
+            return;
+        }
+        self.messages_since_checkpoint = 0;
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+        if let Err(error) = self.parts.connection.query_row(checkpoint, [], |_| Ok(())) {
+            // The log goes on growing, and the next commit beyond its bound tries again.
+            tracing::warn!(%error, "the log could not be moved into the database");
         }
     }
 
@@ -165,17 +187,23 @@ impl WriterLoop {
         })
     }
 
-    /// Runs every piece inside a savepoint of its own. Fails only when the database has given up
-    /// the whole transaction, as it does when the disk is full or fails.
+    /// Runs every piece inside a savepoint of its own; one that is alone has the transaction for
+    /// it, which saves a copy of every page that it touches. Fails only when all of it failed, or
+    /// when the database has given up the transaction, as it does when the disk is full or fails.
     fn run_all(&mut self, group: &mut Group) -> rusqlite::Result<()> {
         let Group { appends, appends_failed, works, .. } = group;
-        if !appends.is_empty() {
-            *appends_failed = self.run_piece(|session| {
-                for job in appends.iter_mut() {
-                    job.answers = append::append(session, std::mem::take(&mut job.batch))?;
-                }
-                session.write_heads()
-            })?;
+        let has_appends = !appends.is_empty();
+        let mut store = |session: &mut Session<'_>| {
+            for job in appends.iter_mut() {
+                job.answers = append::append(session, std::mem::take(&mut job.batch))?;
+            }
+            session.write_heads()
+        };
+        if works.is_empty() {
+            return store(&mut self.session());
+        }
+        if has_appends {
+            *appends_failed = self.run_piece(store)?;
         }
         for (work, failed) in works {
             *failed = self.run_piece(|session| work.run(session))?;
@@ -187,15 +215,10 @@ impl WriterLoop {
         &mut self,
         piece: impl FnOnce(&mut Session<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<Option<StoreError>> {
+        execute(&self.parts.connection, "SAVEPOINT piece")?;
+        let result = piece(&mut self.session());
         let connection = &self.parts.connection;
-        execute(connection, "SAVEPOINT piece")?;
-        let mut session = Session {
-            connection,
-            memory: &mut self.memory,
-            counters: &self.parts.counters,
-            now: self.parts.clock.wall(),
-        };
-        let Err(error) = piece(&mut session) else {
+        let Err(error) = result else {
             execute(connection, "RELEASE piece")?;
             return Ok(None);
         };
@@ -206,6 +229,15 @@ impl WriterLoop {
         execute(connection, "ROLLBACK TO piece")?;
         execute(connection, "RELEASE piece")?;
         Ok(Some(rejected("a write", &error)))
+    }
+
+    fn session(&mut self) -> Session<'_> {
+        Session {
+            connection: &self.parts.connection,
+            memory: &mut self.memory,
+            counters: &self.parts.counters,
+            now: self.parts.clock.wall(),
+        }
     }
 
     /// Ends a transaction that failed, if the database has not, and forgets what it had seen.

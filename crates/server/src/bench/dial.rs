@@ -77,12 +77,7 @@ impl DialPlan {
         Self::of(subject, Requests::Upgrade(requests), tokens.len(), 1)
     }
 
-    fn of(
-        subject: &Subject,
-        requests: Requests,
-        count: usize,
-        concurrency: usize,
-    ) -> Result<Self> {
+    fn of(subject: &Subject, requests: Requests, count: usize, concurrency: usize) -> Result<Self> {
         ensure!(count > 0 && concurrency > 0, "there is nothing to open: raise -n");
         Ok(Self { address: subject.address, requests, count, concurrency, receive_buffer: None })
     }

@@ -203,7 +203,8 @@ async fn alternate(
         room.window(warm_up).await?;
         bare.window(warm_up).await?;
         let load = Load { pacing, duration: seconds / ROUNDS };
-        let (mut heard, mut sent, mut bare_heard) = (Window::empty(), Sent::none(), Window::empty());
+        let (mut heard, mut sent, mut bare_heard) =
+            (Window::empty(), Sent::none(), Window::empty());
         for _ in 0..ROUNDS {
             let (window, its_sent) = room.window(load).await?;
             heard.add(&window);

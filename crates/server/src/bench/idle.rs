@@ -7,8 +7,8 @@ use heartline_protocol::limits::HEARTBEAT_INTERVAL;
 use heartline_routing::Clock;
 use tokio::time::sleep;
 
-use super::dial::DialPlan;
 use super::counters::{Counters, Epoch, Tally};
+use super::dial::DialPlan;
 use super::fleet::Fleet;
 use super::process::Usage;
 use super::progress::Progress;
@@ -109,7 +109,10 @@ async fn hold_open(
     let work = async {
         while passed() < duration {
             sleep(LOOK_EVERY.min(duration.saturating_sub(passed()))).await;
-            ensure!(counters.get(Tally::Closed) < connections as u64, "the server closed every connection");
+            ensure!(
+                counters.get(Tally::Closed) < connections as u64,
+                "the server closed every connection"
+            );
         }
         Ok(())
     };

@@ -34,7 +34,10 @@ impl Layout {
     pub(super) fn new(users: usize, chats: Option<usize>, members: Option<usize>) -> Result<Self> {
         let layout = match (chats, members) {
             (None, None) => {
-                ensure!(users % 2 == 0, "senders are in pairs: give an even number, or --members");
+                ensure!(
+                    users.is_multiple_of(2),
+                    "senders are in pairs: give an even number, or --members"
+                );
                 Self { users, chats: users / 2, members: 2, kind: ChatKind::Direct }
             }
             _ => {
@@ -45,7 +48,10 @@ impl Layout {
             }
         };
         let reach = layout.chats * layout.members;
-        ensure!(users > 0 && reach >= users, "every sender needs a chat: raise --chats or --members");
+        ensure!(
+            users > 0 && reach >= users,
+            "every sender needs a chat: raise --chats or --members"
+        );
         Ok(layout)
     }
 

@@ -142,8 +142,11 @@ struct SendArgs {
     #[arg(short = 'n', long, default_value_t = 64)]
     senders: usize,
     /// Messages of each that wait for their acknowledgement while the most is sought.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 4)]
     in_flight: u64,
+    /// Messages per second of the open loop; half of the most that was found unless given.
+    #[arg(long)]
+    rate: Option<u32>,
     /// How long each of the two loops lasts.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -221,7 +224,12 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let mut runtime = Builder::new_multi_thread();
+    if matches!(args.scenario, Scenario::Send(_)) {
+        // The server needs the other cores: sixty senders are little work.
+        runtime.worker_threads(1);
+    }
+    let runtime = runtime.enable_all().build()?;
     let outcome = runtime.block_on(async {
         tokio::select! {
             report = Box::pin(measure(args)) => report,

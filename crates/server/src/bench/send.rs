@@ -21,11 +21,12 @@ use super::layout::{Chats, Layout};
 use super::letter::{Letter, Naming, content};
 use super::load::{Load, Pacing, drive};
 use super::report::{Columns, Report, Target, new_histogram};
+use super::rest::{self, Batches};
 use super::sender::Senders;
 use super::side::users;
 use super::store::{self, StoreFigures, StorePlan};
 use super::subject::Subject;
-use super::{Common, SendArgs, machine, rest};
+use super::{Common, SendArgs, machine};
 
 /// How long everybody sends before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -74,7 +75,10 @@ struct Measured {
     batch: Option<f64>,
     store: StoreFigures,
     open_loop: Window,
-    offered_per_second: f64,
+    /// The same in the open loop.
+    open_batch: Option<f64>,
+    /// Messages per second of the open loop.
+    offered: f64,
     refusals: Vec<String>,
 }
 
@@ -110,8 +114,7 @@ async fn measure(
     crowd.closed_loop(options.in_flight, WARM_UP).await?;
     let batches_before = rest::batches(&crowd.subject).await;
     let closed_loop = crowd.closed_loop(options.in_flight, seconds).await?;
-    let batches = rest::batches(&crowd.subject).await;
-    let batch = batches.zip(batches_before).map(|(after, before)| after.size_since(before));
+    let batch = crowd.batch_since(batches_before).await;
     let store = store::measure(StorePlan {
         messages: closed_loop.acknowledged.clamp(1, STORE_MESSAGES_MAX),
         batch: batch.unwrap_or(options.senders as f64).round().max(1.0) as usize,
@@ -119,10 +122,13 @@ async fn measure(
         naming,
     })
     .await?;
-    let offered_per_second = (closed_loop.per_second() / 2.0).max(1.0);
-    let open_loop = crowd.open_loop(offered_per_second, seconds).await?;
+    let half = (closed_loop.per_second() / 2.0).max(1.0);
+    let offered = options.rate.map_or(half, f64::from);
+    let batches_before = rest::batches(&crowd.subject).await;
+    let open_loop = crowd.open_loop(offered, seconds).await?;
+    let open_batch = crowd.batch_since(batches_before).await;
     let refusals = crowd.fleet.counters().refusals();
-    Ok(Measured { closed_loop, batch, store, open_loop, offered_per_second, refusals })
+    Ok(Measured { closed_loop, batch, store, open_loop, open_batch, offered, refusals })
 }
 
 impl Crowd {
@@ -151,6 +157,12 @@ impl Crowd {
         }
         let senders = Senders { senders, hearers: layout.members as u64 - 1 };
         Ok(Self { subject, users, chats, fleet, senders })
+    }
+
+    /// Messages that the server stored together since an earlier moment, on average.
+    async fn batch_since(&self, earlier: Option<Batches>) -> Option<f64> {
+        let now = rest::batches(&self.subject).await?;
+        Some(now.size_since(earlier?))
     }
 
     /// Each answer is followed by the next message, for a while.
@@ -277,7 +289,7 @@ impl Window {
 }
 
 fn fill(report: &mut Report, ids: &str, measured: &Measured) {
-    let Measured { closed_loop, batch, store, open_loop, offered_per_second, refusals } = measured;
+    let Measured { closed_loop, batch, store, open_loop, .. } = measured;
     let messages = store.messages as f64;
     let nothing = new_histogram();
     report
@@ -298,10 +310,12 @@ fn fill(report: &mut Report, ids: &str, measured: &Measured) {
         )
         .target(Target::RatioAtMost(CPU_RATIO_MAX));
     report.latency(&format!("{ids} ids: saturated ack"), &closed_loop.ack_latency, &nothing);
-    let offered = format!("{ids} ids: offered at half load");
-    report.figure(offered, "/s", Some(*offered_per_second), None);
-    let share = open_loop.per_second();
-    report.figure(format!("{ids} ids: acknowledged at half load"), "/s", Some(share), None);
+    let offered = measured.offered;
+    report.figure(format!("{ids} ids: offered at half load"), "/s", Some(offered), None);
+    let answered = open_loop.per_second();
+    report.figure(format!("{ids} ids: acknowledged at half load"), "/s", Some(answered), None);
+    let together = format!("{ids} ids: stored together at half load");
+    report.figure(together, "", measured.open_batch, None);
     let cpu = open_loop.cpu_micros();
     report.figure(format!("{ids} ids: CPU per send at half load"), "µs", cpu, None);
     let half_load = format!("{ids} ids: half load ack");
@@ -310,5 +324,5 @@ fn fill(report: &mut Report, ids: &str, measured: &Measured) {
     report.latency(&format!("{ids} ids: half load delivery"), &open_loop.latency, &nothing);
     report.errors.extend(closed_loop.errors(&format!("{ids} ids, closed loop")));
     report.errors.extend(open_loop.errors(&format!("{ids} ids, open loop")));
-    report.errors.extend(refusals.iter().map(|refusal| format!("refused: {refusal}")));
+    report.errors.extend(measured.refusals.iter().map(|refusal| format!("refused: {refusal}")));
 }

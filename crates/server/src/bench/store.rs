@@ -106,8 +106,10 @@ pub(super) async fn measure(plan: StorePlan<'_>) -> Result<StoreFigures> {
 pub(super) async fn run(options: &StoreArgs) -> Result<()> {
     let naming = *options.ids.namings().first().context("--ids")?;
     let layout = Layout::new(options.senders, options.chats, options.members)?;
-    let users: Vec<UserId> =
-        users("bench", options.senders).iter().map(|user| user.parse()).collect::<Result<_, _>>()?;
+    let users: Vec<UserId> = users("bench", options.senders)
+        .iter()
+        .map(|user| user.parse())
+        .collect::<Result<_, _>>()?;
     let config = SqliteConfig::in_directory(&options.directory);
     let store = SqliteStore::open(&config, Clock)?;
     let mut composer = Composer::new(&store, layout, users, options.content, naming).await?;

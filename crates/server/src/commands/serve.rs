@@ -122,9 +122,12 @@ fn greet(address: SocketAddr, data_dir: &Path) {
         std::io::stdout(),
         "Heartline is listening on http://{address} (development: everything is in this process)
 
-Next, in other terminals:
+Next, in two other terminals:
   {program} connect{data_dir}{url} --user ana
   {program} connect{data_dir}{url} --user bo
+Let ana type /direct bo and then hello; /help shows the rest.
+
+What an application's back end does, in a third one:
   curl -sS http://{address}/v1/push -H 'Content-Type: application/json' \\
     -H \"Authorization: Bearer $({program} token{data_dir} --user backend --scope service)\" \\
     -d '{{\"user_ids\":[\"ana\",\"bo\"],\"name\":\"hello\",\"data\":{{\"from\":\"curl\"}}}}'

@@ -176,7 +176,7 @@ impl Client {
             .map(|(chat, cursor)| (chat.clone(), cursor.complete));
         if let Some((chat, after)) = gap {
             let limit = self.random.random_range(1..=500);
-            session.sync(&chat, after, limit).await;
+            session.sync(&chat, after, limit, &self.cursors[&chat]).await;
         }
     }
 
@@ -199,7 +199,7 @@ impl Client {
             840..900 => {
                 let after = self.random.random_range(0..=self.cursors[&chat].complete);
                 let limit = self.random.random_range(1..=20);
-                session.sync(&chat, after, limit).await;
+                session.sync(&chat, after, limit, &self.cursors[&chat]).await;
             }
             900..930 => session.manifest().await,
             930..980 => session.watermark(&chat, self.cursors[&chat].complete).await,
@@ -291,7 +291,7 @@ impl Client {
         let mut all = Vec::new();
         loop {
             session.page = None;
-            while !session.sync(chat, after, 500).await {
+            while !session.sync(chat, after, 500, &self.cursors[chat]).await {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             while !session.is_idle() {

@@ -30,6 +30,19 @@ impl Cursor {
         self.highest = self.highest.max(sequence);
     }
 
+    /// The highest number that was heard of.
+    pub(crate) fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// The log ends here, below what was heard of: the rest is lost and will never come. The
+    /// client goes on; it is the checker who says that something is wrong.
+    pub(crate) fn ends_at(&mut self, head: u64) {
+        self.complete = self.complete.min(head);
+        self.above.clear();
+        self.highest = self.complete;
+    }
+
     /// Whether something is missing.
     pub(crate) fn has_gap(&self) -> bool {
         self.complete < self.highest

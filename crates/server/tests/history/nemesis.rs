@@ -194,6 +194,13 @@ impl PoweredDisk {
         }
         sleep(AFTERWARDS).await;
     }
+
+    /// Takes the disk away: left to the end of its namespace, it would stay for a while.
+    pub(crate) async fn unmount(&self, server: &mut Server) {
+        server.kill().await;
+        let namespace = server.namespace.as_ref().expect("the disk is mounted there");
+        namespace.run(&format!("umount {}", self.mounted())).await;
+    }
 }
 
 impl Drop for PoweredDisk {

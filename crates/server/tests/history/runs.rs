@@ -108,7 +108,9 @@ async fn cut_power(name: &str, seed: u64, cuts: usize, more: &str) -> Finished {
     let nemesis = async |server: &mut Server, shared: &Shared, random: &mut StdRng| {
         disk.cut(server, shared, random, cuts).await;
     };
-    run(name, seed, &mut server, nemesis).await
+    let finished = run(name, seed, &mut server, nemesis).await;
+    disk.unmount(&mut server).await;
+    finished
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,7 +41,10 @@ pub(crate) struct Draft {
 #[derive(Debug)]
 enum Pending {
     Send(Draft),
-    Sync,
+    /// A page of a chat that was then known to go this far.
+    Sync {
+        heard_of: u64,
+    },
     Manifest,
 }
 
@@ -143,7 +146,7 @@ impl Session {
         self.shared.in_flight.fetch_sub(self.in_flight, Ordering::Relaxed);
         let drafts = self.pending.into_values().filter_map(|pending| match pending {
             Pending::Send(draft) => Some(draft),
-            Pending::Sync | Pending::Manifest => None,
+            Pending::Sync { .. } | Pending::Manifest => None,
         });
         drafts.collect()
     }
@@ -180,7 +183,13 @@ impl Session {
     }
 
     /// Asks for a page, unless one is asked for already or a refusal said to wait.
-    pub(crate) async fn sync(&mut self, chat: &str, after: u64, limit: u64) -> bool {
+    pub(crate) async fn sync(
+        &mut self,
+        chat: &str,
+        after: u64,
+        limit: u64,
+        known: &Cursor,
+    ) -> bool {
         if self.reading || Clock.now() < self.sync_not_before {
             return false;
         }
@@ -188,7 +197,7 @@ impl Session {
         let (request, connection) = (self.shared.recorder.name(), self.connection);
         let asked = Event::SyncInvoked { request, connection, chat: chat.to_owned(), after };
         self.shared.recorder.record(asked);
-        self.pending.insert(request, Pending::Sync);
+        self.pending.insert(request, Pending::Sync { heard_of: known.highest() });
         let frame = json!({
             "type": "sync_request", "request_id": request.to_string(), "chat_id": chat,
             "after_sequence": after, "limit": limit,
@@ -228,7 +237,7 @@ impl Session {
     pub(crate) fn chats_in_flight(&self) -> BTreeSet<&str> {
         let chats = self.pending.values().filter_map(|pending| match pending {
             Pending::Send(draft) => Some(draft.chat.as_str()),
-            Pending::Sync | Pending::Manifest => None,
+            Pending::Sync { .. } | Pending::Manifest => None,
         });
         chats.collect()
     }
@@ -237,7 +246,7 @@ impl Session {
     pub(crate) fn any_in_flight(&self) -> Option<Draft> {
         self.pending.values().find_map(|pending| match pending {
             Pending::Send(draft) => Some(draft.clone()),
-            Pending::Sync | Pending::Manifest => None,
+            Pending::Sync { .. } | Pending::Manifest => None,
         })
     }
 
@@ -295,19 +304,21 @@ impl Session {
             Some((request, Pending::Send(draft))) if kind == "error" => {
                 self.refused(request, draft, frame);
             }
-            Some((request, Pending::Sync)) if kind == "sync_response" => {
-                self.paged(request, frame, cursors);
+            Some((request, Pending::Sync { heard_of })) if kind == "sync_response" => {
+                self.paged(request, heard_of, frame, cursors);
             }
             Some((request, Pending::Manifest)) if kind == "sync_manifest" => {
                 self.listed(request, frame, cursors);
             }
-            Some((request, asked @ (Pending::Sync | Pending::Manifest))) if kind == "error" => {
+            Some((request, asked @ (Pending::Sync { .. } | Pending::Manifest)))
+                if kind == "error" =>
+            {
                 let code = text(frame, "code");
                 self.shared.recorder.record(Event::ReadRefused { request, code });
                 let again = Clock.now() + Duration::from_millis(100);
                 match asked {
                     Pending::Manifest => self.manifest_at = Some(again),
-                    Pending::Sync | Pending::Send(_) => {
+                    Pending::Sync { .. } | Pending::Send(_) => {
                         self.reading = false;
                         self.sync_not_before = again;
                     }
@@ -363,7 +374,13 @@ impl Session {
         self.shared.recorder.record(Event::SendAnswered { request, answer });
     }
 
-    fn paged(&mut self, request: u64, frame: &Value, cursors: &mut HashMap<String, Cursor>) {
+    fn paged(
+        &mut self,
+        request: u64,
+        heard_of: u64,
+        frame: &Value,
+        cursors: &mut HashMap<String, Cursor>,
+    ) {
         self.reading = false;
         let messages: Vec<_> = frame["messages"].as_array().unwrap().iter().map(seen_in).collect();
         for seen in &messages {
@@ -372,6 +389,9 @@ impl Session {
         let (has_more, head) = (frame["has_more"] == true, number(frame, "head_sequence"));
         if let Some(cursor) = frame["chat_id"].as_str().and_then(|chat| cursors.get_mut(chat)) {
             cursor.hear_of(head);
+            if !has_more && head < heard_of {
+                cursor.ends_at(head);
+            }
         }
         self.page = Some(Page { messages: messages.clone(), has_more });
         self.shared.recorder.record(Event::SyncAnswered { request, messages, has_more, head });

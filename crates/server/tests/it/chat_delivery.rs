@@ -242,7 +242,8 @@ async fn content_comes_back_byte_for_byte_by_push_page_and_rest() {
         bo.hears(content).await;
     }
     // Escapes are another way to write the same.
-    let escaped = send_frame(&chat, "escaped", "@").to_string().replace('@', r"\ud83d\ude00\u0041\/");
+    let escaped =
+        send_frame(&chat, "escaped", "@").to_string().replace('@', r"\ud83d\ude00\u0041\/");
     ana.send_text(&escaped).await;
     bo.hears("😀A/").await;
     let page = bo.sync(&chat, 0, None).await;

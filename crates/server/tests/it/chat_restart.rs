@@ -166,8 +166,7 @@ async fn a_disk_below_its_reserve_refuses_messages_and_still_reads() {
 
 /// Overwrites a part of the database file.
 fn damage(files: &Files, from: u64, bytes: &[u8]) {
-    let mut file =
-        OpenOptions::new().write(true).open(files.data().join("heartline.db")).unwrap();
+    let mut file = OpenOptions::new().write(true).open(files.data().join("heartline.db")).unwrap();
     file.seek(SeekFrom::Start(from)).unwrap();
     file.write_all(bytes).unwrap();
 }
@@ -176,7 +175,7 @@ fn damage(files: &Files, from: u64, bytes: &[u8]) {
 async fn a_store_that_is_damaged_inside_is_found_out_and_not_written_to() {
     let (files, chat) = killed_on_a_store_of(20_000).await;
     let length = std::fs::metadata(files.data().join("heartline.db")).unwrap().len();
-    damage(&files, length / 3 & !4095, &[0xa5; 64 * 1024]);
+    damage(&files, (length / 3) & !4095, &[0xa5; 64 * 1024]);
     let server = Server::start_on(files, PATIENT).await;
     server.logged(&["the store is damaged: writes stop; restore a backup"]).await;
     let mut ana = server.connect("ana").await;

@@ -55,7 +55,16 @@ CREATE TABLE messages (
     content TEXT
 ) STRICT;
 
-CREATE UNIQUE INDEX messages_once ON messages (sender_key, chat_key, client_message_id);
+-- The client's own name comes first: clients that name messages by time then write at the end of
+-- this index and not all over it, which spares a third of what a message costs.
+CREATE UNIQUE INDEX messages_once ON messages (client_message_id, sender_key, chat_key);
+
+-- Who has ever said something where, so that a deleted person's content is found again.
+CREATE TABLE speakers (
+    user_key INTEGER NOT NULL,
+    chat_key INTEGER NOT NULL,
+    PRIMARY KEY (user_key, chat_key)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE members (
     chat_key INTEGER NOT NULL,
@@ -89,12 +98,12 @@ CREATE TABLE deleted_chats (
 ) STRICT;
 
 -- Whose content is still to be removed, and where: up to last_sequence, so that what a person
--- says after coming back stays. The client_message_id is how far the sweep has come.
+-- says after coming back stays. done_sequence is how far the sweep has come.
 CREATE TABLE erasures (
     user_key INTEGER NOT NULL,
     chat_key INTEGER NOT NULL,
     last_sequence INTEGER NOT NULL,
-    after_client_message_id TEXT NOT NULL DEFAULT '',
+    done_sequence INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user_key, chat_key)
 ) STRICT, WITHOUT ROWID;
 

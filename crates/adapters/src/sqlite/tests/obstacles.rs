@@ -52,13 +52,13 @@ fn another_file_is_left_as_it_is() {
     let text = "not a database, although it is long enough to be one ".repeat(100);
     fs::write(scratch.database(), &text).unwrap();
     let sentence = refusal(&scratch.config());
-    assert!(sentence.ends_with("is not a Heartline store; it was left as it is"), "{sentence}");
+    assert!(sentence.ends_with("is not a Heartline store; name another file"), "{sentence}");
     assert_eq!(fs::read_to_string(scratch.database()).unwrap(), text);
 
     fs::remove_file(scratch.database()).unwrap();
     scratch.shell().execute_batch("CREATE TABLE cookies (x)").unwrap();
     let sentence = refusal(&scratch.config());
-    assert!(sentence.ends_with("is not a Heartline store; it was left as it is"), "{sentence}");
+    assert!(sentence.ends_with("is not a Heartline store; name another file"), "{sentence}");
 }
 
 #[test]

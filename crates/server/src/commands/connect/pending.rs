@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(pending.answered(&first.client_message_id), Some(first.clone()));
         assert_eq!(pending.answered(&first.client_message_id), None);
         pending.hurry(now);
-        assert_eq!(pending.take_due(now), [second.clone()]);
+        assert_eq!(pending.take_due(now), std::slice::from_ref(&second));
         assert_eq!((pending.due_at(), pending.take_due(now)), (None, Vec::new()));
         pending.hurry(now);
         assert_eq!(pending.due_at(), None, "it was shown already");

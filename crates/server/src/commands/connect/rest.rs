@@ -121,10 +121,8 @@ impl Rest {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<T, RestError> {
-        let response = self.client.request(request).await.map_err(|error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            RestError::Unreachable(cause.unwrap_or_else(|| error.to_string()))
-        })?;
+        let response = self.client.request(request).await;
+        let response = response.map_err(|error| RestError::Unreachable(root_cause(&error)))?;
         let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
@@ -156,6 +154,12 @@ fn request(
         .header(CONTENT_TYPE, "application/json")
         .body(Full::from(body.unwrap_or_default()))
         .map_err(|error| RestError::Unreachable(error.to_string()))
+}
+
+/// What is behind an error: the layers around it only say that something failed.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Where REST is, beside a socket: the same host, and the same prefix if there is one.
@@ -234,6 +238,6 @@ mod tests {
         let trust = ClientConfig::new("ws://x", token.clone()).trust();
         let answer = Rest::new(&trust).call::<()>(Method::GET, &url, &token, None).await;
         let sentence = answer.unwrap_err().to_string();
-        assert!(sentence.starts_with("the server cannot be reached ("), "{sentence}");
+        assert!(sentence.starts_with("the server cannot be reached (Connection"), "{sentence}");
     }
 }

@@ -218,6 +218,48 @@ async fn only_who_asks_for_frames_or_speaks_in_them_sees_them() {
     assert!(output.contains("frames are hidden from now on"), "{output}");
 }
 
+#[tokio::test]
+async fn mistakes_about_chats_are_answered_with_what_to_do() {
+    let node = Node::start().await;
+    let stranger = heartline_protocol::ChatId(ulid::Ulid(1));
+    let long = "x".repeat(5000);
+    let input = format!(
+        "/leave\n/join nowhere\n/join {stranger}\n/direct ana\n/new club bo\n/add bo\n\
+         /remove ana\n{long}\n/history\n"
+    );
+    let arguments = node.arguments(&["--user", "ana"]);
+    let Outcome { code, output, errors } = run_on(arguments, false, &input).await;
+    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
+    let parts = [
+        "you are in no chat: /join goes to one of /chats",
+        "there is no chat nowhere among yours: /chats lists them",
+        "you are not a member of this chat, or there is none: /chats lists yours",
+        "a direct chat is with exactly one other user",
+        "you are in club: nothing was said yet",
+        "bo is a member already",
+        "that is you: /leave leaves the chat",
+        "a message has at most 4096 bytes, and this one has 5000: say it in parts",
+        "nothing was said here yet",
+    ];
+    let mut rest = output.as_str();
+    for part in parts {
+        let (_, after) = rest.split_once(part).unwrap_or_else(|| panic!("{part}: {output}"));
+        rest = after;
+    }
+}
+
+#[tokio::test]
+async fn without_a_server_a_command_says_so() {
+    // Nobody listens on the port of a closed listener.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let arguments = parse(&["--url", &url, "--token", "t"]).unwrap();
+    let Outcome { code, output, .. } = run_on(arguments, true, "/chats\n/quit\n").await;
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("the server cannot be reached ("), "{output}");
+}
+
 /// The reader of this output has gone away.
 struct Gone;
 
