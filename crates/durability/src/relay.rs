@@ -17,8 +17,9 @@ pub const RELAY_AFTER: Duration = Duration::from_secs(2);
 /// How often the relay looks.
 const RELAY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Chats that one look takes up.
+/// Chats that one look takes up, and pages of each: more than a busy chat gains until the next.
 const CHATS_PER_LOOK: usize = 100;
+const PAGES_PER_LOOK: usize = 20;
 
 /// The relay.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Relay {
             match self.log.unpublished(RELAY_AFTER, CHATS_PER_LOOK).await {
                 Ok(chats) => {
                     for chat in chats {
-                        self.announce(chat).await;
+                        self.announce_chat(chat).await;
                     }
                 }
                 Err(error) => warn!(%error, "the relay could not look for what stayed behind"),
@@ -51,8 +52,17 @@ impl Relay {
         }
     }
 
-    /// Announces one page of a chat; the next look goes on from there.
-    async fn announce(&self, chat: Unpublished) {
+    async fn announce_chat(&self, mut chat: Unpublished) {
+        for _ in 0..PAGES_PER_LOOK {
+            match self.announce(chat).await {
+                Some(last) if last < chat.head_sequence => chat.published_sequence = last,
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// Announces one page of a chat; answers how far it came.
+    async fn announce(&self, chat: Unpublished) -> Option<u64> {
         let Unpublished { chat_id, published_sequence, head_sequence, members_version } = chat;
         let read = LogRead {
             chat_id,
@@ -63,7 +73,10 @@ impl Relay {
         };
         let page = match self.log.read(read).await {
             Ok(page) => page.unwrap_or_default(),
-            Err(error) => return warn!(%error, %chat_id, "the relay could not read a chat"),
+            Err(error) => {
+                warn!(%error, %chat_id, "the relay could not read a chat");
+                return None;
+            }
         };
         // What a retention has removed needs no announcing.
         let first = page.messages.first().map_or(head_sequence + 1, |message| message.sequence);
@@ -87,8 +100,12 @@ impl Relay {
                 if self.bus.records_on_publish() {
                     self.publications.published(Published { chat_id, first, last });
                 }
+                Some(last)
             }
-            Err(error) => warn!(%error, %chat_id, "the relay could not announce"),
+            Err(error) => {
+                warn!(%error, %chat_id, "the relay could not announce");
+                None
+            }
         }
     }
 }

@@ -99,7 +99,9 @@ impl Cursors {
                 cursor.give_up(now, orders);
             }
         } else if sequence < cursor.begins {
-            // It may be one that nobody here was given.
+            // It may be one that nobody here was given. Whoever syncs now gets everything that is
+            // lower too, so the next one of those is a repeat.
+            cursor.begins = 0;
             orders.resyncs.push(Resync { chat_id, user_ids: delivery.user_ids });
         }
     }

@@ -64,6 +64,7 @@ fn messages_in_order_pass_and_repeats_are_dropped() {
 fn one_below_the_beginning_makes_its_listeners_sync() {
     let (mut cursors, now) = (Cursors::default(), Clock.now());
     assert_eq!(arrive(&mut cursors, &[5, 4, 6], now), (vec![5, 6], 1));
+    assert_eq!(arrive(&mut cursors, &[1, 2, 3, 4, 7], now), (vec![7], 0), "one sync is enough");
 }
 
 #[test]

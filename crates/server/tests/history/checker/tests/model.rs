@@ -263,6 +263,7 @@ impl Model {
     }
 
     fn end(&mut self) {
+        (0..3).for_each(|_| self.send());
         while !self.flights.is_empty() {
             self.serve();
         }
