@@ -7,6 +7,7 @@ mod append;
 mod backup;
 mod chats;
 mod check;
+mod checkpoint;
 mod config;
 mod counters;
 mod create;
@@ -54,6 +55,7 @@ pub use open::OpenError;
 pub use repair::Repair;
 
 use check::{BackgroundCheck, Health};
+use checkpoint::Checkpointer;
 use disk::DiskGuard;
 use lock::StoreLock;
 use readers::Readers;
@@ -107,7 +109,9 @@ impl SqliteStore {
         let readers = (0..config.readers.max(1)).map(|_| open::open_reader(path));
         let readers = Readers::start(readers.collect::<Result<_, _>>()?).map_err(no_thread)?;
         let disk = DiskGuard::new(path, config.disk_reserve_bytes);
+        let checkpointer = Checkpointer::start(open::open_beside(path)?).map_err(no_thread)?;
         let parts = WriterParts {
+            checkpointer,
             connection,
             clock,
             disk,

@@ -137,6 +137,15 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     }
 }
 
+/// A second connection that may write, for the owner of the lock.
+pub(super) fn open_beside(path: &Path) -> Result<Connection, OpenError> {
+    let connection = connect(path, OpenFlags::empty())?;
+    // What it moves into the database must be on the disk before the log begins anew.
+    let set = connection.pragma_update(None, "synchronous", 2_i64);
+    set.map_err(|error| explain(path, error))?;
+    Ok(connection)
+}
+
 fn connect(path: &Path, create: OpenFlags) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | create;
     let open = || {

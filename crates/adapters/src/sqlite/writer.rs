@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::append::{self, Answer};
 use super::check::Health;
+use super::checkpoint::Checkpointer;
 use super::counters::SqliteCounters;
 use super::disk::DiskGuard;
 use super::error::{rejected, unknown};
@@ -22,9 +23,6 @@ use super::session::{Memory, Session};
 /// Jobs that may wait; who comes then waits to be let in.
 const QUEUE_JOBS_MAX: usize = 1024;
 
-/// Messages after which an idle writer moves the log into the database.
-const CHECKPOINT_MESSAGES: usize = 2000;
-
 /// How long a planted early acknowledgement is ahead of its commit.
 const PLANTED_HEAD_START: Duration = Duration::from_millis(20);
 
@@ -33,6 +31,7 @@ pub(super) struct WriterParts {
     pub(super) connection: Connection,
     pub(super) clock: Clock,
     pub(super) disk: DiskGuard,
+    pub(super) checkpointer: Checkpointer,
     pub(super) counters: SqliteCounters,
     pub(super) health: Arc<Health>,
 }
@@ -48,7 +47,7 @@ impl Writer {
     /// Starts the thread.
     pub(super) fn start(parts: WriterParts) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel(QUEUE_JOBS_MAX);
-        let loop_ = WriterLoop { parts, memory: Memory::default(), messages_since_checkpoint: 0 };
+        let loop_ = WriterLoop { parts, memory: Memory::default() };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || loop_.run(receiver))?;
@@ -112,7 +111,6 @@ fn ended() -> StoreError {
 struct WriterLoop {
     parts: WriterParts,
     memory: Memory,
-    messages_since_checkpoint: usize,
 }
 
 impl WriterLoop {
@@ -123,13 +121,11 @@ impl WriterLoop {
         {
             let mut group = Group::gather(first, &mut jobs);
             if !group.is_empty() {
-                self.messages_since_checkpoint += group.messages();
+                let messages = group.messages();
                 let committed = self.commit(&mut group);
                 self.report(&group, &committed);
                 group.answer(&committed);
-            }
-            if jobs.is_empty() {
-                self.checkpoint_when_due();
+                self.parts.checkpointer.committed(messages);
             }
             close = group.close;
         }
@@ -138,20 +134,6 @@ impl WriterLoop {
         self.finish();
         if let Some(close) = close {
             let _ = close.send(());
-        }
-    }
-
-    /// While nobody waits, moves what has gathered in the log into the database, so that a commit
-    /// has to do it only on a store that is never idle.
-    fn checkpoint_when_due(&mut self) {
-        if self.messages_since_checkpoint < CHECKPOINT_MESSAGES {
-            return;
-        }
-        self.messages_since_checkpoint = 0;
-        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
-        if let Err(error) = self.parts.connection.query_row(checkpoint, [], |_| Ok(())) {
-            // The log goes on growing, and the next commit beyond its bound tries again.
-            tracing::warn!(%error, "the log could not be moved into the database");
         }
     }
 
@@ -265,6 +247,7 @@ impl WriterLoop {
     /// The orderly end: what is in the log goes into the database, and the flag says so. A file
     /// whose check was broken off, or found something, is checked again next time.
     fn finish(self) {
+        drop(self.parts.checkpointer);
         let is_open = i64::from(!self.parts.health.is_trusted());
         let sql = "UPDATE meta SET value = ?1 WHERE name = 'is_open'";
         let ended = self.parts.connection.execute(sql, [is_open]).and_then(|_| {
