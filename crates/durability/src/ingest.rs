@@ -61,7 +61,7 @@ pub struct Ingest {
     places: Arc<Places>,
     breaker: Arc<Breaker>,
     clock: Clock,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
 }
 
 /// A message on its way through a shard.
@@ -81,7 +81,7 @@ pub struct Submission {
     passage: Arc<Passage>,
     deadline: Instant,
     pass: Pass,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
 }
 
 impl Ingest {
@@ -96,7 +96,7 @@ impl Ingest {
                 (sender, Shard::new(items, log, bus, clock, metrics.clone()))
             })
             .unzip::<_, _, Vec<_>, Vec<_>>();
-        let places = Arc::new(Places::new(limits));
+        let (places, metrics) = (Arc::new(Places::new(limits)), Arc::new(metrics));
         (Self { shards: senders.into(), places, breaker, clock, metrics }, shards)
     }
 
@@ -125,7 +125,8 @@ impl Ingest {
             _place: place,
         };
         shard.try_send(item).map_err(|_| SendError::Busy)?;
-        Ok(Submission { answer, passage, deadline, pass, metrics: self.metrics.clone() })
+        let metrics = Arc::clone(&self.metrics);
+        Ok(Submission { answer, passage, deadline, pass, metrics })
     }
 
     /// Sends that are under way on this node.

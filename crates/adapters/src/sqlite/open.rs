@@ -18,6 +18,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 /// means more often, larger means a longer stall each time.
 const CHECKPOINT_PAGES: u32 = 8000;
 
+/// Bytes of a page of a new store. A commit writes every page that it touches to the log, and a
+/// message touches a few, so smaller pages write less.
+const PAGE_BYTES: u32 = 2048;
+
 /// The log is cut back to this after it was larger.
 const LOG_BYTES_KEPT: u32 = 64 * 1024 * 1024;
 
@@ -165,6 +169,7 @@ fn configure(connection: &Connection, config: &SqliteConfig) -> Result<(), OpenE
     let path = &config.path;
     let level = if config.synchronous_full { 2_i64 } else { 1 };
     let set = || {
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         let journal: String =
             connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
         connection.pragma_update(None, "synchronous", level)?;
