@@ -68,15 +68,8 @@ pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         _ => None,
     };
     let chat_parts = chat.parts();
-    let api = Api {
-        gateway,
-        fanout,
-        chat: chat_parts,
-        directory,
-        authenticator,
-        registry,
-        lifecycle,
-    };
+    let api =
+        Api { gateway, fanout, chat: chat_parts, directory, authenticator, registry, lifecycle };
     Ok(Node { config, api, chat, envelopes, tls })
 }
 
