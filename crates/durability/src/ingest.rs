@@ -130,7 +130,8 @@ impl Ingest {
     }
 
     /// Sends that are under way on this node.
-    pub fn under_way(&self) -> usize {
+    #[cfg(test)]
+    fn under_way(&self) -> usize {
         self.places.total()
     }
 }

@@ -137,7 +137,7 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
 
     /// Removes up to `limit` messages: those of deleted chats, the content of deleted users'
     /// messages, and, with a time, those that were stored before it. Answers how many it changed;
-    /// fewer than `limit` means that nothing is left to do. Each call is one short transaction, so
+    /// fewer than `limit` means that nothing is left to do. A call is made of short transactions, so
     /// that sends never wait long for it.
     async fn forget(&self, before: Option<Timestamp>, limit: usize) -> Result<usize, StoreError>;
 }

@@ -17,7 +17,7 @@ use heartline_protocol::limits::{
     DURABILITY_DEADLINE, SYNC_PAGE_BYTES_MAX, SYNC_PAGE_MESSAGES, SYNC_PAGE_MESSAGES_MAX,
 };
 use heartline_protocol::server_frame::{ErrorFrame, MessageAck};
-use heartline_protocol::{ClientMessageId, ConnectionId, RequestId, ServerFrame, UserId};
+use heartline_protocol::{ClientMessageId, RequestId, ServerFrame, UserId};
 use tokio::time::Instant;
 
 use crate::gateway::Gateway;
@@ -31,8 +31,8 @@ pub(crate) struct Requests {
     /// Pages that wait for their turn.
     reads: VecDeque<Request>,
     is_reading: bool,
-    /// The last words, once they only wait for the answers; and until when they wait.
-    pub(crate) closing: Option<(Closing, Instant)>,
+    /// The last words, once they only wait for the answers.
+    pub(crate) closing: Option<Closing>,
 }
 
 /// A request that was answered.
@@ -117,14 +117,13 @@ impl Requests {
 
 fn new_message(frame: SendMessage, identity: &Identity) -> NewMessage {
     let SendMessage { chat_id, client_message_id, content, content_type, .. } = frame;
-    let connection_id: ConnectionId = identity.key.connection_id;
     NewMessage {
         chat_id,
         sender_id: identity.key.user_id.clone(),
         client_message_id,
         content,
         content_type: content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned()),
-        origin: Some(connection_id),
+        origin: Some(identity.key.connection_id),
     }
 }
 

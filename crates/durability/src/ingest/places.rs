@@ -48,6 +48,7 @@ impl Places {
         Some(Place { places: Arc::clone(self), chat_id })
     }
 
+    #[cfg(test)]
     pub(super) fn total(&self) -> usize {
         self.lock().total
     }

@@ -56,7 +56,7 @@ impl Connection {
             return Some(self.close(closing));
         }
         let answers_by = self.gateway.clock().now() + CLOSE_ANSWER_DEADLINE;
-        requests.closing = Some((closing, answers_by));
+        requests.closing = Some(closing);
         self.requests = Some(requests);
         self.timer.as_mut().reset(answers_by);
         None
@@ -76,7 +76,7 @@ impl Connection {
             return Poll::Pending;
         }
         let requests = self.requests.take().expect("the last words wait with the requests");
-        let (closing, _) = requests.closing.expect("this is only asked while they wait");
+        let closing = requests.closing.expect("this is only asked while they wait");
         Poll::Ready(self.close(closing))
     }
 
