@@ -3,7 +3,12 @@
 //! Each module implements a port that a plane owns. No plane knows that this crate exists; only
 //! the server, which puts the parts together, does.
 
+pub mod direct;
 pub mod jwks;
+pub mod postgres;
+pub mod redis;
+mod parcel_queue;
+mod rules;
 pub mod sqlite;
 
 pub use jwks::{HttpJwks, JwksUrlError};

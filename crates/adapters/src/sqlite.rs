@@ -8,7 +8,9 @@ mod backup;
 mod chats;
 mod check;
 mod checkpoint;
+mod companions;
 mod config;
+mod contacts;
 mod counters;
 mod create;
 mod disk;
@@ -25,7 +27,6 @@ mod publish;
 mod readers;
 mod repair;
 mod rows;
-mod rules;
 mod schema;
 mod session;
 mod writer;
@@ -39,10 +40,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_durability::{
-    Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, Created, EditError,
-    Edited, Idempotency, LogPage, LogRead, Members, NewChat, NewMessage, Profile, Profiles,
-    Published, StoreError, Unpublished, Watermark,
+    Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, ContactsFull, Created,
+    EditError, Edited, Idempotency, LogPage, LogRead, Members, NewChat, NewMessage, Profile,
+    Profiles, Published, Relation, Sight, StoreError, Unpublished, Watermark,
 };
+use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Chat, ManifestChat};
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use heartline_routing::Clock;
@@ -56,6 +58,7 @@ pub use repair::Repair;
 
 use check::{BackgroundCheck, Health};
 use checkpoint::Checkpointer;
+use companions::Active;
 use disk::DiskGuard;
 use lock::StoreLock;
 use readers::Readers;
@@ -198,6 +201,10 @@ impl ChatLog for SqliteStore {
             }
         }
     }
+
+    async fn halted(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.0.readers.read(move |connection| repair::halted(connection, limit)).await
+    }
 }
 
 #[async_trait]
@@ -264,6 +271,18 @@ impl Members for SqliteStore {
     async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError> {
         self.0.writer.write(move |session| people::record_watermarks(session, &watermarks)).await
     }
+
+    async fn companions(
+        &self,
+        user_ids: &[UserId],
+        active_within: Duration,
+        members_max: usize,
+    ) -> Result<Vec<Vec<UserId>>, StoreError> {
+        let user_ids = user_ids.to_vec();
+        let active = Active { since: self.0.clock.wall().minus(active_within), members_max };
+        let read = move |connection: &_| companions::of_users(connection, &user_ids, active);
+        self.0.readers.read(read).await
+    }
 }
 
 #[async_trait]
@@ -287,6 +306,57 @@ impl Profiles for SqliteStore {
 
     async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
         self.0.writer.write(move |session| people::record_last_seen(session, &seen)).await
+    }
+
+    async fn visibility(&self, user_id: &UserId) -> Result<Option<Visibility>, StoreError> {
+        let user_id = user_id.clone();
+        self.0.readers.read(move |connection| contacts::visibility(connection, &user_id)).await
+    }
+
+    async fn set_visibility(
+        &self,
+        user_id: &UserId,
+        visibility: Visibility,
+    ) -> Result<bool, StoreError> {
+        let user_id = user_id.clone();
+        let write = move |session: &mut session::Session<'_>| {
+            contacts::set_visibility(session, &user_id, visibility)
+        };
+        self.0.writer.write(write).await
+    }
+
+    async fn contacts(
+        &self,
+        user_id: &UserId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>, StoreError> {
+        let (user_id, after) = (user_id.clone(), after.cloned());
+        let read =
+            move |connection: &_| contacts::of_user(connection, &user_id, after.as_ref(), limit);
+        self.0.readers.read(read).await
+    }
+
+    async fn put_contact(
+        &self,
+        user_id: &UserId,
+        contact_id: &UserId,
+    ) -> Result<Result<bool, ContactsFull>, StoreError> {
+        let (user_id, contact_id) = (user_id.clone(), contact_id.clone());
+        self.0.writer.write(move |session| contacts::put(session, &user_id, &contact_id)).await
+    }
+
+    async fn remove_contact(
+        &self,
+        user_id: &UserId,
+        contact_id: &UserId,
+    ) -> Result<bool, StoreError> {
+        let (user_id, contact_id) = (user_id.clone(), contact_id.clone());
+        self.0.writer.write(move |session| contacts::remove(session, &user_id, &contact_id)).await
+    }
+
+    async fn relations(&self, sights: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
+        self.0.readers.read(move |connection| contacts::relations(connection, &sights)).await
     }
 
     async fn delete_user(&self, user_id: &UserId) -> Result<Vec<Edited>, StoreError> {

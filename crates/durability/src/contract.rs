@@ -5,7 +5,10 @@
 //! step, retention, removes what others have stored.
 
 mod chat_log;
+mod companions;
+mod contacts;
 mod event_bus;
+mod halted;
 mod members;
 mod profiles;
 
@@ -41,11 +44,13 @@ impl<'store> Contract<'store> {
         Self { log, members, profiles, run: rand::random(), names: AtomicU64::new(0) }
     }
 
-    /// Runs the whole suite.
+    /// Runs the whole suite but [`Contract::prove_halted`], which needs help from the engine.
     pub async fn run(&self) {
         self.prove_members().await;
         self.prove_chat_log().await;
+        self.prove_companions().await;
         self.prove_profiles().await;
+        self.prove_contacts().await;
         self.prove_retention().await;
     }
 

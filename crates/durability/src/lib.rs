@@ -36,7 +36,7 @@ pub use members::{
 };
 pub use message::{NewMessage, Receipt};
 pub use metrics::Metrics;
-pub use profiles::{Profile, Profiles};
+pub use profiles::{ContactsFull, Profile, Profiles, Relation, Sight};
 pub use publications::Publications;
 pub use send_error::SendError;
 pub use store::StoreError;

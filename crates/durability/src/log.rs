@@ -128,7 +128,9 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
     /// already; what is recorded never falls. Answers the ranges that could not be taken yet.
     async fn record_published(&self, ranges: Vec<Published>) -> Result<Vec<Published>, StoreError>;
 
-    /// Chats whose oldest unannounced message has waited this long by the store's own clock.
+    /// Chats whose oldest unannounced message has waited this long by the store's own clock. On a
+    /// store that several nodes share, a chat that one caller was given is not given to another
+    /// for a while.
     async fn unpublished(
         &self,
         older_than: Duration,
@@ -140,4 +142,7 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
     /// fewer than `limit` means that nothing is left to do. A call is made of short transactions, so
     /// that sends never wait long for it.
     async fn forget(&self, before: Option<Timestamp>, limit: usize) -> Result<usize, StoreError>;
+
+    /// Up to `limit` chats that are halted.
+    async fn halted(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 }

@@ -1,6 +1,7 @@
 //! The port [`Members`]: chats and who belongs to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
@@ -212,4 +213,17 @@ pub trait Members: Send + Sync + std::fmt::Debug {
     /// Raises watermarks, each clamped to its chat's head; one never falls. Users who are not
     /// members are passed over.
     async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError>;
+
+    /// Who shares an active chat with each of these users: the members of their chats in which
+    /// something was said within `active_within` by the store's own clock, passing over chats of
+    /// more than `members_max`. Each once, without the user; of very many only some.
+    async fn companions(
+        &self,
+        user_ids: &[UserId],
+        active_within: Duration,
+        members_max: usize,
+    ) -> Result<Vec<Vec<UserId>>, StoreError>;
 }
+
+/// Companions of one user that are answered at most.
+pub const COMPANIONS_MAX: usize = 5000;

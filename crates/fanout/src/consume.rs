@@ -7,12 +7,12 @@ use bytes::Bytes;
 use heartline_durability::{Audience, Event, Members, Publications, Published, Stored};
 use heartline_protocol::server_frame::{Chat, ChatChange};
 use heartline_protocol::{ChatId, ServerFrame, UserId, encode_server};
-use heartline_routing::Delivery;
+use heartline_routing::{Delivery, Envelope};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use crate::audience::Audiences;
-use crate::deliver::Fanout;
+use crate::deliver::{Fanout, Nowhere, Whereabouts};
 use crate::dirty::Dirty;
 
 /// Events taken together, so that the queue is not woken for each.
@@ -51,17 +51,29 @@ impl Consumer {
                     if count == 0 {
                         return;
                     }
-                    for event in batch.drain(..) {
-                        self.take(event).await;
-                    }
+                    self.take_all(&mut batch).await;
                 }
             }
         }
     }
 
+    /// Takes events in their order, messages that follow each other together.
+    async fn take_all(&mut self, batch: &mut Vec<Event>) {
+        let mut messages = Vec::with_capacity(batch.len());
+        for event in batch.drain(..) {
+            if let Event::Message(stored) = event {
+                messages.push(stored);
+                continue;
+            }
+            self.messages(&mut messages).await;
+            self.take(event).await;
+        }
+        self.messages(&mut messages).await;
+    }
+
     async fn take(&mut self, event: Event) {
         match event {
-            Event::Message(stored) => self.message(stored).await,
+            Event::Message(stored) => self.messages(&mut vec![stored]).await,
             Event::ChatChanged { change, chat, removed, members_version } => {
                 self.chat_changed(change, &chat, removed, members_version).await;
             }
@@ -71,25 +83,57 @@ impl Consumer {
         }
     }
 
-    async fn message(&mut self, stored: Stored) {
-        let Stored { message, members_version, origin, committed_at } = stored;
-        let (chat_id, sequence) = (message.chat_id, message.sequence);
-        self.fanout.metrics.messages.inc();
-        match self.audiences.at(chat_id, members_version).await {
-            Ok(user_ids) => {
-                let frame = self.encode(&ServerFrame::Message(Arc::unwrap_or_clone(message)));
-                let delivery =
-                    Delivery { chat_id, sequence, user_ids, frame, origin, committed_at };
-                if !self.fanout.deliver(delivery).await {
+    /// Delivers messages in their order. Where the members of a chat are is read once for all of
+    /// its messages, and for all chats at the same time.
+    async fn messages(&mut self, messages: &mut Vec<Stored>) {
+        let mut audiences: Vec<(ChatId, Arc<[UserId]>)> = Vec::new();
+        let mut deliveries = Vec::with_capacity(messages.len());
+        for stored in messages.drain(..) {
+            let Stored { message, members_version, origin, committed_at } = stored;
+            let (chat_id, sequence) = (message.chat_id, message.sequence);
+            self.fanout.metrics.messages.inc();
+            match self.audiences.at(chat_id, members_version).await {
+                Ok(user_ids) => {
+                    let place = audiences
+                        .iter()
+                        .position(|(id, known)| *id == chat_id && Arc::ptr_eq(known, &user_ids));
+                    let place = place.unwrap_or_else(|| {
+                        audiences.push((chat_id, Arc::clone(&user_ids)));
+                        audiences.len() - 1
+                    });
+                    let frame = self.encode(&ServerFrame::Message(Arc::unwrap_or_clone(message)));
+                    let delivery =
+                        Delivery { chat_id, sequence, user_ids, frame, origin, committed_at };
+                    deliveries.push((delivery, place));
+                }
+                Err(_) => {
+                    self.fanout.metrics.skipped("members_unreadable");
+                    self.missed(chat_id, sequence);
+                }
+            }
+        }
+        let asked = audiences.iter().map(|(_, user_ids)| self.fanout.whereabouts(user_ids));
+        let whereabouts = futures_util::future::join_all(asked).await;
+        for (delivery, place) in deliveries {
+            let (chat_id, sequence) = (delivery.chat_id, delivery.sequence);
+            match &whereabouts[place] {
+                Ok(whereabouts) => self.fanout.deliver(delivery, whereabouts).await,
+                Err(Nowhere) => {
+                    self.fanout.deliver(delivery, &Whereabouts::default()).await;
                     self.mark_dirty(chat_id);
                 }
             }
-            Err(_) => {
-                self.fanout.metrics.skipped("members_unreadable");
-                self.mark_dirty(chat_id);
-            }
+            self.attempted(chat_id, sequence);
         }
-        // The attempt was made; what it missed is on the dirty list.
+    }
+
+    fn missed(&mut self, chat_id: ChatId, sequence: u64) {
+        self.mark_dirty(chat_id);
+        self.attempted(chat_id, sequence);
+    }
+
+    /// The attempt was made; what it missed is on the dirty list.
+    fn attempted(&self, chat_id: ChatId, sequence: u64) {
         self.publications.published(Published { chat_id, first: sequence, last: sequence });
     }
 
@@ -107,9 +151,9 @@ impl Consumer {
         self.audiences.learn(chat_id, audience);
         let told = Some(chat.clone());
         let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: told });
-        self.fanout.tell(user_ids, frame).await;
+        self.fanout.tell(user_ids, &frame).await;
         let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: None });
-        self.fanout.tell(removed.into(), frame).await;
+        self.fanout.tell(removed.into(), &frame).await;
     }
 
     /// Passes on that somebody types, if they belong to the chat.
@@ -120,8 +164,11 @@ impl Consumer {
             return;
         }
         let others = audience.iter().filter(|member| **member != user_id).cloned().collect();
-        let frame = ServerFrame::TypingIndicator { chat_id, user_id, is_typing };
-        self.fanout.tell(others, self.encode(&frame)).await;
+        let envelope = |user_ids| {
+            let user_id = user_id.clone();
+            Envelope::Typing { user_ids, chat_id, user_id, is_typing }
+        };
+        self.fanout.tell_each(others, envelope).await;
     }
 
     fn mark_dirty(&mut self, chat_id: ChatId) {
@@ -135,9 +182,9 @@ impl Consumer {
             // A version that no chat has reached: the audience must be read.
             let Ok(user_ids) = self.audiences.at(chat_id, u64::MAX).await else { return };
             if self.dirty.take_everything() {
-                self.fanout.resync(None, None, "store_was_down").await;
+                self.fanout.resync(None, None).await;
             } else {
-                self.fanout.resync(Some(user_ids), Some(chat_id), "store_was_down").await;
+                self.fanout.resync(Some(user_ids), Some(chat_id)).await;
                 self.dirty.remove(chat_id);
             }
             self.fanout.metrics.dirty_chats.set(self.dirty.len() as i64);

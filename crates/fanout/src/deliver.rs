@@ -6,15 +6,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_protocol::{ChatId, NodeId, UserId};
 use heartline_routing::{
-    Clock, Delivery, Directory, DirectoryError, Envelope, LinkError, NodeLink, Route,
+    Clock, Delivery, Directory, DirectoryError, Envelope, NodeLink, ResyncReason, Route,
 };
-use tracing::warn;
+use tracing::debug;
 
 use crate::metrics::Metrics;
 
 /// Reads of routes, and how long all of them together may take.
 const ATTEMPTS_MAX: u32 = 3;
 const ATTEMPTS_TIME: Duration = Duration::from_millis(250);
+
+/// How long the directory may be silent before it is asked only once.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Sends frames to where their receivers are.
 #[derive(Debug, Clone)]
@@ -31,79 +34,140 @@ pub struct Fanout {
     pub metrics: Metrics,
 }
 
+/// The other nodes on which some users are, each with its users.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Whereabouts {
+    pub(crate) nodes: Vec<(NodeId, Arc<[UserId]>)>,
+}
+
+/// Nobody could say where users are, and there is nobody to ask instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nowhere;
+
 impl Fanout {
-    /// Sends a message to every node where somebody of its audience is. Answers whether every
-    /// envelope left.
-    pub(crate) async fn deliver(&self, delivery: Delivery) -> bool {
-        let Ok(routes) = self.routes(&delivery.user_ids).await else {
-            self.metrics.skipped("routes_unreadable");
-            return false;
+    /// Where these users are besides this node. What is read after a message was stored is good
+    /// for that message: who registers later reads it from the log.
+    ///
+    /// While the directory cannot be read, everybody may be everywhere: each node's own memory
+    /// decides. The same holds for single nodes that the directory does not hear.
+    pub(crate) async fn whereabouts(
+        &self,
+        user_ids: &Arc<[UserId]>,
+    ) -> Result<Whereabouts, Nowhere> {
+        let mut nodes: Vec<(NodeId, Arc<[UserId]>)> = match self.routes(user_ids).await {
+            Ok(routes) => {
+                routes.into_iter().map(|route| (route.node_id, route.user_ids.into())).collect()
+            }
+            Err(_) => {
+                let peers = self.link.peers();
+                if peers.is_empty() {
+                    self.metrics.skipped("routes_unreadable");
+                    return Err(Nowhere);
+                }
+                self.metrics.broadcasts.inc();
+                peers.into_iter().map(|peer| (peer, Arc::clone(user_ids))).collect()
+            }
         };
-        let mut all_left = true;
-        for route in routes {
-            let user_ids = route.user_ids.into();
+        for node_id in self.link.cut_off() {
+            nodes.retain(|(known, _)| *known != node_id);
+            nodes.push((node_id, Arc::clone(user_ids)));
+        }
+        Ok(Whereabouts { nodes })
+    }
+
+    /// Sends a message to every node where somebody of its audience is.
+    pub(crate) async fn deliver(&self, delivery: Delivery, whereabouts: &Whereabouts) {
+        for (node_id, user_ids) in &whereabouts.nodes {
+            let user_ids = Arc::clone(user_ids);
             let delivery = Delivery { user_ids, committed_at: None, ..delivery.clone() };
-            all_left &= self.send(&route.node_id, Envelope::Message(delivery)).await;
+            self.send(node_id, Envelope::Message(delivery)).await;
         }
         // This node's own memory knows who is here.
-        all_left & self.send(&self.node_id, Envelope::Message(delivery)).await
+        self.send(&self.node_id, Envelope::Message(delivery)).await;
     }
 
     /// Pushes a frame that has no place in a chat's order.
-    pub(crate) async fn tell(&self, user_ids: Arc<[UserId]>, frame: Bytes) {
+    pub(crate) async fn tell(&self, user_ids: Arc<[UserId]>, frame: &Bytes) {
+        let envelope = |user_ids| Envelope::Push { user_ids, frame: frame.clone(), queued: None };
+        self.tell_each(user_ids, envelope).await;
+    }
+
+    /// Sends an envelope of the same kind to every node where some of these users are.
+    pub(crate) async fn tell_each(
+        &self,
+        user_ids: Arc<[UserId]>,
+        envelope: impl Fn(Arc<[UserId]>) -> Envelope,
+    ) {
         if user_ids.is_empty() {
             return;
         }
-        let Ok(routes) = self.routes(&user_ids).await else {
-            return self.metrics.skipped("routes_unreadable");
-        };
-        for route in routes {
-            let user_ids = route.user_ids.into();
-            let envelope = Envelope::Push { user_ids, frame: frame.clone(), queued: None };
-            self.send(&route.node_id, envelope).await;
+        let whereabouts = self.whereabouts(&user_ids).await.unwrap_or_default();
+        for (node_id, user_ids) in whereabouts.nodes {
+            self.send(&node_id, envelope(user_ids)).await;
         }
-        let envelope = Envelope::Push { user_ids, frame, queued: None };
-        self.send(&self.node_id, envelope).await;
+        self.send(&self.node_id, envelope(user_ids)).await;
     }
 
     /// Tells users to sync a chat, or, without users, everybody here to sync everything.
-    pub(crate) async fn resync(
-        &self,
-        user_ids: Option<Arc<[UserId]>>,
-        chat_id: Option<ChatId>,
-        reason: &'static str,
-    ) {
+    pub(crate) async fn resync(&self, user_ids: Option<Arc<[UserId]>>, chat_id: Option<ChatId>) {
         let chat_ids = chat_id.map(|chat_id| vec![chat_id]);
-        let routes = match &user_ids {
-            Some(user_ids) => self.routes(user_ids).await.unwrap_or_default(),
-            None => Vec::new(),
-        };
-        for route in routes {
-            let user_ids = Some(route.user_ids.into());
-            let envelope = Envelope::Resync { user_ids, chat_ids: chat_ids.clone(), reason };
-            self.send(&route.node_id, envelope).await;
-        }
-        let envelope = Envelope::Resync { user_ids, chat_ids, reason };
-        self.send(&self.node_id, envelope).await;
-    }
-
-    async fn send(&self, node_id: &NodeId, envelope: Envelope) -> bool {
-        match self.link.send(node_id, envelope).await {
-            Ok(()) => true,
-            Err(error @ (LinkError::Full | LinkError::Gone)) => {
-                warn!(node = %node_id, %error, "an envelope did not leave");
-                self.metrics.skipped("node_unreachable");
-                false
+        let reason = ResyncReason::Undelivered;
+        match user_ids {
+            Some(user_ids) => {
+                let envelope = |user_ids| {
+                    let (user_ids, chat_ids) = (Some(user_ids), chat_ids.clone());
+                    Envelope::Resync { user_ids, chat_ids, reason }
+                };
+                self.tell_each(user_ids, envelope).await;
+            }
+            None => {
+                self.tell_all_nodes(|| {
+                    let (user_ids, chat_ids) = (None, chat_ids.clone());
+                    Envelope::Resync { user_ids, chat_ids, reason }
+                })
+                .await
             }
         }
     }
 
-    async fn routes(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {
-        let mut attempt = 1;
+    /// Has every node judge again who may see these users, and whom they may see.
+    pub async fn privacy_changed(&self, user_ids: &[UserId]) {
+        let user_ids = user_ids.to_vec();
+        self.tell_all_nodes(|| Envelope::PrivacyChanged { user_ids: user_ids.clone() }).await;
+    }
+
+    async fn tell_all_nodes(&self, envelope: impl Fn() -> Envelope) {
+        for node_id in self.link.peers() {
+            self.send(&node_id, envelope()).await;
+        }
+        self.send(&self.node_id, envelope()).await;
+    }
+
+    /// What does not leave for another node leaves a gap in the link's numbers, by which the
+    /// node learns that it has missed something, if it is still there.
+    pub(crate) async fn send(&self, node_id: &NodeId, envelope: Envelope) {
+        if let Err(error) = self.link.send(node_id, envelope).await {
+            debug!(node = %node_id, %error, "an envelope did not leave");
+            self.metrics.skipped("node_unreachable");
+        }
+    }
+
+    pub(crate) async fn routes(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {
+        let attempts = self.attempts(user_ids);
+        match tokio::time::timeout(ATTEMPTS_TIME, attempts).await {
+            Ok(routes) => routes,
+            Err(late) => Err(DirectoryError(Box::new(late))),
+        }
+    }
+
+    async fn attempts(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {
+        // One that has been silent for a while is not asked thrice for every message.
+        let is_silent = self.directory.silence() > SILENCE_MAX;
+        let mut attempt = if is_silent { ATTEMPTS_MAX } else { 1 };
         loop {
             match self.directory.routes(user_ids, &self.node_id).await {
                 Err(error) if attempt == ATTEMPTS_MAX => {
-                    warn!(%error, "it cannot be read where users are");
+                    debug!(%error, "it cannot be read where users are");
                     return Err(error);
                 }
                 Err(_) => self.metrics.retries.inc(),

@@ -8,10 +8,12 @@ pub mod consume;
 mod audience;
 mod dirty;
 mod deliver;
+pub mod presence;
 pub mod push;
 pub mod metrics;
 
 pub use consume::Consumer;
 pub use deliver::Fanout;
 pub use metrics::Metrics;
+pub use presence::PresenceFanout;
 pub use push::{Push, PushError};

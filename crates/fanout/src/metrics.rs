@@ -26,6 +26,10 @@ pub struct Metrics {
     pub dirty_chats: Gauge,
     /// Typing indicators that were not passed on.
     pub typing_dropped: Counter,
+    /// Times that every known node was sent something, because routes could not be read.
+    pub broadcasts: Counter,
+    /// Transitions of which those who share an active chat could not be told.
+    pub transitions_untold: Counter,
 }
 
 impl Metrics {
@@ -40,6 +44,10 @@ impl Metrics {
         fanout.register("dirty_chats", dirty, self.dirty_chats.clone());
         let typing = "Typing indicators that were not passed on";
         fanout.register("typing_dropped", typing, self.typing_dropped.clone());
+        let broadcasts = "Times that all nodes were sent something for want of routes";
+        fanout.register("broadcasts", broadcasts, self.broadcasts.clone());
+        let untold = "Transitions of which companions could not be told";
+        fanout.register("transitions_untold", untold, self.transitions_untold.clone());
     }
 
     pub(crate) fn skipped(&self, reason: &'static str) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use heartline_protocol::limits::{EVENT_DATA_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUSH_USERS_MAX};
 use heartline_protocol::{ServerFrame, UserId, encode_server};
-use heartline_routing::{DirectoryError, Envelope, LinkError};
+use heartline_routing::{DirectoryError, Envelope, LinkError, Route};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::warn;
@@ -54,19 +54,43 @@ impl Fanout {
         push.user_ids.retain(|user_id| named.insert(user_id.clone()));
         let frame = ServerFrame::Event { name: push.name, data: push.data };
         let frame = Bytes::from(encode_server(&frame, self.clock.wall()));
-        let routes = self.directory.routes(&push.user_ids, &self.node_id).await?;
+        let user_ids: Arc<[UserId]> = push.user_ids.into();
+        let elsewhere = self.push_elsewhere(&user_ids, &frame).await?;
+        Ok(self.push_here(user_ids, frame).await? + elsewhere)
+    }
+
+    /// Answers how many connections are leased where it went. While routes cannot be read it goes
+    /// to every node, and nobody can count.
+    async fn push_elsewhere(
+        &self,
+        user_ids: &Arc<[UserId]>,
+        frame: &Bytes,
+    ) -> Result<usize, PushError> {
+        let routes = match self.routes(user_ids).await {
+            Ok(routes) => routes,
+            Err(error) => {
+                let peers = self.link.peers();
+                if peers.is_empty() {
+                    return Err(PushError::Directory(error));
+                }
+                self.metrics.broadcasts.inc();
+                let everywhere =
+                    |node_id| Route { node_id, user_ids: user_ids.to_vec(), connections: 0 };
+                peers.into_iter().map(everywhere).collect()
+            }
+        };
         let mut elsewhere = 0;
-        for route in routes {
-            let user_ids = route.user_ids.into();
+        for Route { node_id, user_ids, connections } in routes {
+            let user_ids = user_ids.into();
             let envelope = Envelope::Push { user_ids, frame: frame.clone(), queued: None };
-            match self.link.send(&route.node_id, envelope).await {
-                Ok(()) => elsewhere += route.connections,
+            match self.link.send(&node_id, envelope).await {
+                Ok(()) => elsewhere += connections,
                 Err(LinkError::Full | LinkError::Gone) => {
-                    warn!(node = %route.node_id, "a push did not leave for a node");
+                    warn!(node = %node_id, "a push did not leave for a node");
                 }
             }
         }
-        Ok(self.push_here(push.user_ids.into(), frame).await? + elsewhere)
+        Ok(elsewhere)
     }
 
     async fn push_here(&self, user_ids: Arc<[UserId]>, frame: Bytes) -> Result<usize, PushError> {

@@ -1,16 +1,19 @@
 //! Who may connect: the upgrade, authentication, admission, and the start of a connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::{CloseReason, ConnectionId, DeviceId, ErrorCode, SUBPROTOCOL, Token};
+use heartline_routing::renewal::close_replaced;
 use heartline_routing::{
-    Envelope, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
+    DirectoryError, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
 };
 use http::header::{
     CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE, USER_AGENT,
 };
 use http::{Response, StatusCode, request};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 use ulid::Ulid;
@@ -141,43 +144,57 @@ impl Gateway {
             age,
             again: false,
         };
-        match self.directory.register(lease, self.config.policy()).await {
-            Ok(Registration::Admitted { replaced }) => {
-                self.close_replaced(replaced).await;
-                let identity = Identity { key, device_id: device_id.clone() };
-                let expires_at = claims.expires_at;
-                Ok((Admitted { user_id, device_id, expires_at }, identity))
+        let is_leased = match self.register(lease).await {
+            Ok(Registration::Admitted { .. }) => true,
+            Ok(Registration::Refused(LeaseRefusal::ConnectionLimit)) => {
+                return Err(NotAdmitted::Limit);
             }
-            Ok(Registration::Refused(LeaseRefusal::ConnectionLimit)) => Err(NotAdmitted::Limit),
-            Ok(Registration::Refused(LeaseRefusal::Replaced)) => Err(NotAdmitted::Replaced),
+            Ok(Registration::Refused(LeaseRefusal::Replaced)) => {
+                return Err(NotAdmitted::Replaced);
+            }
+            Err(error) if self.config.accepts_unleased => {
+                debug!(%error, "a connection is accepted without a lease");
+                self.metrics.connections_unleased.inc();
+                false
+            }
             Err(error) => {
                 warn!(%error, "a connection could not be registered");
-                Err(NotAdmitted::Unavailable)
+                return Err(NotAdmitted::Unavailable);
             }
-        }
+        };
+        let identity = Identity { key, device_id: device_id.clone(), is_leased };
+        Ok((Admitted { user_id, device_id, expires_at: claims.expires_at }, identity))
     }
 
-    async fn close_replaced(&self, replaced: Vec<LeaseKey>) {
-        for lease in replaced {
-            let node_id = lease.node_id.clone();
-            let reason = CloseReason::SessionReplaced;
-            let envelope = Envelope::Close { leases: vec![lease], reason };
-            if let Err(error) = self.link.send(&node_id, envelope).await {
-                // Its lease is gone, so its own node finds out at the next renewal.
-                warn!(%error, %node_id, "a replaced connection was not told");
+    /// Registers a connection in a task of its own: whoever waits for it may go away, and then
+    /// the lease is given back.
+    async fn register(&self, lease: Lease) -> Result<Registration, DirectoryError> {
+        let (directory, link) = (Arc::clone(&self.directory), Arc::clone(&self.link));
+        let policy = self.config.policy();
+        let (answer, registered) = oneshot::channel();
+        self.tasks.spawn(async move {
+            let key = lease.key.clone();
+            let mut registration = directory.register(lease, policy).await;
+            let is_leased = matches!(registration, Ok(Registration::Admitted { .. }));
+            if let Ok(Registration::Admitted { replaced }) = &mut registration {
+                close_replaced(&*link, std::mem::take(replaced)).await;
             }
-        }
+            if answer.send(registration).is_err() && is_leased {
+                let _ = directory.unregister(&key, policy.offline_linger).await;
+            }
+        });
+        registered.await.expect("a registration always answers")
     }
 
     /// Gives back what an upgrade had taken when its socket never came.
     pub async fn abandon(&self, accepted: Accepted) {
         if let Some((_, identity)) = accepted.admitted {
-            self.unregister(&identity.key).await;
+            self.unregister(&identity.key, self.config.offline_linger).await;
         }
     }
 
-    pub(crate) async fn unregister(&self, key: &LeaseKey) {
-        if let Err(error) = self.directory.unregister(key).await {
+    pub(crate) async fn unregister(&self, key: &LeaseKey, keep: Duration) {
+        if let Err(error) = self.directory.unregister(key, keep).await {
             // The lease runs out by itself: it is not renewed any more.
             warn!(%error, connection_id = %key.connection_id, "a lease was not given back");
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use heartline_protocol::limits::{self, ClientLimits};
+use heartline_protocol::rest::Visibility;
 use heartline_routing::Policy;
 use ipnet::IpNet;
 
@@ -31,6 +32,13 @@ pub struct Config {
     pub lease: Duration,
     /// Into how many shards users are divided.
     pub shards: u16,
+    /// How long a user stays online after the last connection, in case they come back.
+    pub offline_linger: Duration,
+    /// Who may see users who have chosen nothing.
+    pub default_visibility: Visibility,
+    /// Whether sockets are accepted while the directory does not answer, without a lease until it
+    /// does.
+    pub accepts_unleased: bool,
     /// The bounds.
     pub limits: Limits,
 }
@@ -86,6 +94,7 @@ impl Config {
             single_session: self.session_policy == SessionPolicy::SingleSession,
             connections_per_user: self.limits.connections_per_user,
             lease: self.lease,
+            offline_linger: self.offline_linger,
         }
     }
 
@@ -123,6 +132,9 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(30),
             lease: Duration::from_secs(15),
             shards: 100,
+            offline_linger: Duration::ZERO,
+            default_visibility: Visibility::ContactsOnly,
+            accepts_unleased: true,
             limits: Limits::default(),
         }
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heartline_durability::{CatchUp, EventBus, Ingest, LazyWrites};
+use heartline_durability::{CatchUp, EventBus, Ingest, LazyWrites, Profiles};
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Directory, NodeLink};
+use tokio_util::task::TaskTracker;
 
 use crate::addresses::Addresses;
 use crate::auth::Authenticator;
@@ -13,6 +14,7 @@ use crate::budget::Budget;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
+use crate::presence::{PresencePlane, PresenceTask, Sights};
 
 /// The connection plane of one node.
 #[derive(Debug)]
@@ -24,10 +26,14 @@ pub struct Gateway {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) link: Arc<dyn NodeLink>,
     pub(crate) chat: ChatPlane,
+    pub(crate) presence: PresencePlane,
     pub(crate) hub: Arc<Hub>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) addresses: Addresses,
     pub(crate) metrics: Metrics,
+    sights: Sights,
+    /// Registrations under way.
+    pub(crate) tasks: TaskTracker,
     draining: AtomicBool,
 }
 
@@ -61,19 +67,30 @@ pub struct Parts {
     pub link: Arc<dyn NodeLink>,
     /// What is stored.
     pub chat: ChatPlane,
+    /// Who may see whom.
+    pub profiles: Arc<dyn Profiles>,
     /// What it counts.
     pub metrics: Metrics,
 }
 
 impl Gateway {
-    /// The connection plane made of these parts. Nothing runs yet.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { config, node_id, clock, authenticator, directory, link, chat, metrics } = parts;
+    /// The connection plane made of these parts, and the task that tells presence. Nothing runs
+    /// yet.
+    pub fn new(parts: Parts) -> (Self, PresenceTask) {
+        let Parts { config, node_id, clock, authenticator, directory, link, chat, .. } = parts;
+        let (profiles, metrics) = (parts.profiles, parts.metrics);
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
         let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace));
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
-        Self {
+        let sights = Sights {
+            directory: Arc::clone(&directory),
+            profiles,
+            default_visibility: config.default_visibility,
+            window: config.lease,
+        };
+        let (presence, task) = PresencePlane::new(Arc::clone(&hub), sights.clone());
+        let gateway = Self {
             config,
             node_id,
             clock,
@@ -85,8 +102,17 @@ impl Gateway {
             budget,
             addresses,
             metrics,
+            presence,
+            sights,
+            tasks: TaskTracker::new(),
             draining,
-        }
+        };
+        (gateway, task)
+    }
+
+    /// Who may see what of whom.
+    pub fn sights(&self) -> &Sights {
+        &self.sights
     }
 
     /// The configuration.

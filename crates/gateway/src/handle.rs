@@ -30,6 +30,9 @@ pub struct Identity {
     pub key: LeaseKey,
     /// Which of the user's devices it is.
     pub device_id: DeviceId,
+    /// Whether it was admitted with a lease; else the directory did not answer, and the lease
+    /// comes when it does.
+    pub is_leased: bool,
 }
 
 impl Handle {
@@ -77,6 +80,11 @@ impl Handle {
     pub(crate) fn signal(&self, frame: Bytes) {
         self.outbox.push_urgent(frame);
         self.flush();
+    }
+
+    /// Whether the connection has begun to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.outbox.is_closing()
     }
 
     /// Asks the connection to close.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use heartline_protocol::limits::URGENT_FRAMES_MAX;
 use heartline_protocol::{ChatId, CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
 use heartline_routing::renewal::Holdings;
-use heartline_routing::{Clock, Lease, LeaseKey};
+use heartline_routing::{Clock, Lease, LeaseKey, ResyncReason};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tracing::info;
@@ -26,8 +26,9 @@ use crate::websocket::text_frame;
 
 const SHARDS: usize = 64;
 
-/// How long a client that must sync waits at most before it does.
-const RESYNC_DELAY_MS_MAX: u64 = 5000;
+/// How long a client that must sync waits at most before it does: with it, and two seconds until
+/// a gap between nodes shows, a reader is complete within five.
+const RESYNC_DELAY_MS_MAX: u64 = 2000;
 
 /// The connections of this node.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub struct Hub {
 }
 
 /// Most users have one connection here, which then lies in the table itself.
-type Handles = SmallVec<[Arc<Handle>; 1]>;
+pub(crate) type Handles = SmallVec<[Arc<Handle>; 1]>;
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -155,22 +156,31 @@ impl Hub {
         found.extend(self.shard(user_id).users.get(user_id)?.iter().cloned());
         let mut delivered = 0;
         for handle in found.drain(..) {
-            if except.is_some() && handle.connection_id() == except {
-                continue;
-            }
-            match handle.deliver(frame, now) {
-                None => continue,
-                Some(Delivered::Written) => {}
-                Some(Delivered::Queued(pushed)) => {
-                    self.pressed(&handle, pushed.verdict);
-                    if pushed.first {
-                        handle.outbox.wake();
-                    }
-                }
-            }
-            delivered += 1;
+            let is_excepted = except.is_some() && handle.connection_id() == except;
+            delivered += usize::from(!is_excepted && self.write_to(&handle, frame, now));
         }
         Some(delivered)
+    }
+
+    /// Writes a frame to one connection, at once where nothing waits before it. False when the
+    /// connection is closing and takes no more.
+    pub(crate) fn write_to(&self, handle: &Handle, frame: &Bytes, now: Instant) -> bool {
+        match handle.deliver(frame, now) {
+            None => return false,
+            Some(Delivered::Written) => {}
+            Some(Delivered::Queued(pushed)) => {
+                self.pressed(handle, pushed.verdict);
+                if pushed.first {
+                    handle.outbox.wake();
+                }
+            }
+        }
+        true
+    }
+
+    /// The connections of a user.
+    pub(crate) fn connections_of(&self, user_id: &UserId) -> Handles {
+        self.shard(user_id).users.get(user_id).cloned().unwrap_or_default()
     }
 
     /// Tells the connections of a user to sync these chats, or all.
@@ -178,22 +188,21 @@ impl Hub {
         &self,
         user_id: &UserId,
         chat_ids: Option<&[ChatId]>,
-        reason: &'static str,
+        reason: ResyncReason,
     ) {
-        let handles = self.shard(user_id).users.get(user_id).cloned().unwrap_or_default();
-        for handle in handles {
+        for handle in self.connections_of(user_id) {
             self.resync_one(&handle, chat_ids, reason);
         }
     }
 
     /// Tells every connection of this node to sync these chats, or all.
-    pub(crate) fn resync_all(&self, chat_ids: Option<&[ChatId]>, reason: &'static str) {
+    pub(crate) fn resync_all(&self, chat_ids: Option<&[ChatId]>, reason: ResyncReason) {
         for handle in self.all().into_iter().filter(|handle| handle.identity().is_some()) {
             self.resync_one(&handle, chat_ids, reason);
         }
     }
 
-    fn resync_one(&self, handle: &Handle, chat_ids: Option<&[ChatId]>, reason: &'static str) {
+    fn resync_one(&self, handle: &Handle, chat_ids: Option<&[ChatId]>, reason: ResyncReason) {
         let Some(connection_id) = handle.connection_id() else { return };
         if handle.outbox.urgent_frames() >= URGENT_FRAMES_MAX {
             return handle.stop(CloseReason::SlowConsumer);
@@ -201,6 +210,7 @@ impl Hub {
         // The connection's own number spreads the syncs of many that are told together.
         let delay_ms = (connection_id.ulid.0 as u64) % RESYNC_DELAY_MS_MAX;
         let chat_ids = chat_ids.map(<[ChatId]>::to_vec);
+        let reason = reason.as_str();
         let frame = ServerFrame::ResyncRequired { reason: reason.to_owned(), chat_ids, delay_ms };
         handle.signal(text_frame(&encode_server(&frame, self.clock.wall())));
         self.metrics.resync_forced(reason);
@@ -313,7 +323,11 @@ impl Holdings for Hub {
 
     fn lease_healed(&self, lease: &LeaseKey) {
         let Some(handle) = self.find(lease) else { return };
-        self.resync_one(&handle, None, "lease_lost");
+        self.resync_one(&handle, None, ResyncReason::LeaseLost);
+    }
+
+    fn all_healed(&self) {
+        self.resync_all(None, ResyncReason::LeaseLost);
     }
 
     fn lease_replaced(&self, lease: &LeaseKey) {
@@ -342,7 +356,7 @@ mod tests {
             node_id: "node".parse().unwrap(),
             connection_id: ConnectionId { ulid: number.into(), shard: 0 },
         };
-        handle.identify(Identity { key, device_id: "phone".parse().unwrap() });
+        handle.identify(Identity { key, device_id: "phone".parse().unwrap(), is_leased: true });
         Arc::new(handle)
     }
 

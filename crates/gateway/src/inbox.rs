@@ -9,10 +9,12 @@ use futures_util::stream::FuturesUnordered;
 use heartline_durability::CatchUp;
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, ConnectionId, ServerFrame, UserId, encode_server};
-use heartline_routing::{Delivery, Envelope};
+use heartline_routing::{Delivery, Envelope, ResyncReason};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::gateway::Gateway;
+use crate::presence::{PresencePlane, TypingNews};
 use crate::cursor::{Cursors, Hole, Orders, Resync};
 use crate::handle::Handle;
 use crate::hub::Hub;
@@ -35,10 +37,12 @@ const BUSY_WAIT: Duration = Duration::from_millis(2);
 const HOLE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Delivers what arrives, until the link is gone.
-pub async fn run(hub: Arc<Hub>, catch_up: Arc<CatchUp>, mut envelopes: mpsc::Receiver<Envelope>) {
+pub async fn run(gateway: Arc<Gateway>, mut envelopes: mpsc::Receiver<Envelope>) {
+    let (hub, catch_up) = (&*gateway.hub, &*gateway.chat.catch_up);
     let mut batch = Vec::with_capacity(BATCH_ENVELOPES);
-    let mut arrivals = Arrivals { hub: &hub, cursors: Cursors::default(), pushes: Vec::new() };
-    let mut delivery = Writes { hub: &hub, handles: Vec::new(), count: 0 };
+    let presence = &gateway.presence;
+    let mut arrivals = Arrivals { hub, presence, cursors: Cursors::default(), pushes: Vec::new() };
+    let mut delivery = Writes { hub, handles: Vec::new(), count: 0 };
     let mut reads = FuturesUnordered::new();
     let mut is_busy = false;
     loop {
@@ -49,7 +53,7 @@ pub async fn run(hub: Arc<Hub>, catch_up: Arc<CatchUp>, mut envelopes: mpsc::Rec
                 arrivals.hole_filled(hole, messages);
             }
             () = until(hole_due) => {
-                let read = |hole: Hole| read_hole(&catch_up, hub.clock().now(), hole);
+                let read = |hole: Hole| read_hole(catch_up, hub.clock().now(), hole);
                 reads.extend(arrivals.holes_due().into_iter().map(read));
             }
             count = envelopes.recv_many(&mut batch, BATCH_ENVELOPES) => {
@@ -103,6 +107,7 @@ async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope
 /// order of its sequences.
 struct Arrivals<'a> {
     hub: &'a Hub,
+    presence: &'a PresencePlane,
     cursors: Cursors,
     /// What must be pushed now.
     pushes: Vec<Push>,
@@ -139,7 +144,14 @@ impl Arrivals<'_> {
                     self.hub.resync(user_id, chat_ids.as_deref(), reason);
                 }
             }
+            Envelope::Typing { user_ids, chat_id, user_id, is_typing } => {
+                self.presence.typing(TypingNews { user_ids, chat_id, user_id, is_typing });
+            }
+            Envelope::Presence(news) => self.presence.news(news),
+            Envelope::PrivacyChanged { user_ids } => self.presence.privacy_changed(user_ids),
             Envelope::Resync { user_ids: None, chat_ids, reason } => {
+                // Whatever was lost may have been about presence too.
+                self.presence.look_again();
                 self.hub.resync_all(chat_ids.as_deref(), reason);
             }
             Envelope::Close { leases, reason } => {
@@ -181,7 +193,7 @@ impl Arrivals<'_> {
         }
         for Resync { chat_id, user_ids } in orders.resyncs {
             for user_id in &*user_ids {
-                self.hub.resync(user_id, Some(&[chat_id]), "delivery_gap");
+                self.hub.resync(user_id, Some(&[chat_id]), ResyncReason::DeliveryGap);
             }
         }
     }

@@ -56,6 +56,10 @@ pub struct Metrics {
     pub resyncs_forced: Family<ReasonLabel, Counter>,
     /// What became of messages here.
     pub delivery: DeliveryMetrics,
+    /// What observers are told.
+    pub presence: PresenceMetrics,
+    /// Connections accepted without a lease, because the directory did not answer.
+    pub connections_unleased: Counter,
     /// Requests refused because too many of their connection waited.
     pub requests_busy: Counter,
     /// Bytes in all outboxes.
@@ -78,6 +82,37 @@ pub struct DeliveryMetrics {
     pub lag_seconds: Histogram,
     /// Holes in a chat's order that the log was asked about, by result.
     pub holes: Family<ReasonLabel, Counter>,
+}
+
+/// What this node's observers are told of other users.
+#[derive(Debug, Clone, Default)]
+pub struct PresenceMetrics {
+    /// Pairs of a connection and a user whom it watches.
+    pub watches: Gauge,
+    /// `presence_changed` frames pushed.
+    pub events: Counter,
+    /// Users whose presence could not be judged when it was due.
+    pub unjudged: Counter,
+    /// Orders that found no room, so that everybody was looked at again.
+    pub orders_missed: Counter,
+    /// Typing that found no room.
+    pub typing_dropped: Counter,
+}
+
+impl PresenceMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let presence = registry.sub_registry_with_prefix("presence");
+        let watches = "Pairs of a connection and a user whom it watches";
+        presence.register("watches", watches, self.watches.clone());
+        for (name, help, counter) in [
+            ("events_pushed", "presence_changed frames pushed", &self.events),
+            ("unjudged", "Users whose presence could not be judged when due", &self.unjudged),
+            ("orders_missed", "Orders without room: all were looked at again", &self.orders_missed),
+            ("typing_dropped", "Typing indicators without room", &self.typing_dropped),
+        ] {
+            presence.register(name, help, counter.clone());
+        }
+    }
 }
 
 /// Up to and around the documented two seconds.
@@ -160,6 +195,11 @@ impl Metrics {
             ("rate_limited", "Frames over their rate", &self.rate_limited),
             ("auth_failures", "Tokens refused", &self.auth_failures),
             ("requests_busy", "Requests refused as too many", &self.requests_busy),
+            (
+                "connections_unleased",
+                "Connections accepted while the directory did not answer",
+                &self.connections_unleased,
+            ),
         ] {
             gateway.register(name, help, counter.clone());
         }
@@ -168,6 +208,7 @@ impl Metrics {
         let resyncs = "Times that a client was made to sync again, by reason";
         registry.register("client_resyncs_forced", resyncs, self.resyncs_forced.clone());
         self.delivery.register(registry);
+        self.presence.register(registry);
     }
 
     /// Counts the end of an admitted connection.

@@ -184,6 +184,11 @@ impl Outbox {
         self.inner.lock().urgent.len()
     }
 
+    /// Whether the connection takes no more data.
+    pub(crate) fn is_closing(&self) -> bool {
+        !self.inner.lock().takes_data()
+    }
+
     /// Asks the connection's task to close. The first reason stands.
     pub fn stop(&self, reason: CloseReason) {
         let waker = {

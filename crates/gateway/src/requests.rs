@@ -12,7 +12,9 @@ use futures_util::Stream;
 use futures_util::stream::FuturesUnordered;
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{LogRead, NewMessage, Position, Receipt, Submission};
-use heartline_protocol::client_frame::{SendMessage, SyncManifestRequest, SyncRequest};
+use heartline_protocol::client_frame::{
+    PresenceUsers, SendMessage, SyncManifestRequest, SyncRequest,
+};
 use heartline_protocol::limits::{
     DURABILITY_DEADLINE, SYNC_PAGE_BYTES_MAX, SYNC_PAGE_MESSAGES, SYNC_PAGE_MESSAGES_MAX,
 };
@@ -21,7 +23,8 @@ use heartline_protocol::{ClientMessageId, RequestId, ServerFrame, UserId};
 use tokio::time::Instant;
 
 use crate::gateway::Gateway;
-use crate::handle::Identity;
+use crate::handle::{Handle, Identity};
+use crate::presence::Watch;
 use crate::session::{Answer, Closing, Request, replies};
 
 /// The requests of one connection. It exists only while there are some.
@@ -47,8 +50,9 @@ impl Requests {
         &mut self,
         request: Request,
         gateway: &Arc<Gateway>,
-        identity: &Identity,
+        handle: &Arc<Handle>,
     ) -> Option<Answer> {
+        let identity = handle.identity().expect("only who is admitted asks");
         match request {
             Request::Send(frame) => {
                 let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
@@ -62,11 +66,34 @@ impl Requests {
                     Err(error) => Some(refused(request_id, error.into())),
                 }
             }
-            read => {
+            Request::Subscribe(frame) => self.watch(frame, true, gateway, handle),
+            Request::Unsubscribe(frame) => self.watch(frame, false, gateway, handle),
+            read @ (Request::Sync(_) | Request::Manifest(_)) => {
                 self.reads.push_back(read);
                 None
             }
         }
+    }
+
+    fn watch(
+        &mut self,
+        frame: PresenceUsers,
+        begins: bool,
+        gateway: &Gateway,
+        handle: &Arc<Handle>,
+    ) -> Option<Answer> {
+        let PresenceUsers { request_id, user_ids } = frame;
+        let handle = Arc::clone(handle);
+        let watch = Watch { handle, request_id: request_id.clone(), user_ids, begins };
+        let Some(answer) = gateway.presence.watch(watch) else {
+            return Some(Answer::Reply(replies::presence_busy(request_id)));
+        };
+        self.under_way.push(Box::pin(async move {
+            // The plane ends only with the node.
+            let answer = answer.await.unwrap_or(Answer::Reply(replies::closing(request_id)));
+            Answered { answer, was_read: false }
+        }));
+        None
     }
 
     /// Begins to read the next page if none is being read. The caller knows that there is room.
@@ -82,7 +109,7 @@ impl Requests {
             let answer = match request {
                 Request::Sync(frame) => page(&gateway, user_id, frame, deadline).await,
                 Request::Manifest(frame) => manifest(&gateway, &user_id, frame, deadline).await,
-                Request::Send(frame) => unreachable!("{:?} is no read", frame.request_id),
+                other => unreachable!("{:?} is no read", other.into_id()),
             };
             Answered { answer, was_read: true }
         }));

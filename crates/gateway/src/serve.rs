@@ -1,6 +1,7 @@
 //! The life of one admitted socket, from its first frame to its log line.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use heartline_protocol::limits::FRAGMENTS_MAX;
 use heartline_protocol::server_frame::ConnectionEstablished;
@@ -36,7 +37,7 @@ impl Gateway {
             heartbeat_timeout_ms: self.config.heartbeat_timeout.as_millis() as u64,
             protocol_version: PROTOCOL_VERSION,
             limits: self.config.client_limits(),
-            degraded: None,
+            degraded: (!identity.is_leased).then(|| vec!["presence".to_owned()]),
         }));
         handle.outbox.push_urgent(text_frame(&encode_server(&frame, self.clock.wall())));
         info!(
@@ -114,7 +115,8 @@ impl Gateway {
     async fn end(&self, mut connection: Connection, ended: Ended) {
         if let Some(identity) = connection.identity() {
             self.chat.lazy_writes.left(&identity.key.user_id, self.clock.wall());
-            self.unregister(&identity.key).await;
+            self.presence.leave(identity.key.connection_id);
+            self.unregister(&identity.key, self.keep(ended)).await;
         }
         connection.finish(ended).await;
         let Leaving { handle, ticket, frames_received } = connection.leave();
@@ -139,6 +141,17 @@ impl Gateway {
             peak_outbox = tally.peak_messages,
             "disconnected"
         );
+    }
+
+    /// How long a user stays online after this end of their last connection. Who is sent away
+    /// with a time to come back is not gone.
+    fn keep(&self, ended: Ended) -> Duration {
+        match ended {
+            Ended::Closed(CloseReason::ServerShutdown | CloseReason::MaxAge) => {
+                self.config.lease.max(self.config.offline_linger)
+            }
+            Ended::Closed(_) | Ended::ClientClosed | Ended::Lost => self.config.offline_linger,
+        }
     }
 
     fn bounds(&self) -> Bounds {

@@ -6,18 +6,14 @@ mod scripted_store;
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, Secret};
-use heartline_gateway::{Config, Gateway, Metrics, Parts, Transport, drain};
-use heartline_protocol::NodeId;
-use heartline_routing::{Clock, LocalLink, MemoryDirectory};
+use heartline_gateway::{Config, Gateway, Transport, drain};
+use heartline_routing::Clock;
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-const SECRET: &[u8] = b"a secret for tests that is long enough";
 
 /// Less than any timeout that would end the connection without the drain.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,32 +39,19 @@ async fn a_socket_whose_upgrade_was_granted_before_the_drain_is_told_after_it() 
 }
 
 fn gateway() -> Arc<Gateway> {
-    let node_id: NodeId = "node-1".parse().unwrap();
-    let (link, _) = LocalLink::new(node_id.clone());
-    let keys = Keys::Hmac(vec![Secret::new(SECRET)]);
-    let auth = AuthConfig { keys, issuer: None, audience: None, leeway: Duration::ZERO };
     let config = Config {
         heartbeat_interval: Duration::from_secs(60),
         heartbeat_timeout: Duration::from_secs(120),
         auth_timeout: Duration::from_secs(120),
         ..Config::default()
     };
-    Arc::new(Gateway::new(Parts {
-        directory: Arc::new(MemoryDirectory::new(config.shards, Clock)),
-        config,
-        node_id,
-        clock: Clock,
-        authenticator: Authenticator::new(auth, Clock).unwrap(),
-        link: Arc::new(link),
-        chat: scripted_store::chat_plane(Vec::new()),
-        metrics: Metrics::default(),
-    }))
+    scripted_store::gateway(config, Vec::new()).0
 }
 
 fn token() -> String {
     let expires_at = Clock.wall().unix_ms / 1000 + 3600;
     let claims = serde_json::json!({ "sub": "ana", "exp": expires_at });
-    let key = EncodingKey::from_secret(SECRET);
+    let key = EncodingKey::from_secret(scripted_store::SECRET);
     jsonwebtoken::encode(&Header::default(), &claims, &key).unwrap()
 }
 

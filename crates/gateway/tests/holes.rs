@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, Secret};
-use heartline_gateway::{Config, Gateway, Metrics, Parts, Transport, inbox};
+use heartline_gateway::{Config, Transport, inbox};
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{
     ChatId, MessageId, NodeId, ServerFrame, Timestamp, decode_server, encode_server,
 };
-use heartline_routing::{Clock, Delivery, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use heartline_routing::{Clock, Delivery, Envelope, LocalLink, NodeLink};
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use tokio::io::AsyncReadExt;
@@ -22,7 +21,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use ulid::Ulid;
 
-const SECRET: &[u8] = b"a secret for tests that is long enough";
 const PATIENCE: Duration = Duration::from_secs(10);
 const CHAT: ChatId = ChatId(Ulid(7));
 
@@ -42,7 +40,7 @@ fn message(sequence: u64) -> Message {
 
 /// A node with one connection of ana's.
 struct Node {
-    link: LocalLink,
+    link: Arc<LocalLink>,
     node_id: NodeId,
     client: TcpStream,
     _tasks: JoinSet<()>,
@@ -51,26 +49,11 @@ struct Node {
 impl Node {
     /// The log holds messages 1 to `log`; with 0 it cannot be read.
     async fn with_log(log: u64) -> Self {
-        let node_id: NodeId = "node-1".parse().unwrap();
-        let (link, envelopes) = LocalLink::new(node_id.clone());
-        let (own_link, _) = LocalLink::new(node_id.clone());
-        let keys = Keys::Hmac(vec![Secret::new(SECRET)]);
-        let auth = AuthConfig { keys, issuer: None, audience: None, leeway: Duration::ZERO };
-        let config = Config::default();
-        let chat = scripted_store::chat_plane((1..=log).map(message).collect());
-        let catch_up = Arc::clone(&chat.catch_up);
-        let gateway = Arc::new(Gateway::new(Parts {
-            directory: Arc::new(MemoryDirectory::new(config.shards, Clock)),
-            config,
-            node_id: node_id.clone(),
-            clock: Clock,
-            authenticator: Authenticator::new(auth, Clock).unwrap(),
-            link: Arc::new(own_link),
-            chat,
-            metrics: Metrics::default(),
-        }));
+        let messages = (1..=log).map(message).collect();
+        let (gateway, link, envelopes) = scripted_store::gateway(Config::default(), messages);
+        let node_id = gateway.node_id().clone();
         let mut tasks = JoinSet::new();
-        tasks.spawn(inbox::run(Arc::clone(gateway.hub()), catch_up, envelopes));
+        tasks.spawn(inbox::run(Arc::clone(&gateway), envelopes));
         let request = upgrade_request();
         let peer = "127.0.0.1:9".parse().unwrap();
         let (_, accepted) = gateway.upgrade(&request, peer).await.unwrap();
@@ -159,7 +142,7 @@ async fn a_hole_that_cannot_be_filled_ends_in_a_sync_and_the_chat_goes_on() {
 fn upgrade_request() -> http::request::Parts {
     let expires_at = Clock.wall().unix_ms / 1000 + 3600;
     let claims = serde_json::json!({ "sub": "ana", "exp": expires_at });
-    let key = EncodingKey::from_secret(SECRET);
+    let key = EncodingKey::from_secret(scripted_store::SECRET);
     let token = jsonwebtoken::encode(&Header::default(), &claims, &key).unwrap();
     let request = Request::get("/v1/ws")
         .header("host", "localhost")

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, Secret};
-use heartline_gateway::{Config, Gateway, Metrics, Parts, Transport, inbox};
-use heartline_protocol::{NodeId, UserId};
-use heartline_routing::{Clock, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use heartline_gateway::{Config, Gateway, Transport, inbox};
+use heartline_protocol::UserId;
+use heartline_routing::{Clock, Envelope, LocalLink, NodeLink};
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -24,8 +23,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
-
-const SECRET: &[u8] = b"a secret for tests that is long enough";
 
 /// Kernel buffers so small that most of what is sent waits in the process.
 const SOCKET_BYTES: u32 = 4096;
@@ -66,32 +63,14 @@ async fn a_client_that_pauses_gets_the_rest_as_soon_as_it_reads_again() {
 }
 
 fn gateway() -> (Arc<Gateway>, Arc<LocalLink>, JoinSet<()>) {
-    let node_id: NodeId = "node-1".parse().unwrap();
-    let (link, envelopes) = LocalLink::new(node_id.clone());
-    let link = Arc::new(link);
-    let keys = Keys::Hmac(vec![Secret::new(SECRET)]);
-    let auth = AuthConfig { keys, issuer: None, audience: None, leeway: Duration::ZERO };
     let config = Config {
         heartbeat_interval: Duration::from_secs(60),
         heartbeat_timeout: Duration::from_secs(120),
         ..Config::default()
     };
-    let gateway = Arc::new(Gateway::new(Parts {
-        directory: Arc::new(MemoryDirectory::new(config.shards, Clock)),
-        config,
-        node_id,
-        clock: Clock,
-        authenticator: Authenticator::new(auth, Clock).unwrap(),
-        link: Arc::clone(&link) as Arc<dyn NodeLink>,
-        chat: scripted_store::chat_plane(Vec::new()),
-        metrics: Metrics::default(),
-    }));
+    let (gateway, link, envelopes) = scripted_store::gateway(config, Vec::new());
     let mut tasks = JoinSet::new();
-    tasks.spawn(inbox::run(
-        Arc::clone(gateway.hub()),
-        scripted_store::chat_plane(Vec::new()).catch_up,
-        envelopes,
-    ));
+    tasks.spawn(inbox::run(Arc::clone(&gateway), envelopes));
     (gateway, link, tasks)
 }
 
@@ -102,7 +81,7 @@ fn peer() -> SocketAddr {
 fn upgrade_request() -> http::request::Parts {
     let expires_at = Clock.wall().unix_ms / 1000 + 3600;
     let claims = serde_json::json!({ "sub": "ana", "exp": expires_at });
-    let key = EncodingKey::from_secret(SECRET);
+    let key = EncodingKey::from_secret(scripted_store::SECRET);
     let token = jsonwebtoken::encode(&Header::default(), &claims, &key).unwrap();
     let request = Request::get("/v1/ws")
         .header("host", "localhost")

@@ -150,6 +150,54 @@ pub struct UpdateUser {
     pub display_name: Option<String>,
 }
 
+/// Who may see whether a user is online, and what follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Visibility {
+    /// Any authenticated user.
+    Everyone,
+    /// Those whom the user has put as contacts and who have put the user.
+    ContactsOnly,
+    /// Nobody but the user.
+    Nobody,
+}
+
+impl Visibility {
+    /// The setting as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Everyone => "everyone",
+            Self::ContactsOnly => "contacts_only",
+            Self::Nobody => "nobody",
+        }
+    }
+}
+
+/// The body of `GET` and `PUT /v1/presence/visibility`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VisibilitySetting {
+    /// Who may see the caller's presence.
+    pub visibility: Visibility,
+}
+
+/// One of the caller's contacts. It does not say whether they have put the caller too: that
+/// would tell a contact who hides from one who has removed the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// Who.
+    pub user_id: UserId,
+}
+
+/// The body of `POST /v1/presence/query`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresenceQuery {
+    /// Whose presence: 1 to 500 users.
+    pub user_ids: Vec<UserId>,
+}
+
+/// Users that one presence query may name.
+pub const PRESENCE_QUERY_USERS_MAX: usize = 500;
+
 /// A field that may be null and must be there: without it a body would say nothing.
 fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)

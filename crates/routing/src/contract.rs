@@ -22,7 +22,7 @@ pub struct Contract {
 }
 
 fn policy(lease: Duration) -> Policy {
-    Policy { single_session: false, connections_per_user: 20, lease }
+    Policy { single_session: false, connections_per_user: 20, lease, offline_linger: Duration::ZERO }
 }
 
 fn admitted(replaced: &[&Lease]) -> Registration {
@@ -93,10 +93,10 @@ impl Contract {
         let found = directory.by_connection(id).await.expect("the directory answers");
         assert_eq!(found.map(|live| live.key), Some(phone.key.clone()));
 
-        directory.unregister(&phone.key).await.expect("the directory answers");
+        directory.unregister(&phone.key, Duration::ZERO).await.expect("the directory answers");
         assert_eq!(self.live(directory, &phone).await, []);
         assert_eq!(directory.by_connection(id).await.expect("the directory answers"), None);
-        directory.unregister(&phone.key).await.expect("a second end changes nothing");
+        directory.unregister(&phone.key, Duration::ZERO).await.expect("a second end changes nothing");
     }
 
     async fn an_unrenewed_lease_ends_although_a_sibling_is_renewed(
@@ -115,7 +115,7 @@ impl Contract {
             assert_eq!(lost, [], "a lease renewed in time is not lost");
         }
         assert_eq!(self.live(directory, &alive).await, std::slice::from_ref(&alive.key));
-        directory.unregister(&alive.key).await.expect("the directory answers");
+        directory.unregister(&alive.key, Duration::ZERO).await.expect("the directory answers");
     }
 
     async fn a_renewal_says_which_leases_were_lost(self, directory: &dyn Directory) {
@@ -130,7 +130,7 @@ impl Contract {
             std::slice::from_ref(&held.key),
             "renewing makes nothing"
         );
-        directory.unregister(&held.key).await.expect("the directory answers");
+        directory.unregister(&held.key, Duration::ZERO).await.expect("the directory answers");
     }
 
     async fn the_same_device_replaces_its_older_connection(self, directory: &dyn Directory) {
@@ -199,7 +199,7 @@ impl Contract {
         let new = self.lease("contract-loser", "node-b", "phone", 172);
         self.register(directory, &old, policy(LONG)).await;
         assert_eq!(self.register(directory, &new, policy(LONG)).await, admitted(&[&old]));
-        directory.unregister(&old.key).await.expect("the directory answers");
+        directory.unregister(&old.key, Duration::ZERO).await.expect("the directory answers");
         assert_eq!(self.live(directory, &new).await, std::slice::from_ref(&new.key));
     }
 
@@ -213,7 +213,7 @@ impl Contract {
         assert_eq!(self.live(directory, &ended[0]).await, [], "ended before any sweep");
         let mut swept = Vec::new();
         for _ in 0..4 {
-            let batch = directory.sweep(2).await.expect("the directory answers");
+            let batch = directory.sweep(2, policy(LEASE)).await.expect("the directory answers");
             assert!(batch.len() <= 2, "a sweep keeps to its limit");
             swept.extend(batch.into_iter().filter(|key| key.user_id == ended[0].key.user_id));
         }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use heartline_protocol::{ConnectionId, NodeId, UserId};
+use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
+use tokio::sync::broadcast;
 
 use crate::lease::{Lease, LeaseKey, LiveConnection};
+use crate::presence::{Change, PresenceState};
 
 /// Who may be connected at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct Policy {
     pub connections_per_user: usize,
     /// How long a lease lasts without renewal.
     pub lease: Duration,
+    /// How long a user stays online after the last lease, in case they come back.
+    pub offline_linger: Duration,
 }
 
 /// The one decision about a new connection.
@@ -52,19 +56,42 @@ pub struct Route {
     pub connections: usize,
 }
 
+/// A node as it announces itself. Its id is `<name>-<boot suffix>`: a restarted node is another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// The node.
+    pub node_id: NodeId,
+    /// Where other nodes reach it directly, as `host:port`; none on a single node.
+    pub address: Option<String>,
+    /// What it runs, for example `gateway,ingest,fanout`.
+    pub planes: String,
+    /// When it started, by its own clock: only people read it.
+    pub started_at: Timestamp,
+}
+
+/// A node that has announced itself lately.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveNode {
+    /// What it says of itself.
+    pub record: NodeRecord,
+    /// How long that still counts unless it is said again.
+    pub remaining: Duration,
+}
+
 /// The directory could not be asked or did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the directory is unavailable")]
 pub struct DirectoryError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Leases, and by them who is where.
+/// Leases, and by them who is where and who is online.
 ///
 /// A lease that was neither renewed nor registered again within the policy's `lease` does not
-/// exist any more for any method, whether or not a sweep has removed it. Time is the directory's
-/// own, so that nodes with differing clocks agree.
+/// exist any more for any method, whether or not a sweep has removed it; its user goes offline
+/// when a sweep finds it. Time is the directory's own, so that nodes with differing clocks agree.
 #[async_trait]
 pub trait Directory: Send + Sync + std::fmt::Debug {
-    /// Decides admission, replacement and the per-user limit as one atomic step.
+    /// Decides admission, replacement and the per-user limit as one atomic step, and whether the
+    /// user comes online by it.
     ///
     /// The younger socket (the smaller age) wins a place; a replaced lease is removed in the same
     /// step. A lease that is already held is renewed, and one that was lost is made again: neither
@@ -79,8 +106,15 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
         duration: Duration,
     ) -> Result<Vec<LeaseKey>, DirectoryError>;
 
-    /// Ends a lease. Ending one that does not exist, or was replaced, changes nothing.
-    async fn unregister(&self, lease: &LeaseKey) -> Result<(), DirectoryError>;
+    /// Keeps what is stored beside the leases from being cleared away as garbage. Called for
+    /// every lease every few minutes; answers those of which something is missing, which the
+    /// caller registers again.
+    async fn extend(&self, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError>;
+
+    /// Ends a lease: the connection is no longer found, counted or routed to. If it was the
+    /// user's last, they stay online for `keep` longer, or go offline at once if that is zero.
+    /// Ending one that does not exist, or was replaced, changes nothing.
+    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError>;
 
     /// Where else to send a push: the nodes besides `own`, whose own memory decides there, that
     /// hold live chat connections of these users, each with its users. One call for all.
@@ -102,7 +136,26 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
         connection_id: ConnectionId,
     ) -> Result<Option<LiveConnection>, DirectoryError>;
 
-    /// Removes up to `limit` leases that have run out, and says whose they were. Any node may
-    /// call it; each lease is answered to exactly one caller.
-    async fn sweep(&self, limit: usize) -> Result<Vec<LeaseKey>, DirectoryError>;
+    /// Removes up to `limit` leases that have run out, decides who goes offline by it, and says
+    /// whose leases they were. Any node may call it; each lease is answered to exactly one caller.
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError>;
+
+    /// Whether users are online, in the order asked. Who was never here is offline.
+    async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError>;
+
+    /// What changes from now on. A listener that falls behind gets `Lagged`, which is a gap.
+    fn changes(&self) -> broadcast::Receiver<Change>;
+
+    /// Announces a node, or that it is still there. Routes to a node count only while it is.
+    async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError>;
+
+    /// Ends that.
+    async fn withdraw(&self, node_id: &NodeId) -> Result<(), DirectoryError>;
+
+    /// The nodes that are there.
+    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError>;
+
+    /// How long the directory has not answered although it is asked every second: zero while all
+    /// is well, and always for one in the process itself.
+    fn silence(&self) -> Duration;
 }

@@ -1,4 +1,4 @@
-//! Who is where: leases, routes and links between nodes.
+//! Who is where and online: leases, routes, presence and links between nodes.
 //!
 //! A lease is the one truth about a live connection. The [`Directory`] holds the leases, the
 //! [`NodeLink`] carries envelopes to the node that a lease names, and [`renewal`] keeps a node's
@@ -10,10 +10,16 @@ pub mod directory;
 pub mod lease;
 pub mod link;
 pub mod memory;
+pub mod presence;
 pub mod renewal;
 
 pub use clock::Clock;
-pub use directory::{Directory, DirectoryError, Policy, Refusal, Registration, Route};
+pub use directory::{
+    Directory, DirectoryError, LiveNode, NodeRecord, Policy, Refusal, Registration, Route,
+};
 pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
-pub use link::{Delivery, Envelope, LinkError, LocalLink, NodeLink};
+pub use link::{
+    Delivery, Envelope, LinkError, LocalLink, NodeLink, PresenceNews, ResyncReason,
+};
 pub use memory::MemoryDirectory;
+pub use presence::{Change, PresenceState, Transition};

@@ -1,18 +1,24 @@
 //! The [`Directory`] of a single node, in memory.
 
+mod user;
+
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use heartline_protocol::{ConnectionId, DeviceId, NodeId, UserId};
+use heartline_protocol::{ConnectionId, NodeId, UserId};
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use self::user::{Moment, User};
 use crate::clock::Clock;
-use crate::directory::{Directory, DirectoryError, Policy, Refusal, Registration, Route};
+use crate::directory::{
+    Directory, DirectoryError, LiveNode, NodeRecord, Policy, Registration, Route,
+};
 use crate::lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
+use crate::presence::{CHANGES_MAX, Change, PresenceState, Transition};
 
 /// Leases in memory, in shards of users, each behind its own lock that is never held across an
 /// await.
@@ -20,24 +26,15 @@ use crate::lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
 pub struct MemoryDirectory {
     clock: Clock,
     shards: Vec<Mutex<Shard>>,
+    nodes: Mutex<HashMap<NodeId, (NodeRecord, Instant)>>,
     /// The first node that registered here, usually the only one.
     first_node: OnceLock<NodeId>,
     /// Whether another one ever did: until then there is nowhere else to route to.
     has_other_nodes: AtomicBool,
+    changes: broadcast::Sender<Change>,
 }
 
-type Shard = HashMap<UserId, Vec<Held>>;
-
-/// A lease that is held.
-#[derive(Debug)]
-struct Held {
-    connection_id: ConnectionId,
-    node_id: NodeId,
-    device_id: DeviceId,
-    kind: LeaseKind,
-    connected_at: Instant,
-    ends_at: Instant,
-}
+type Shard = HashMap<UserId, User>;
 
 impl MemoryDirectory {
     /// An empty directory of so many shards.
@@ -46,8 +43,10 @@ impl MemoryDirectory {
         Self {
             clock,
             shards: (0..shards).map(|_| Mutex::default()).collect(),
+            nodes: Mutex::default(),
             first_node: OnceLock::new(),
             has_other_nodes: AtomicBool::new(false),
+            changes: broadcast::channel(CHANGES_MAX).0,
         }
     }
 
@@ -59,6 +58,25 @@ impl MemoryDirectory {
     fn lock(&self, shard: u16) -> MutexGuard<'_, Shard> {
         let shard = &self.shards[usize::from(shard) % self.shards.len()];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Read under the lock of a shard: whoever registers later is younger.
+    fn moment(&self) -> Moment {
+        Moment { now: self.clock.now(), wall: self.clock.wall() }
+    }
+
+    /// Said under the lock of its shard, so that a user's transitions are heard in order.
+    fn say(&self, transition: Option<Transition>) {
+        let Some(transition) = transition else { return };
+        // Nobody may be listening.
+        let _ = self.changes.send(Change::Decided(transition));
+    }
+
+    fn live_nodes(&self) -> MutexGuard<'_, HashMap<NodeId, (NodeRecord, Instant)>> {
+        let now = self.clock.now();
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|_, (_, ends_at)| *ends_at > now);
+        nodes
     }
 }
 
@@ -73,13 +91,9 @@ impl Directory for MemoryDirectory {
         }
         let user_id = lease.key.user_id.clone();
         let mut shard = self.shard(&user_id);
-        // Read under the lock: whoever registers later is younger.
-        let now = self.clock.now();
-        let held = shard.entry(user_id.clone()).or_default();
-        let registration = register(held, lease, policy, now);
-        if held.is_empty() {
-            shard.remove(&user_id);
-        }
+        let (registration, transition) =
+            shard.entry(user_id).or_default().register(lease, policy, self.moment());
+        self.say(transition);
         Ok(registration)
     }
 
@@ -91,21 +105,20 @@ impl Directory for MemoryDirectory {
         let now = self.clock.now();
         let renewed = |key: &LeaseKey| {
             let mut shard = self.shard(&key.user_id);
-            let held = shard.get_mut(&key.user_id)?;
-            let held = held.iter_mut().find(|held| held.is(key) && held.ends_at > now)?;
-            held.ends_at = now + duration;
-            Some(())
+            shard.get_mut(&key.user_id).is_some_and(|user| user.renew(key, now, duration))
         };
-        Ok(leases.iter().filter(|key| renewed(key).is_none()).cloned().collect())
+        Ok(leases.iter().filter(|key| !renewed(key)).cloned().collect())
     }
 
-    async fn unregister(&self, lease: &LeaseKey) -> Result<(), DirectoryError> {
+    async fn extend(&self, _leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError> {
+        // Nothing is stored beside the leases.
+        Ok(Vec::new())
+    }
+
+    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError> {
         let mut shard = self.shard(&lease.user_id);
-        if let Entry::Occupied(mut user) = shard.entry(lease.user_id.clone()) {
-            user.get_mut().retain(|held| !held.is(lease));
-            if user.get().is_empty() {
-                user.remove();
-            }
+        if let Some(user) = shard.get_mut(&lease.user_id) {
+            self.say(user.unregister(lease, keep, self.moment()));
         }
         Ok(())
     }
@@ -121,11 +134,12 @@ impl Directory for MemoryDirectory {
             return Ok(routes);
         }
         let now = self.clock.now();
+        let nodes: Vec<NodeId> = self.live_nodes().keys().cloned().collect();
         for user_id in user_ids {
             let shard = self.shard(user_id);
-            for held in shard.get(user_id).map_or(&[][..], Vec::as_slice) {
-                let counts = held.ends_at > now && held.kind == LeaseKind::Chat;
-                if counts && held.node_id != *own {
+            let Some(user) = shard.get(user_id) else { continue };
+            for held in user.live(now).filter(|held| held.kind == LeaseKind::Chat) {
+                if held.node_id != *own && nodes.contains(&held.node_id) {
                     add_route(&mut routes, &held.node_id, user_id);
                 }
             }
@@ -140,8 +154,8 @@ impl Directory for MemoryDirectory {
         let now = self.clock.now();
         let live = |user_id: &UserId| {
             let shard = self.shard(user_id);
-            let held = shard.get(user_id).map_or(&[][..], Vec::as_slice);
-            held.iter().filter_map(|held| held.live(user_id, now)).collect()
+            let Some(user) = shard.get(user_id) else { return Vec::new() };
+            user.live(now).map(|held| held.connection(user_id, now)).collect()
         };
         Ok(user_ids.iter().map(live).collect())
     }
@@ -150,9 +164,9 @@ impl Directory for MemoryDirectory {
         let now = self.clock.now();
         let mut live = Vec::new();
         for shard in 0..self.shards.len() as u16 {
-            for (user_id, held) in &*self.lock(shard) {
-                let here = held.iter().filter(|held| held.node_id == *node_id);
-                live.extend(here.filter_map(|held| held.live(user_id, now)));
+            for (user_id, user) in &*self.lock(shard) {
+                let here = user.live(now).filter(|held| held.node_id == *node_id);
+                live.extend(here.map(|held| held.connection(user_id, now)));
             }
         }
         Ok(live)
@@ -164,69 +178,67 @@ impl Directory for MemoryDirectory {
     ) -> Result<Option<LiveConnection>, DirectoryError> {
         let now = self.clock.now();
         let shard = self.lock(connection_id.shard);
-        let mut all =
-            shard.iter().flat_map(|(user_id, held)| held.iter().map(move |h| (user_id, h)));
-        let found = all.find(|(_, held)| held.connection_id == connection_id);
-        Ok(found.and_then(|(user_id, held)| held.live(user_id, now)))
+        let found = shard.iter().find_map(|(user_id, user)| {
+            let mut live = user.live(now).map(|held| held.connection(user_id, now));
+            live.find(|live| live.key.connection_id == connection_id)
+        });
+        Ok(found)
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Vec<LeaseKey>, DirectoryError> {
-        let now = self.clock.now();
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
         let mut swept = Vec::new();
         for shard in 0..self.shards.len() as u16 {
-            self.lock(shard).retain(|user_id, held| {
-                let mut room = limit - swept.len();
-                let ended = held.extract_if(.., |held| {
-                    let ended = held.ends_at <= now && room > 0;
-                    room -= usize::from(ended);
-                    ended
-                });
-                swept.extend(ended.map(|held| held.key(user_id)));
-                !held.is_empty()
+            let mut shard = self.lock(shard);
+            let at = self.moment();
+            shard.retain(|user_id, user| {
+                let room = limit - swept.len();
+                self.say(user.sweep(user_id, policy, at, room, &mut swept));
+                !user.is_forgotten(at.now)
             });
         }
         Ok(swept)
     }
-}
 
-/// The one decision, over the leases of one user.
-fn register(held: &mut Vec<Held>, lease: Lease, policy: Policy, now: Instant) -> Registration {
-    held.retain(|held| held.ends_at > now);
-    if let Some(own) = held.iter_mut().find(|held| held.is(&lease.key)) {
-        own.ends_at = now + policy.lease;
-        return Registration::Admitted { replaced: Vec::new() };
+    async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
+        let state = |user_id: &UserId| {
+            let shard = self.shard(user_id);
+            let user = shard.get(user_id);
+            // Older than any transition that is still to come, newer than any forgotten one.
+            let version = self.clock.wall().unix_ms.saturating_sub(1);
+            let absent = PresenceState::Offline { version, last_seen: None };
+            user.map_or(absent, User::presence)
+        };
+        Ok(user_ids.iter().map(state).collect())
     }
 
-    let connected_at = now.checked_sub(lease.age).unwrap_or(now);
-    let contested = |held: &Held| {
-        held.kind == lease.kind && (policy.single_session || held.device_id == lease.device_id)
-    };
-    // Of two sockets that opened in the same instant the larger id wins, on every node alike.
-    let younger = |held: &Held| {
-        (held.connected_at, held.connection_id) > (connected_at, lease.key.connection_id)
-    };
-    if held.iter().any(|held| contested(held) && younger(held)) {
-        return Registration::Refused(Refusal::Replaced);
-    }
-    let staying = held.iter().filter(|held| !contested(held)).count();
-    if !lease.again && staying >= policy.connections_per_user {
-        return Registration::Refused(Refusal::ConnectionLimit);
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
     }
 
-    let user_id = &lease.key.user_id;
-    let replaced =
-        held.extract_if(.., |held| contested(held)).map(|held| held.key(user_id)).collect();
-    // Most users have one connection: growing by one keeps the table small.
-    held.reserve_exact(1);
-    held.push(Held {
-        connection_id: lease.key.connection_id,
-        node_id: lease.key.node_id,
-        device_id: lease.device_id,
-        kind: lease.kind,
-        connected_at,
-        ends_at: now + policy.lease,
-    });
-    Registration::Admitted { replaced }
+    async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError> {
+        let ends_at = self.clock.now() + duration;
+        self.live_nodes().insert(node.node_id.clone(), (node.clone(), ends_at));
+        Ok(())
+    }
+
+    async fn withdraw(&self, node_id: &NodeId) -> Result<(), DirectoryError> {
+        self.live_nodes().remove(node_id);
+        Ok(())
+    }
+
+    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
+        let nodes = self.live_nodes();
+        let now = self.clock.now();
+        let live = |(record, ends_at): &(NodeRecord, Instant)| LiveNode {
+            record: record.clone(),
+            remaining: ends_at.saturating_duration_since(now),
+        };
+        Ok(nodes.values().map(live).collect())
+    }
+
+    fn silence(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 fn add_route(routes: &mut Vec<Route>, node_id: &NodeId, user_id: &UserId) {
@@ -240,31 +252,5 @@ fn add_route(routes: &mut Vec<Route>, node_id: &NodeId, user_id: &UserId) {
     route.connections += 1;
     if route.user_ids.last() != Some(user_id) {
         route.user_ids.push(user_id.clone());
-    }
-}
-
-// === impl Held ===
-
-impl Held {
-    fn is(&self, key: &LeaseKey) -> bool {
-        self.connection_id == key.connection_id && self.node_id == key.node_id
-    }
-
-    fn key(&self, user_id: &UserId) -> LeaseKey {
-        LeaseKey {
-            user_id: user_id.clone(),
-            node_id: self.node_id.clone(),
-            connection_id: self.connection_id,
-        }
-    }
-
-    fn live(&self, user_id: &UserId, now: Instant) -> Option<LiveConnection> {
-        (self.ends_at > now).then(|| LiveConnection {
-            key: self.key(user_id),
-            device_id: self.device_id.clone(),
-            kind: self.kind,
-            age: now - self.connected_at,
-            remaining: self.ends_at - now,
-        })
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps this node's leases alive and removes those that ran out.
+//! Keeps this node and its leases alive, and removes those that ran out.
 //!
 //! The node, not the client, renews: every lease once per interval, spread over the interval's
 //! ticks so that the directory sees an even load. A renewal that the directory does not know of
@@ -7,11 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
-use tracing::{debug, warn};
+use heartline_protocol::CloseReason;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::{debug, info, warn};
 
-use crate::directory::{Directory, Policy, Registration};
+use crate::clock::Clock;
+use crate::directory::{Directory, NodeRecord, Policy, Registration};
 use crate::lease::{Lease, LeaseKey};
+use crate::link::{Envelope, NodeLink};
 
 /// The connections whose leases a node keeps: implemented by the gateway's hub.
 pub trait Holdings: Send + Sync {
@@ -24,77 +27,195 @@ pub trait Holdings: Send + Sync {
     /// The connection's lease was lost for a while and is held again: pushes may be missing.
     fn lease_healed(&self, lease: &LeaseKey);
 
+    /// The whole node could not be found for a while, and can be again.
+    fn all_healed(&self);
+
     /// A younger connection holds the place: this one must close.
     fn lease_replaced(&self, lease: &LeaseKey);
 }
 
-/// How often a slice of the leases is renewed.
+/// How often the node is announced and a slice of the leases is renewed.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Leases renewed in one call.
-const BATCH: usize = 500;
+const BATCH: usize = 1000;
+
+/// Lost leases that are claimed again at the same time.
+const CLAIMS_IN_FLIGHT: usize = 32;
+
+/// How often what is stored beside a lease is kept from being cleared away.
+const EXTEND_INTERVAL: Duration = Duration::from_secs(180);
+
+/// How often the directory's connections of this node are compared with its own.
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A connection that the directory knows and this node does not must have been there for so long,
+/// or it is one that is just being made.
+const RECONCILE_AGE: Duration = Duration::from_secs(30);
 
 /// Leases removed in one sweep; the next one continues.
 const SWEEP_LIMIT: usize = 1000;
 
-/// Renews each lease once per `renew_interval`, for ever.
-pub async fn renew_leases(
-    directory: Arc<dyn Directory>,
-    holdings: Arc<dyn Holdings>,
-    policy: Policy,
-    renew_interval: Duration,
-) {
-    let slices = (renew_interval.as_millis() / TICK.as_millis()).max(1) as u64;
-    let mut ticks = interval(TICK.min(renew_interval));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for slice in (0..slices).cycle() {
-        ticks.tick().await;
-        for batch in holdings.leases_in_slice(slice, slices).chunks(BATCH) {
-            match directory.renew(batch, policy.lease).await {
-                Ok(lost) => claim_again(&*directory, &*holdings, policy, &lost).await,
+/// Keeps this node and its leases alive.
+#[derive(Clone)]
+pub struct Renewal {
+    /// Where they are held.
+    pub directory: Arc<dyn Directory>,
+    /// Whose they are.
+    pub holdings: Arc<dyn Holdings>,
+    /// How the nodes of replaced connections are told.
+    pub link: Arc<dyn NodeLink>,
+    /// This node.
+    pub node: NodeRecord,
+    /// How long leases last.
+    pub policy: Policy,
+    /// How often each is renewed.
+    pub renew_interval: Duration,
+    /// The clocks.
+    pub clock: Clock,
+}
+
+impl std::fmt::Debug for Renewal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Renewal").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl Renewal {
+    /// Announces the node and renews each lease once per interval, for ever.
+    pub async fn run(self) {
+        let slices = (self.renew_interval.as_millis() / TICK.as_millis()).max(1) as u64;
+        let extend_slices = EXTEND_INTERVAL.as_secs();
+        let mut ticks = interval(TICK.min(self.renew_interval));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut announced_at = self.clock.now();
+        for tick in 0_u64.. {
+            ticks.tick().await;
+            self.announce(&mut announced_at).await;
+            self.renew(self.holdings.leases_in_slice(tick % slices, slices)).await;
+            let slice = tick % extend_slices;
+            self.extend(self.holdings.leases_in_slice(slice, extend_slices)).await;
+        }
+    }
+
+    /// Says that the node is there. When that was not heard for a whole lease, routes to it did
+    /// not count meanwhile.
+    async fn announce(&self, announced_at: &mut Instant) {
+        match self.directory.announce(&self.node, self.policy.lease).await {
+            Ok(()) => {
+                let now = self.clock.now();
+                if now - *announced_at >= self.policy.lease {
+                    info!("this node can be found again");
+                    self.holdings.all_healed();
+                }
+                *announced_at = now;
+            }
+            Err(error) => warn!(%error, "the node was not announced"),
+        }
+    }
+
+    async fn renew(&self, leases: Vec<LeaseKey>) {
+        for batch in leases.chunks(BATCH) {
+            match self.directory.renew(batch, self.policy.lease).await {
+                Ok(lost) => self.claim_all_again(lost).await,
                 Err(error) => warn!(%error, leases = batch.len(), "leases were not renewed"),
             }
         }
     }
-}
 
-async fn claim_again(
-    directory: &dyn Directory,
-    holdings: &dyn Holdings,
-    policy: Policy,
-    lost: &[LeaseKey],
-) {
-    for key in lost {
+    async fn extend(&self, leases: Vec<LeaseKey>) {
+        for batch in leases.chunks(BATCH) {
+            match self.directory.extend(batch).await {
+                Ok(lost) => self.claim_all_again(lost).await,
+                Err(error) => warn!(%error, leases = batch.len(), "leases were not extended"),
+            }
+        }
+    }
+
+    async fn claim_all_again(&self, lost: Vec<LeaseKey>) {
+        for batch in lost.chunks(CLAIMS_IN_FLIGHT) {
+            let claims: Vec<_> = batch.iter().map(|key| self.claim_again(key)).collect();
+            futures_util::future::join_all(claims).await;
+        }
+    }
+
+    async fn claim_again(&self, key: &LeaseKey) {
         // A connection that closed meanwhile has given its lease back: nothing to claim.
-        let Some(lease) = holdings.lease_again(key) else { continue };
-        match directory.register(lease, policy).await {
+        let Some(lease) = self.holdings.lease_again(key) else { return };
+        match self.directory.register(lease, self.policy).await {
             // It closed meanwhile, and its end found no lease to give back.
-            Ok(Registration::Admitted { .. }) if holdings.lease_again(key).is_none() => {
-                if let Err(error) = directory.unregister(key).await {
+            Ok(Registration::Admitted { .. }) if self.holdings.lease_again(key).is_none() => {
+                let linger = self.policy.offline_linger;
+                if let Err(error) = self.directory.unregister(key, linger).await {
                     warn!(%error, "a lease claimed for a closed connection runs out by itself");
                 }
             }
             Ok(Registration::Admitted { replaced }) => {
-                replaced.iter().for_each(|older| holdings.lease_replaced(older));
+                close_replaced(&*self.link, replaced).await;
                 debug!(connection_id = %key.connection_id, "a lost lease is held again");
-                holdings.lease_healed(key);
+                self.holdings.lease_healed(key);
             }
-            Ok(Registration::Refused(_)) => holdings.lease_replaced(key),
+            Ok(Registration::Refused(_)) => self.holdings.lease_replaced(key),
             Err(error) => warn!(%error, "a lost lease was not claimed again"),
+        }
+    }
+
+    /// Compares what the directory holds of this node with what the node has, for ever.
+    pub async fn reconcile_for_ever(self) {
+        let mut ticks = interval(RECONCILE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            self.reconcile().await;
+        }
+    }
+
+    async fn reconcile(&self) {
+        let listed = match self.directory.by_node(&self.node.node_id).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                return warn!(%error, "this node's connections could not be compared");
+            }
+        };
+        let orphans: Vec<LeaseKey> = listed
+            .into_iter()
+            .filter(|live| live.age > RECONCILE_AGE)
+            .map(|live| live.key)
+            .filter(|key| self.holdings.lease_again(key).is_none())
+            .collect();
+        for key in &orphans {
+            warn!(connection_id = %key.connection_id, "removing a lease without a connection");
+            if let Err(error) = self.directory.unregister(key, Duration::ZERO).await {
+                warn!(%error, "a lease without a connection runs out by itself");
+            }
+        }
+    }
+
+    /// Removes leases that ran out, once per `sweep_interval`, for ever.
+    pub async fn sweep_for_ever(self, sweep_interval: Duration) {
+        let mut ticks = interval(sweep_interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.directory.sweep(SWEEP_LIMIT, self.policy).await {
+                Ok(swept) if swept.is_empty() => {}
+                Ok(swept) => debug!(leases = swept.len(), "swept leases that ran out"),
+                Err(error) => warn!(%error, "the sweep failed"),
+            }
         }
     }
 }
 
-/// Removes leases that ran out, once per `sweep_interval`, for ever.
-pub async fn sweep_leases(directory: Arc<dyn Directory>, sweep_interval: Duration) {
-    let mut ticks = interval(sweep_interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        match directory.sweep(SWEEP_LIMIT).await {
-            Ok(swept) if swept.is_empty() => {}
-            Ok(swept) => debug!(leases = swept.len(), "swept leases that ran out"),
-            Err(error) => warn!(%error, "the sweep failed"),
+/// Has the nodes of replaced connections close them.
+pub async fn close_replaced(link: &dyn NodeLink, replaced: Vec<LeaseKey>) {
+    for lease in replaced {
+        let node_id = lease.node_id.clone();
+        let envelope =
+            Envelope::Close { leases: vec![lease], reason: CloseReason::SessionReplaced };
+        if let Err(error) = link.send(&node_id, envelope).await {
+            // Its lease is gone, so its own node finds out at the next renewal.
+            warn!(%error, %node_id, "a replaced connection was not told");
         }
     }
 }

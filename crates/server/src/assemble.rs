@@ -7,17 +7,19 @@ use heartline_adapters::HttpJwks;
 use heartline_adapters::jwks::FETCH_TIMEOUT;
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
-use heartline_gateway::{Gateway, Metrics, Parts};
+use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use heartline_routing::{Clock, Envelope, NodeRecord};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use ulid::Ulid;
 
 use crate::chat::Chat;
+use crate::cluster::Cluster;
 use crate::config::{AuthKeys, Config, Loaded};
-use crate::http::Api;
+use crate::http::{Api, PrivacyChanges};
 use crate::lifecycle::Lifecycle;
+use crate::store::Store;
 use crate::tls::TlsReloader;
 
 /// A node, put together and not yet running.
@@ -26,29 +28,32 @@ pub struct Node {
     pub(crate) config: Config,
     pub(crate) api: Api,
     pub(crate) chat: Chat,
+    pub(crate) record: NodeRecord,
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
+    pub(crate) presence: PresenceTask,
     pub(crate) tls: Option<TlsReloader>,
 }
 
-/// Puts a node together and opens its store. Nothing else runs and nothing is bound yet.
+/// Puts a node together, opens its store and takes its place among others. Nothing else runs and
+/// nothing is bound yet.
 ///
 /// # Errors
-/// A key, a certificate or a store that the configuration names cannot be used.
-pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
+/// A key, a certificate, a store or a server that the configuration names cannot be used.
+pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let Loaded { config, auth_keys, .. } = loaded;
     let clock = Clock;
     let node_id = node_id(&config.server.name)?;
-    let (link, envelopes) = LocalLink::new(node_id.clone());
-    let link: Arc<dyn NodeLink> = Arc::new(link);
-    let directory: Arc<dyn Directory> =
-        Arc::new(MemoryDirectory::new(config.routing.shards, clock));
     let authenticator = authenticator(auth_keys, clock)?;
     let (mut registry, metrics) = metrics(&lifecycle);
-    let chat = Chat::open(&config, clock, &mut registry)?;
+    let store = Store::open(&config, clock).await?;
+    let profiles = store.profiles();
+    let chat = Chat::new(store, &config, clock, &mut registry);
+    let cluster = Cluster::connect(&config, node_id.clone(), clock, &mut registry).await?;
+    let Cluster { directory, link, envelopes, record } = cluster;
     let fanout_metrics = heartline_fanout::Metrics::default();
     fanout_metrics.register(&mut registry);
     let registry = Arc::new(registry);
-    let gateway = Arc::new(Gateway::new(Parts {
+    let (gateway, presence) = Gateway::new(Parts {
         config: config.gateway(),
         node_id: node_id.clone(),
         clock,
@@ -56,11 +61,16 @@ pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         directory: Arc::clone(&directory),
         link: Arc::clone(&link),
         chat: chat.plane(),
+        profiles,
         metrics,
-    }));
-    let directory_of_fanout = Arc::clone(&directory);
-    let fanout =
-        Fanout { node_id, directory: directory_of_fanout, link, clock, metrics: fanout_metrics };
+    });
+    let fanout = Fanout {
+        node_id,
+        directory: Arc::clone(&directory),
+        link,
+        clock,
+        metrics: fanout_metrics,
+    };
     let tls = match (&config.server.tls_cert, &config.server.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)
@@ -68,9 +78,18 @@ pub fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         _ => None,
     };
     let chat_parts = chat.parts();
-    let api =
-        Api { gateway, fanout, chat: chat_parts, directory, authenticator, registry, lifecycle };
-    Ok(Node { config, api, chat, envelopes, tls })
+    let api = Api {
+        gateway: Arc::new(gateway),
+        fanout: fanout.clone(),
+        chat: chat_parts,
+        default_visibility: config.presence.default_visibility,
+        privacy_changes: PrivacyChanges(fanout),
+        directory,
+        authenticator,
+        registry,
+        lifecycle,
+    };
+    Ok(Node { config, api, chat, record, envelopes, presence, tls })
 }
 
 /// `<name>-<boot suffix>`: a restarted node is a new one.

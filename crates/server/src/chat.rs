@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
 use heartline_durability::catch_up::CatchUpParts;
 use heartline_durability::ingest::{IngestParts, Shard};
 use heartline_durability::relay::Relay;
 use heartline_durability::{
-    Availability, Breaker, BreakerConfig, CatchUp, ChatLog, Event, EventBus, InProcessBus, Ingest,
-    IngestLimits, LazyWrites, Members, Metrics, Profiles, Publications, retention,
+    Availability, Breaker, BreakerConfig, CatchUp, Event, EventBus, InProcessBus, Ingest,
+    IngestLimits, LazyWrites, Metrics, Publications, retention,
 };
-use heartline_fanout::{Consumer, Fanout};
+use heartline_fanout::{Consumer, Fanout, PresenceFanout};
 use heartline_gateway::ChatPlane;
 use heartline_routing::Clock;
 use prometheus_client::registry::Registry;
@@ -22,6 +20,7 @@ use tracing::warn;
 use crate::config::Config;
 use crate::http::ChatParts;
 use crate::lifecycle::Lifecycle;
+use crate::store::Store;
 
 /// How long the last writes of a stopping node may take.
 const LAST_WRITES_DEADLINE: Duration = Duration::from_secs(5);
@@ -29,7 +28,7 @@ const LAST_WRITES_DEADLINE: Duration = Duration::from_secs(5);
 /// The durability plane, put together and not yet running.
 #[derive(Debug)]
 pub(crate) struct Chat {
-    store: Arc<SqliteStore>,
+    store: Store,
     plane: ChatPlane,
     publications: Publications,
     availability: Availability,
@@ -43,16 +42,20 @@ pub(crate) struct Chat {
 /// What is left to do when everybody is gone.
 #[derive(Debug)]
 pub(crate) struct LastWrites {
-    store: Arc<SqliteStore>,
+    store: Store,
     lazy_writes: LazyWrites,
     publications: Publications,
 }
 
 impl Chat {
-    /// Opens the store and puts the plane together.
-    pub(crate) fn open(config: &Config, clock: Clock, registry: &mut Registry) -> Result<Self> {
-        let store = Arc::new(open_store(config, clock)?);
-        store.counters().register(registry);
+    /// Puts the plane together around an open store.
+    pub(crate) fn new(
+        store: Store,
+        config: &Config,
+        clock: Clock,
+        registry: &mut Registry,
+    ) -> Self {
+        store.register(registry);
         let metrics = Metrics::default();
         metrics.register(registry);
         let limits = &config.limits;
@@ -70,16 +73,15 @@ impl Chat {
                 per_chat: limits.ingest_per_chat,
                 per_node: limits.ingest_per_node,
             },
-            // One thread writes to the file, so more shards would only make smaller batches.
-            shards: 1,
-            log: Arc::clone(&store) as Arc<dyn ChatLog>,
+            shards: store.ingest_shards(),
+            log: store.log(),
             bus: Arc::clone(&bus),
             breaker: breaker("write", metrics.write_breaker.clone()),
             clock,
             metrics: metrics.clone(),
         });
         let catch_up = Arc::new(CatchUp::new(CatchUpParts {
-            log: Arc::clone(&store) as Arc<dyn ChatLog>,
+            log: store.log(),
             breaker: breaker("read", metrics.read_breaker.clone()),
             reads_max: limits.sync_reads,
             lazy_writes: lazy_writes.clone(),
@@ -87,9 +89,9 @@ impl Chat {
         }));
         let plane = ChatPlane { ingest, catch_up, lazy_writes, bus };
         let publications = Publications::default();
-        let availability = Availability::new("sqlite", registry);
+        let availability = Availability::new(store.engine(), registry);
         let retention = config.store.retention;
-        Ok(Self {
+        Self {
             store,
             plane,
             publications,
@@ -99,7 +101,7 @@ impl Chat {
             events,
             retention,
             clock,
-        })
+        }
     }
 
     /// What the gateway works with.
@@ -110,32 +112,26 @@ impl Chat {
     /// What the handlers of HTTP requests work with.
     pub(crate) fn parts(&self) -> ChatParts {
         let ChatPlane { ingest, catch_up, bus, .. } = self.plane();
-        let (members, profiles) = (self.members(), self.profiles());
+        let (members, profiles) = (self.store.members(), self.store.profiles());
         let availability = self.availability.clone();
         ChatParts { ingest, catch_up, members, profiles, bus, availability }
     }
 
-    fn members(&self) -> Arc<dyn Members> {
-        Arc::clone(&self.store) as Arc<dyn Members>
-    }
-
-    fn profiles(&self) -> Arc<dyn Profiles> {
-        Arc::clone(&self.store) as Arc<dyn Profiles>
-    }
-
     /// Starts everything. Answers what must be done when it has ended.
     pub(crate) fn start(self, lifecycle: &Lifecycle, fanout: Fanout) -> LastWrites {
-        let members = self.members();
-        let profiles = self.profiles();
+        let (log, members) = (self.store.log(), self.store.members());
+        let profiles = self.store.profiles();
         let Self { store, plane, publications, availability, metrics, .. } = self;
         let (shards, events, retention, clock) =
             (self.shards, self.events, self.retention, self.clock);
-        let log = Arc::clone(&store) as Arc<dyn ChatLog>;
         for shard in shards {
             lifecycle.spawn_support("ingest", shard.run());
         }
-        let consumer = Consumer::new(fanout, Arc::clone(&members), publications.clone());
+        let consumer = Consumer::new(fanout.clone(), Arc::clone(&members), publications.clone());
         lifecycle.spawn_support("fanout", consumer.run(events));
+        let lazy_writes = plane.lazy_writes;
+        let presence = PresenceFanout::new(fanout, Arc::clone(&members), lazy_writes.clone());
+        lifecycle.spawn_support("presence fanout", presence.run());
         let relay = Relay {
             log: Arc::clone(&log),
             bus: plane.bus,
@@ -146,7 +142,6 @@ impl Chat {
         lifecycle.spawn_support("availability", availability.run(Arc::clone(&members)));
         lifecycle.spawn_support("publications", publications.clone().run(Arc::clone(&log)));
         lifecycle.spawn_support("retention", retention::run(log, retention, clock));
-        let lazy_writes = plane.lazy_writes;
         lifecycle.spawn_support("lazy writes", lazy_writes.clone().run(members, profiles));
         LastWrites { store, lazy_writes, publications }
     }
@@ -157,21 +152,12 @@ impl LastWrites {
     pub(crate) async fn write(self) {
         let Self { store, lazy_writes, publications } = self;
         let writes = async {
-            lazy_writes.write(&*store, &*store).await;
-            publications.record(&*store).await;
+            lazy_writes.write(&*store.members(), &*store.profiles()).await;
+            publications.record(&*store.log()).await;
             store.close().await;
         };
         if tokio::time::timeout(LAST_WRITES_DEADLINE, writes).await.is_err() {
             warn!("the store did not take the last watermarks in time");
         }
     }
-}
-
-fn open_store(config: &Config, clock: Clock) -> Result<SqliteStore> {
-    let store = &config.store;
-    let mut sqlite =
-        SqliteConfig::from_url(&store.url, &config.server.data_dir).context("store.url")?;
-    sqlite.disk_reserve_bytes = store.disk_reserve;
-    sqlite.allow_unsafe = store.allow_unsafe;
-    SqliteStore::open(&sqlite, clock).context("store.url")
 }

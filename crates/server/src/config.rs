@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heartline_gateway::config as gateway;
+use heartline_protocol::rest::Visibility;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -56,6 +57,12 @@ pub struct Config {
     pub limits: Limits,
     /// The directory of connections.
     pub routing: Routing,
+    /// Where nodes find each other's connections.
+    pub redis: Redis,
+    /// How nodes reach each other directly.
+    pub cluster: Cluster,
+    /// Who sees whether somebody is online, and how soon.
+    pub presence: Presence,
     /// Where messages are kept.
     pub store: Store,
     /// Where metrics are served.
@@ -187,6 +194,56 @@ pub struct Routing {
     pub sweep_interval: Duration,
     /// Into how many shards users are divided.
     pub shards: u16,
+    /// What happens to new connections while Redis does not answer.
+    pub redis_down: RedisDown,
+}
+
+/// What happens to new connections while Redis does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RedisDown {
+    /// They are taken without a lease.
+    Accept,
+    /// They are refused.
+    Reject,
+}
+
+/// Where nodes find each other's connections.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redis {
+    /// Where; none for a node that is alone.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub url: Option<String>,
+    /// What every key and channel begins with.
+    pub key_prefix: String,
+}
+
+/// How nodes reach each other directly.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Where this node answers others; none for nowhere.
+    #[serde(deserialize_with = "decode::optional_address")]
+    pub listen: Option<SocketAddr>,
+    /// The same as others write it.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub advertise: Option<String>,
+    /// Nodes that are known without Redis.
+    pub peers: Vec<String>,
+    /// What nodes know each other by.
+    pub secret: Secret,
+}
+
+/// Who sees whether somebody is online, and how soon.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Presence {
+    /// Who may see the presence of those who have not chosen.
+    pub default_visibility: Visibility,
+    /// How long somebody whose last connection has ended still counts as online.
+    #[serde(deserialize_with = "decode::duration")]
+    pub offline_linger: Duration,
 }
 
 /// Where messages, chats and people are kept.
@@ -243,19 +300,23 @@ impl Config {
             drain_timeout: self.gateway.drain_timeout,
             lease: self.routing.lease,
             shards: self.routing.shards,
+            offline_linger: self.presence.offline_linger,
+            default_visibility: self.presence.default_visibility,
+            accepts_unleased: self.routing.redis_down == RedisDown::Accept,
             limits: self.limits.within(memory_bytes),
         }
     }
 
-    /// How long a crashed node's users may still look online: until the lease has run out and
-    /// the next sweep has seen it.
+    /// How long a crashed node's users may still look online: until the lease has run out, the
+    /// next sweep has seen it and the linger is over.
     pub fn crash_delay(&self) -> Duration {
-        self.routing.lease + self.routing.sweep_interval
+        self.routing.lease + self.routing.sweep_interval + self.presence.offline_linger
     }
 
     /// How long a device that fell silent may still look online.
     pub fn silence_delay(&self) -> Duration {
-        self.gateway.heartbeat_timeout + self.routing.sweep_interval
+        let silence = self.gateway.heartbeat_timeout;
+        silence + self.routing.sweep_interval + self.presence.offline_linger
     }
 }
 

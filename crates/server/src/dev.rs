@@ -158,6 +158,7 @@ pub fn dev_preset(directory: &DataDirectory, secret: &Secret) -> Layer {
     Layer::default()
         .with("dev", "server", "data_dir", &path)
         .with("dev", "auth", "hmac_secret", secret.expose())
+        .with("dev", "presence", "default_visibility", "everyone")
         .with("dev", "metrics", "listen", "main")
         .with("dev", "log", "format", "text")
 }
@@ -165,6 +166,8 @@ pub fn dev_preset(directory: &DataDirectory, secret: &Secret) -> Layer {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::os::unix::fs::PermissionsExt;
+
+    use heartline_protocol::rest::Visibility;
 
     use super::*;
     use crate::config::{Disk, MetricsListen, Sources, load};
@@ -253,6 +256,7 @@ pub(crate) mod tests {
         .unwrap();
         assert_eq!(loaded.auth_keys.hmac_secrets, [secret.expose()]);
         assert_eq!(loaded.config.metrics.listen, MetricsListen::Main);
+        assert_eq!(loaded.config.presence.default_visibility, Visibility::Everyone);
         assert_eq!(loaded.config.server.data_dir, scratch.path());
         assert!(loaded.warnings.is_empty());
     }

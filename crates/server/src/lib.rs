@@ -5,12 +5,14 @@
 mod assemble;
 pub mod bench;
 mod chat;
+mod cluster;
 pub mod commands;
 pub mod config;
 pub mod dev;
 mod http;
 pub mod lifecycle;
 mod listen;
+mod store;
 pub mod telemetry;
 pub mod tls;
 
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use futures_util::Stream;
 use heartline_gateway::{drain, inbox};
-use heartline_routing::renewal;
+use heartline_routing::renewal::{Holdings, Renewal};
 use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
@@ -51,18 +53,25 @@ pub async fn run(
     };
 
     // What others rely on until the last of them is gone.
-    let (directory, policy) = (Arc::clone(&api.directory), gateway.config().policy());
-    let catch_up = node.chat.plane().catch_up;
-    let inbox = inbox::run(Arc::clone(gateway.hub()), catch_up, node.envelopes);
-    lifecycle.spawn_support("inbox", inbox);
+    let directory = Arc::clone(&api.directory);
+    lifecycle.spawn_support("inbox", inbox::run(Arc::clone(&gateway), node.envelopes));
+    lifecycle.spawn_support("presence", node.presence.run());
     let last_writes = node.chat.start(&lifecycle, api.fanout.clone());
     lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
-    let hub = Arc::clone(gateway.hub());
-    let renew_interval = config.routing.renew_interval;
-    let renewal = renewal::renew_leases(Arc::clone(&directory), hub, policy, renew_interval);
-    lifecycle.spawn_support("renewal", renewal);
-    let sweep = renewal::sweep_leases(directory, config.routing.sweep_interval);
+    let node_id = node.record.node_id.clone();
+    let renewal = Renewal {
+        directory: Arc::clone(&directory),
+        holdings: Arc::clone(gateway.hub()) as Arc<dyn Holdings>,
+        link: Arc::clone(&api.fanout.link),
+        node: node.record,
+        policy: gateway.config().policy(),
+        renew_interval: config.routing.renew_interval,
+        clock: gateway.clock(),
+    };
+    let sweep = renewal.clone().sweep_for_ever(config.routing.sweep_interval);
     lifecycle.spawn_support("sweep", sweep);
+    lifecycle.spawn_support("reconciliation", renewal.clone().reconcile_for_ever());
+    lifecycle.spawn_support("renewal", renewal.run());
     if api.authenticator.refresh_interval().is_some() {
         lifecycle.spawn_support("signing keys", refresh_keys(api.authenticator.clone()));
     }
@@ -94,6 +103,9 @@ pub async fn run(
     info!(%address, node = %config.server.name, "listening");
     ready(address);
     let exit = lifecycle.wait(signals, config.gateway.drain_timeout).await;
+    if let Err(error) = directory.withdraw(&node_id).await {
+        warn!(%error, "this node is forgotten when its lease has run out");
+    }
     last_writes.write().await;
     Ok(exit)
 }

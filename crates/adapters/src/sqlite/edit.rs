@@ -9,8 +9,8 @@ use super::chats::{self, WholeChat};
 use super::create::insert_member;
 use super::keys;
 use super::rows::role_number;
-use super::rules::{self, Change};
 use super::session::Session;
+use crate::rules::{self, Change};
 
 /// Changes a chat, if the actor may.
 pub(super) fn edit(

@@ -135,7 +135,8 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
         Ok((connection, origin))
     };
     match open().map_err(|error| explain(path, error))? {
-        (connection, Origin::Heartline(found)) if found == VERSION => Ok(connection),
+        // An older one can be copied and checked as it is.
+        (connection, Origin::Heartline(found)) if found <= VERSION => Ok(connection),
         (_, Origin::Heartline(found)) => Err(OpenError::Newer { path: path.to_owned(), found }),
         (_, Origin::Empty | Origin::Foreign) => Err(OpenError::Foreign(path.to_owned())),
     }

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::chats;
 use super::edit::{apply, set_role};
 use super::rows::{self, milliseconds, sequence_of, signed, unsigned};
-use super::rules::Change;
 use super::session::{Session, message_range};
+use crate::rules::Change;
 
 /// A user's profile; one who never came has an empty one.
 pub(super) fn profile(connection: &Connection, user_id: &UserId) -> rusqlite::Result<Profile> {
@@ -74,7 +74,10 @@ pub(super) fn delete(session: &mut Session<'_>, user_id: &UserId) -> rusqlite::R
     }
     plan_erasures(session.connection, user_key)?;
     for sql in [
-        "UPDATE users SET display_name = NULL, last_seen = NULL WHERE user_key = ?1",
+        "UPDATE users SET display_name = NULL, last_seen = NULL, visibility = NULL
+            WHERE user_key = ?1",
+        "DELETE FROM contacts WHERE user_key = ?1",
+        "DELETE FROM contacts WHERE contact_key = ?1",
         "DELETE FROM idempotency_keys WHERE user_key = ?1",
     ] {
         session.connection.prepare_cached(sql)?.execute([user_key])?;

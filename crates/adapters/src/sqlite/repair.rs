@@ -1,10 +1,14 @@
 //! Repairing a chat's counter, the one thing that halts a chat.
 
 use heartline_protocol::ChatId;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{chat_bytes, milliseconds, sequence_of, signed, unsigned};
+use super::rows::{self, chat_bytes, milliseconds, row_limit, sequence_of, signed, unsigned};
 use super::session::{Session, message_range};
+
+/// The chats that are halted, the oldest first.
+pub(super) const HALTED: &str = "SELECT chat_id FROM chats INDEXED BY chats_halted
+    WHERE halted = 1 ORDER BY chat_key LIMIT ?1";
 
 /// What a repair came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,4 +61,10 @@ pub(super) fn repair(session: &mut Session<'_>, chat_id: ChatId) -> rusqlite::Re
     session.connection.prepare_cached(sql)?.execute(row)?;
     session.forget_chat(chat_id);
     Ok(Repair::Done { before: before.map(unsigned), after: unsigned(after) })
+}
+
+/// The chats that are halted, the oldest first.
+pub(super) fn halted(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<ChatId>> {
+    let mut statement = connection.prepare_cached(HALTED)?;
+    statement.query_map([row_limit(limit)], |row| rows::chat_id(row, 0))?.collect()
 }

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
+use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ChatKind, Message, Role};
 use heartline_protocol::{ChatId, MessageId, Timestamp, UserId};
 use rusqlite::Row;
@@ -127,5 +128,25 @@ pub(super) fn role(row: &Row<'_>, column: usize) -> rusqlite::Result<Role> {
         1 => Ok(Role::Admin),
         2 => Ok(Role::Member),
         other => Err(rusqlite::Error::IntegralValueOutOfRange(column, other)),
+    }
+}
+
+/// A choice of who may see a user, as a number.
+pub(super) fn visibility_number(visibility: Visibility) -> i64 {
+    match visibility {
+        Visibility::Everyone => 0,
+        Visibility::ContactsOnly => 1,
+        Visibility::Nobody => 2,
+    }
+}
+
+/// A choice of the file, if there is one.
+pub(super) fn visibility(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Visibility>> {
+    match row.get(column)? {
+        None => Ok(None),
+        Some(0_i64) => Ok(Some(Visibility::Everyone)),
+        Some(1) => Ok(Some(Visibility::ContactsOnly)),
+        Some(2) => Ok(Some(Visibility::Nobody)),
+        Some(other) => Err(rusqlite::Error::IntegralValueOutOfRange(column, other)),
     }
 }

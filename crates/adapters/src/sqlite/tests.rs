@@ -1,7 +1,9 @@
 mod contract;
 mod faults;
+mod migration;
 mod model;
 mod obstacles;
 mod pages_read;
+mod people;
 mod recovery;
 mod scratch;

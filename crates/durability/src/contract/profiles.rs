@@ -22,7 +22,7 @@ impl Contract<'_> {
         self.a_chat_without_others_goes_too().await;
     }
 
-    async fn profile(&self, user_id: &UserId) -> Profile {
+    pub(super) async fn profile(&self, user_id: &UserId) -> Profile {
         let profile = self.profiles.profile(user_id).await.expect("the store works");
         assert_eq!(profile.user_id, *user_id);
         profile

@@ -77,6 +77,10 @@ impl ChatLog for Scripted {
     async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
         unreachable!("ingest does not forget")
     }
+
+    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
+        unreachable!("ingest does not look for halted chats")
+    }
 }
 
 fn stored(new: NewMessage, sequence: u64) -> Message {

@@ -15,8 +15,7 @@ impl Connection {
     /// Has a request answered. What is answered at once is only ever said, so nothing can end here.
     pub(super) fn request(&mut self, request: Request) {
         let requests = self.requests.get_or_insert_default();
-        let identity = self.handle.identity().expect("only who is admitted asks");
-        if let Some(answer) = requests.take(request, &self.gateway, identity) {
+        if let Some(answer) = requests.take(request, &self.gateway, &self.handle) {
             self.answer(answer);
         }
     }

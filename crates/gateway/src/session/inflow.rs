@@ -7,7 +7,7 @@ use heartline_protocol::client_frame::Typing;
 use heartline_protocol::limits::{BUSY_REJECTIONS_MAX, BUSY_WINDOW};
 use tokio::time::Instant;
 
-use crate::rate::Strikes;
+use crate::rate::{Strikes, TokenBucket};
 
 /// Chats in which one connection may be typing at once; more are not passed on.
 const TYPING_CHATS_MAX: usize = 16;
@@ -18,6 +18,8 @@ pub(super) struct Inflow {
     in_flight: u16,
     busy: Strikes,
     typing: Vec<TypingChat>,
+    /// Nothing until the first presence frame.
+    presence: Option<TokenBucket>,
 }
 
 /// Whether one more request may wait.
@@ -54,6 +56,11 @@ impl Inflow {
     /// A request was answered.
     pub(super) fn leave(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// What presence frames are paid from.
+    pub(super) fn presence(&mut self, now: Instant) -> &mut TokenBucket {
+        self.presence.get_or_insert_with(|| TokenBucket::new(now))
     }
 
     /// Takes a word about typing; answers it if it may be passed on now. Else the latest word

@@ -195,6 +195,10 @@ impl Session {
             ClientFrame::SendMessage(_) => {
                 self.spend(request_id, at, |session| &mut session.sends, Config::send_rate)
             }
+            ClientFrame::PresenceSubscribe(_) | ClientFrame::PresenceUnsubscribe(_) => {
+                let refused = self.spend_frame(request_id.clone(), at);
+                refused.or_else(|| self.spend_presence(request_id, at))
+            }
             _ => self.spend_frame(request_id, at),
         };
         if let Some(refused) = refused {
@@ -222,8 +226,9 @@ impl Session {
             ClientFrame::SendMessage(frame) => self.request(Request::Send(frame), at),
             ClientFrame::SyncRequest(frame) => self.request(Request::Sync(frame), at),
             ClientFrame::SyncManifest(frame) => self.request(Request::Manifest(frame), at),
-            ClientFrame::PresenceSubscribe(frame) | ClientFrame::PresenceUnsubscribe(frame) => {
-                replies::refuse(replies::no_presence(frame.request_id))
+            ClientFrame::PresenceSubscribe(frame) => self.request(Request::Subscribe(frame), at),
+            ClientFrame::PresenceUnsubscribe(frame) => {
+                self.request(Request::Unsubscribe(frame), at)
             }
         }
     }
@@ -250,6 +255,7 @@ impl Session {
         match answer {
             Answer::Reply(frame) => smallvec![Effect::Send(frame)],
             Answer::Page(frame) => smallvec![Effect::SendPage(frame)],
+            Answer::OnItsWay => Effects::new(),
         }
     }
 
@@ -326,6 +332,15 @@ impl Session {
         self.spend(request_id, at, |session| &mut session.frames, Config::frame_rate)
     }
 
+    fn spend_presence(&mut self, request_id: Option<RequestId>, at: Moment) -> Option<Effects> {
+        self.spend(
+            request_id,
+            at,
+            |session| session.inflow.get_or_insert_default().presence(at.now),
+            Config::presence_rate,
+        )
+    }
+
     /// Takes a token from a bucket. Without one, answers the refusal: `RATE_LIMITED` and, after too
     /// many, a Close.
     fn spend(
@@ -396,6 +411,10 @@ impl Config {
 
     fn send_rate(&self) -> Rate {
         Rate { per_second: self.limits.send_rate, burst: self.limits.send_burst }
+    }
+
+    fn presence_rate(&self) -> Rate {
+        Rate { per_second: self.limits.presence_rate, burst: self.limits.presence_rate }
     }
 
     fn frame_rate(&self) -> Rate {

@@ -131,11 +131,11 @@ pub(super) fn busy(request_id: RequestId) -> ServerFrame {
     })
 }
 
-pub(super) fn no_presence(request_id: RequestId) -> ServerFrame {
+pub(crate) fn presence_busy(request_id: RequestId) -> ServerFrame {
     ServerFrame::Error(ErrorFrame {
         request_id: Some(request_id),
-        retry_after_seconds: Some(30),
-        ..ErrorFrame::new(ErrorCode::ServiceUnavailable, "this server does not tell presence")
+        retry_after_seconds: Some(1),
+        ..ErrorFrame::new(ErrorCode::ServerBusy, "too many ask for presence at once")
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::client_frame::{
-    Ack, SendMessage, SyncManifestRequest, SyncRequest, Typing,
+    Ack, PresenceUsers, SendMessage, SyncManifestRequest, SyncRequest, Typing,
 };
 use heartline_protocol::{CloseReason, DeviceId, RequestId, ServerFrame, Timestamp, Token, UserId};
 use tokio::time::Instant;
@@ -53,7 +53,7 @@ pub enum Input {
     Stop(CloseReason),
 }
 
-/// Something that is answered by the store.
+/// Something whose answer must be waited for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// A message to be stored.
@@ -62,6 +62,10 @@ pub enum Request {
     Sync(SyncRequest),
     /// A page of the user's chats.
     Manifest(SyncManifestRequest),
+    /// Users to watch.
+    Subscribe(PresenceUsers),
+    /// Users to watch no longer.
+    Unsubscribe(PresenceUsers),
 }
 
 /// What a request was answered with.
@@ -71,6 +75,8 @@ pub enum Answer {
     Reply(ServerFrame),
     /// A page, which waits its turn among the data.
     Page(ServerFrame),
+    /// Its frame is queued already, in its place among others.
+    OnItsWay,
 }
 
 /// A connection that holds its lease.
@@ -149,6 +155,7 @@ impl Request {
             Self::Send(frame) => frame.request_id,
             Self::Sync(frame) => frame.request_id,
             Self::Manifest(frame) => frame.request_id,
+            Self::Subscribe(frame) | Self::Unsubscribe(frame) => frame.request_id,
         }
     }
 }

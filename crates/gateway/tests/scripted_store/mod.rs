@@ -1,5 +1,5 @@
-//! A chat plane whose store can be read as far as a test says, and does nothing else: sockets live
-//! on without it.
+//! A gateway whose store can be read as far as a test says, and does nothing else: sockets live on
+//! without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,45 @@ use heartline_durability::{
     IngestLimits, LazyWrites, LogPage, LogRead, Metrics, NewMessage, Position, Published,
     StoreError, Unpublished,
 };
-use heartline_gateway::ChatPlane;
+use heartline_durability::{ContactsFull, Edited, Profile, Profiles, Relation, Sight};
+use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, Secret};
+use heartline_gateway::{ChatPlane, Config, Gateway, Parts};
+use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ManifestChat, Message};
-use heartline_protocol::{ChatId, Timestamp, UserId};
-use heartline_routing::Clock;
+use heartline_protocol::{ChatId, NodeId, Timestamp, UserId};
+use heartline_routing::{Clock, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use tokio::sync::mpsc;
+
+/// What the tests' tokens are signed with.
+pub(crate) const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+/// A gateway on a store that holds these messages, or, without any, is down; with its link to
+/// itself and what arrives by it.
+pub(crate) fn gateway(
+    config: Config,
+    messages: Vec<Message>,
+) -> (Arc<Gateway>, Arc<LocalLink>, mpsc::Receiver<Envelope>) {
+    let node_id: NodeId = "node-1".parse().unwrap();
+    let (link, envelopes) = LocalLink::new(node_id.clone());
+    let link = Arc::new(link);
+    let keys = Keys::Hmac(vec![Secret::new(SECRET)]);
+    let auth = AuthConfig { keys, issuer: None, audience: None, leeway: Duration::ZERO };
+    let (gateway, _) = Gateway::new(Parts {
+        directory: Arc::new(MemoryDirectory::new(config.shards, Clock)),
+        config,
+        node_id,
+        clock: Clock,
+        authenticator: Authenticator::new(auth, Clock).unwrap(),
+        link: Arc::clone(&link) as Arc<dyn NodeLink>,
+        chat: chat_plane(messages),
+        profiles: Arc::new(Scripted { messages: Vec::new() }),
+        metrics: heartline_gateway::Metrics::default(),
+    });
+    (Arc::new(gateway), link, envelopes)
+}
 
 /// A plane on a store that holds these messages, or, without any, is down.
-pub(crate) fn chat_plane(messages: Vec<Message>) -> ChatPlane {
+fn chat_plane(messages: Vec<Message>) -> ChatPlane {
     let metrics = Metrics::default();
     let log: Arc<dyn ChatLog> = Arc::new(Scripted { messages });
     let breaker =
@@ -90,6 +122,66 @@ impl ChatLog for Scripted {
     }
 
     async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
+        down()
+    }
+
+    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
+        down()
+    }
+}
+
+#[async_trait]
+impl Profiles for Scripted {
+    async fn profile(&self, _: &UserId) -> Result<Profile, StoreError> {
+        down()
+    }
+
+    async fn set_display_name(
+        &self,
+        _: &UserId,
+        _: Option<String>,
+    ) -> Result<Profile, StoreError> {
+        down()
+    }
+
+    async fn record_last_seen(&self, _: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
+        down()
+    }
+
+    async fn visibility(&self, _: &UserId) -> Result<Option<Visibility>, StoreError> {
+        down()
+    }
+
+    async fn set_visibility(&self, _: &UserId, _: Visibility) -> Result<bool, StoreError> {
+        down()
+    }
+
+    async fn contacts(
+        &self,
+        _: &UserId,
+        _: Option<&UserId>,
+        _: usize,
+    ) -> Result<Vec<UserId>, StoreError> {
+        down()
+    }
+
+    async fn put_contact(
+        &self,
+        _: &UserId,
+        _: &UserId,
+    ) -> Result<Result<bool, ContactsFull>, StoreError> {
+        down()
+    }
+
+    async fn remove_contact(&self, _: &UserId, _: &UserId) -> Result<bool, StoreError> {
+        down()
+    }
+
+    async fn relations(&self, _: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
+        down()
+    }
+
+    async fn delete_user(&self, _: &UserId) -> Result<Vec<Edited>, StoreError> {
         down()
     }
 }

@@ -76,16 +76,17 @@ fn report(
     let config = &loaded.config;
     let shown = |duration: Duration| humantime::format_duration(duration).to_string();
     let sweep = shown(config.routing.sweep_interval);
+    let linger = shown(config.presence.offline_linger);
     writeln!(output, "\nworst-case presence delay:")?;
     writeln!(
         output,
-        "  after a crash        {} (lease {} + sweep {sweep} + linger 0s)",
+        "  after a crash        {} (lease {} + sweep {sweep} + linger {linger})",
         shown(config.crash_delay()),
         shown(config.routing.lease),
     )?;
     writeln!(
         output,
-        "  of a silent device   {} (heartbeat timeout {} + sweep {sweep})",
+        "  of a silent device   {} (heartbeat timeout {} + sweep {sweep} + linger {linger})",
         shown(config.silence_delay()),
         shown(config.gateway.heartbeat_timeout),
     )?;
@@ -141,15 +142,17 @@ mod tests {
 
     #[test]
     fn a_valid_file_is_told_with_its_differences_and_delays() {
-        let text = "[gateway]\nheartbeat_interval = \"30s\"\nheartbeat_timeout = \"90s\"\n";
+        let text = "[gateway]\nheartbeat_interval = \"30s\"\nheartbeat_timeout = \"90s\"\n\
+            [presence]\noffline_linger = \"3s\"\n";
         let (code, output, errors) = check_text(text);
         assert_eq!((code, errors.as_str()), (0, ""));
         assert!(output.contains("heartline.toml is valid"), "{output}");
         assert!(output.contains("gateway.heartbeat_interval = \"30s\" (default \"5s\"; "));
         assert!(output.contains("heartline.toml:2)"), "{output}");
         assert!(output.contains("auth.hmac_secret = (hidden) (default \"\"; HEARTLINE__AUTH__"));
-        assert!(output.contains("after a crash        16s (lease 15s + sweep 1s + linger 0s)"));
-        assert!(output.contains("silent device   1m 31s (heartbeat timeout 1m 30s + sweep 1s)"));
+        assert!(output.contains("after a crash        19s (lease 15s + sweep 1s + linger 3s)"));
+        let silent = "silent device   1m 34s (heartbeat timeout 1m 30s + sweep 1s + linger 3s)";
+        assert!(output.contains(silent), "{output}");
         assert!(!output.contains("ssss"), "{output}");
     }
 

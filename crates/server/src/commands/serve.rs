@@ -95,16 +95,15 @@ fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartEr
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let node = assemble(loaded, Lifecycle::new()).map_err(StartError::Unusable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime cannot start")?;
-    let exit = runtime.block_on(async {
+    runtime.block_on(async {
         let signals = Signals::listen().context("signals cannot be handled")?;
-        run(node, signals, ready).await
-    })?;
-    Ok(exit)
+        let node = assemble(loaded, Lifecycle::new()).await.map_err(StartError::Unusable)?;
+        Ok(run(node, signals, ready).await?)
+    })
 }
 
 /// What to do next. A reader of stdout that went away is no error.

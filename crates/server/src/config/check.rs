@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use heartline_adapters::redis::RedisConfig;
 use heartline_adapters::sqlite::SqliteConfig;
 use ipnet::IpNet;
 
@@ -131,13 +132,63 @@ pub(super) fn optional_url(text: &str) -> Verdict {
     )
 }
 
+/// An address to listen on, or nothing.
+pub(super) fn optional_listen_address(text: &str) -> Verdict {
+    if text.is_empty() { Ok(()) } else { listen_address(text) }
+}
+
+/// A name or address and a port, or nothing.
+pub(super) fn optional_host_and_port(text: &str) -> Verdict {
+    if text.is_empty() { Ok(()) } else { host_and_port(text) }
+}
+
+/// A name or address and a port, as another node writes it.
+pub(super) fn host_and_port(text: &str) -> Verdict {
+    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
+    let is_legal = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty()
+            && host.bytes().all(is_host_byte)
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    require(is_legal, "must be a host and a port, such as \"node-1.internal:7402\"")
+}
+
+/// The address of Redis, or nothing; whether it answers is seen at the start.
+pub(super) fn redis_url(text: &str) -> Verdict {
+    if text.is_empty() {
+        return Ok(());
+    }
+    one_line(text)?;
+    match RedisConfig::from_url(text, "") {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What keys begin with.
+pub(super) fn key_prefix(text: &str) -> Verdict {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    require(
+        text.len() <= 64 && text.bytes().all(is_legal),
+        "must be at most 64 characters of A-Z a-z 0-9 - _ . : /",
+    )
+}
+
 /// The address of a store; whether its file can be used is seen when it is opened.
 pub(super) fn store_url(text: &str) -> Verdict {
     one_line(text)?;
+    if is_postgres(text) {
+        return Ok(());
+    }
     match SqliteConfig::from_url(text, Path::new(".")) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.problem),
     }
+}
+
+/// Whether a store is a PostgreSQL database.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme))
 }
 
 /// How long messages are kept.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::check::is_postgres;
 use super::keys::{self, Key};
 use super::layer::Origin;
 use super::problem::Problem;
@@ -29,6 +30,7 @@ pub(super) fn find(
     judge.times(config);
     judge.limits(config);
     judge.listeners(config);
+    judge.cluster(config);
     judge.key_sources(subject);
 }
 
@@ -140,6 +142,43 @@ impl Judge<'_> {
             &[("metrics", "listen"), ("server", "listen")],
             "metrics.listen and server.listen are the same port: choose another, or write \"main\" \
              to serve /metrics on the main listener",
+        );
+    }
+
+    fn cluster(&mut self, config: &Config) {
+        let (cluster, redis) = (&config.cluster, &config.redis);
+        self.refuse_if(
+            redis.url.is_some() && !is_postgres(&config.store.url),
+            &[("redis", "url"), ("store", "url")],
+            "nodes that share Redis must share their messages too: set store.url to a \
+             \"postgres://…\" database, or leave redis.url empty for a node that is alone",
+        );
+        self.refuse_if(
+            cluster.listen.is_some() && cluster.secret.expose().is_empty(),
+            &[("cluster", "listen"), ("cluster", "secret")],
+            "needs cluster.secret, the same on every node; make one with: openssl rand -hex 32",
+        );
+        self.refuse_if(
+            !cluster.peers.is_empty() && cluster.listen.is_none(),
+            &[("cluster", "peers"), ("cluster", "listen")],
+            "is of no use without cluster.listen, where those nodes answer",
+        );
+        let is_anywhere = cluster.listen.is_some_and(|listen| listen.ip().is_unspecified());
+        self.refuse_if(
+            is_anywhere && cluster.advertise.is_none(),
+            &[("cluster", "listen"), ("cluster", "advertise")],
+            "is no address that other nodes could reach: set cluster.advertise to one, such as \
+             \"node-1.internal:7402\"",
+        );
+        let clashes = cluster.listen.is_some_and(|listen| {
+            is_same_port(listen, config.server.listen)
+                || matches!(config.metrics.listen,
+                    MetricsListen::Address(metrics) if is_same_port(metrics, listen))
+        });
+        self.refuse_if(
+            clashes,
+            &[("cluster", "listen"), ("server", "listen"), ("metrics", "listen")],
+            "is the port of another listener: choose another",
         );
     }
 

@@ -65,6 +65,13 @@ pub(super) fn optional_text<'de, D: Deserializer<'de>>(
     Ok((!text.is_empty()).then_some(text))
 }
 
+pub(super) fn optional_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let address = |text: String| text.parse().map_err(Error::custom);
+    optional_text(deserializer)?.map(address).transpose()
+}
+
 pub(super) fn optional_path<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<PathBuf>, D::Error> {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::check;
+use super::value::Value;
 use super::rule::Rule::{self, Boolean, Choice, Integer, List, Text};
 
 /// One key of the configuration.
@@ -22,9 +23,12 @@ impl Key {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Whether its value must never be shown.
-    pub(super) fn is_secret(&self) -> bool {
-        matches!(self.name, "hmac_secret" | "hmac_secrets")
+    /// Whether this value of it must never be shown: a secret, or an address that may hold a
+    /// password.
+    pub(super) fn hides(&self, value: &Value) -> bool {
+        let is_secret = matches!(self.name, "hmac_secret" | "hmac_secrets" | "secret");
+        let may_hold_password = matches!(value, Value::Text(text) if text.contains('@'));
+        (is_secret && !value.is_empty()) || (self.name.ends_with("url") && may_hold_password)
     }
 }
 
@@ -51,7 +55,7 @@ const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
 }
 
 /// The table, in the order of the manual.
-pub(super) static KEYS: [Key; 54] = [
+pub(super) static KEYS: [Key; 63] = [
     key("server", "listen", Text(check::listen_address)),
     key("server", "name", Text(check::node_name)),
     key("server", "data_dir", Text(check::path)),
@@ -100,6 +104,15 @@ pub(super) static KEYS: [Key; 54] = [
     key("routing", "renew_interval", duration(100, 5 * MINUTE_SECONDS)),
     key("routing", "sweep_interval", duration(100, MINUTE_SECONDS)),
     key("routing", "shards", Integer(1, 16_384)),
+    key("routing", "redis_down", Choice(&["accept", "reject"])),
+    key("redis", "url", Text(check::redis_url)),
+    key("redis", "key_prefix", Text(check::key_prefix)),
+    key("cluster", "listen", Text(check::optional_listen_address)),
+    key("cluster", "advertise", Text(check::optional_host_and_port)),
+    key("cluster", "peers", List(check::host_and_port)),
+    key("cluster", "secret", Text(check::optional_secret)),
+    key("presence", "default_visibility", Choice(&["everyone", "contacts_only", "nobody"])),
+    key("presence", "offline_linger", duration(0, 10 * MINUTE_SECONDS)),
     key("store", "url", Text(check::store_url)),
     key("store", "retention", Text(check::retention)),
     key("store", "disk_reserve", Text(check::bytes)),

@@ -117,7 +117,7 @@ fn read_key_files(
 fn warnings(config: &Config, settings: &Settings, sources: &Sources<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let has_secret_from_file = settings.iter().any(|(key, setting)| {
-        key.is_secret() && !setting.value.is_empty() && matches!(setting.origin, Origin::File(..))
+        key.hides(&setting.value) && matches!(setting.origin, Origin::File(..))
     });
     let config_file = sources.file.filter(|_| has_secret_from_file);
     for path in config_file.into_iter().chain(config.server.tls_key.as_deref()) {
@@ -132,6 +132,13 @@ fn warnings(config: &Config, settings: &Settings, sources: &Sources<'_>) -> Vec<
         warnings.push(
             "routing.lease is less than three times routing.renew_interval: two lost renewals \
              would show users offline"
+                .to_owned(),
+        );
+    }
+    if config.redis.url.is_some() && config.cluster.listen.is_none() {
+        warnings.push(
+            "cluster.listen is not set: while Redis is away, messages do not reach users on other \
+             nodes"
                 .to_owned(),
         );
     }

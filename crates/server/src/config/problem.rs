@@ -66,11 +66,7 @@ impl fmt::Display for Problem {
 
 /// A value as an operator may see it.
 pub(super) fn shown(key: &Key, value: &Value) -> String {
-    let may_hold_password = matches!(value, Value::Text(text) if text.contains('@'));
-    if (key.is_secret() && !value.is_empty()) || (key.name == "jwks_url" && may_hold_password) {
-        return "(hidden)".to_owned();
-    }
-    value.to_string()
+    if key.hides(value) { "(hidden)".to_owned() } else { value.to_string() }
 }
 
 /// Everything that is wrong, so that one run shows it all.

@@ -19,18 +19,30 @@ const DIGEST_BYTES: usize = 12;
 #[derive(Debug)]
 pub(super) struct List<'a> {
     reader: &'a UserId,
-    chat_id: Option<ChatId>,
+    items: Items,
+}
+
+#[derive(Debug)]
+enum Items {
+    Chats,
+    Contacts,
+    Messages(ChatId),
 }
 
 impl<'a> List<'a> {
     /// The chats of a user.
     pub(super) fn chats(reader: &'a UserId) -> Self {
-        Self { reader, chat_id: None }
+        Self { reader, items: Items::Chats }
+    }
+
+    /// The contacts of a user.
+    pub(super) fn contacts(reader: &'a UserId) -> Self {
+        Self { reader, items: Items::Contacts }
     }
 
     /// The messages of a chat.
     pub(super) fn messages(reader: &'a UserId, chat_id: ChatId) -> Self {
-        Self { reader, chat_id: Some(chat_id) }
+        Self { reader, items: Items::Messages(chat_id) }
     }
 
     /// The cursor of a position in this list.
@@ -51,9 +63,13 @@ impl<'a> List<'a> {
     }
 
     fn digest(&self, position: &str) -> [u8; DIGEST_BYTES] {
-        let chat = self.chat_id.map_or_else(|| "chats".to_owned(), |chat_id| chat_id.to_string());
+        let items = match self.items {
+            Items::Chats => "chats".to_owned(),
+            Items::Contacts => "contacts".to_owned(),
+            Items::Messages(chat_id) => chat_id.to_string(),
+        };
         // A line break is in none of the parts, so no two lists write the same text.
-        let text = format!("{chat}\n{}\n{position}", self.reader);
+        let text = format!("{items}\n{}\n{position}", self.reader);
         let digest = digest(&SHA256, text.as_bytes());
         let mut bytes = [0; DIGEST_BYTES];
         bytes.copy_from_slice(&digest.as_ref()[..DIGEST_BYTES]);
@@ -81,6 +97,8 @@ mod tests {
         assert!(List::messages(&bo, first).position(&cursor).is_err());
         assert!(List::messages(&ana, second).position(&cursor).is_err());
         assert!(List::chats(&ana).position(&cursor).is_err());
+        let cursor = List::chats(&ana).cursor("bo");
+        assert!(List::contacts(&ana).position(&cursor).is_err());
     }
 
     #[test]

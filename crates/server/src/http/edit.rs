@@ -1,21 +1,22 @@
-//! Changes to chats: made by the store, then announced to whom they concern.
+//! Changes to chats and people: made by the store, then announced to whom they concern.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use heartline_durability::send_error::not_a_member;
 use heartline_durability::{
-    Actor, ChatEdit, Created, EditError, Edited, Event, EventBus, Idempotency, Members, NewChat,
-    Profile, Profiles,
+    Actor, ChatEdit, ContactsFull, Created, EditError, Edited, Event, EventBus, Idempotency,
+    Members, NewChat, Profile, Profiles, StoreError,
 };
 use heartline_gateway::Refusal;
+use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ChatChange, ErrorDetails};
-use heartline_protocol::{ChatId, ErrorCode, UserId};
+use heartline_protocol::{ChatId, ErrorCode, Outcome, UserId};
 use tracing::warn;
 
-use super::ChatParts;
+use super::privacy::PrivacyChanges;
 use super::store::{Changes, as_refusal};
-use crate::lifecycle::Lifecycle;
+use super::{Api, ChatParts};
 
 /// Makes changes and announces them. Clones share the bound of those that are under way.
 #[derive(Debug, Clone)]
@@ -24,16 +25,19 @@ pub(super) struct Edits {
     members: Arc<dyn Members>,
     profiles: Arc<dyn Profiles>,
     bus: Arc<dyn EventBus>,
+    privacy_changes: PrivacyChanges,
 }
 
 impl Edits {
-    /// Changes of this store, in tasks that this life owns.
-    pub(super) fn new(chat: &ChatParts, lifecycle: Lifecycle) -> Self {
+    /// Changes of this node's store, in tasks that its life owns.
+    pub(super) fn new(api: &Api) -> Self {
+        let ChatParts { members, profiles, bus, .. } = &api.chat;
         Self {
-            changes: Changes::new(lifecycle),
-            members: Arc::clone(&chat.members),
-            profiles: Arc::clone(&chat.profiles),
-            bus: Arc::clone(&chat.bus),
+            changes: Changes::new(api.lifecycle.clone()),
+            members: Arc::clone(members),
+            profiles: Arc::clone(profiles),
+            bus: Arc::clone(bus),
+            privacy_changes: api.privacy_changes.clone(),
         }
     }
 
@@ -93,11 +97,64 @@ impl Edits {
         changes.make(change).await
     }
 
-    /// Removes a person, from every chat too.
+    /// Chooses who may see a user's presence.
+    pub(super) async fn set_visibility(
+        &self,
+        user_id: UserId,
+        visibility: Visibility,
+    ) -> Result<(), Refusal> {
+        let Self { changes, profiles, privacy_changes, .. } = self.clone();
+        let made = changes.make(async move {
+            let has_changed = profiles.set_visibility(&user_id, visibility).await;
+            if may_have_changed(&has_changed) {
+                privacy_changes.changed(&[user_id]).await;
+            }
+            has_changed
+        });
+        made.await.map(|_| ())
+    }
+
+    /// Makes somebody a user's contact.
+    pub(super) async fn put_contact(
+        &self,
+        user_id: UserId,
+        contact_id: UserId,
+    ) -> Result<(), Refusal> {
+        let Self { changes, profiles, privacy_changes, .. } = self.clone();
+        let made = changes.make(async move {
+            let put = profiles.put_contact(&user_id, &contact_id).await;
+            if may_have_changed(&put.clone().map(|put| put == Ok(true))) {
+                privacy_changes.changed(&[user_id, contact_id]).await;
+            }
+            put
+        });
+        let put = made.await?;
+        put.map(|_| ()).map_err(|full: ContactsFull| conflict("contacts_full", full.to_string()))
+    }
+
+    /// Ends that.
+    pub(super) async fn remove_contact(
+        &self,
+        user_id: UserId,
+        contact_id: UserId,
+    ) -> Result<(), Refusal> {
+        let Self { changes, profiles, privacy_changes, .. } = self.clone();
+        let made = changes.make(async move {
+            let has_changed = profiles.remove_contact(&user_id, &contact_id).await;
+            if may_have_changed(&has_changed) {
+                privacy_changes.changed(&[user_id, contact_id]).await;
+            }
+            has_changed
+        });
+        made.await.map(|_| ())
+    }
+
+    /// Removes a person, from every chat and from everybody's contacts too.
     pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
-        let Self { changes, profiles, bus, .. } = self.clone();
+        let Self { changes, profiles, bus, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
             let edited = profiles.delete_user(&user_id).await?;
+            privacy_changes.changed(&[user_id]).await;
             let changed = edited.into_iter().filter(|edited| edited.has_changed);
             let events = changed.map(|edited| event(ChatChange::MemberRemoved, edited)).collect();
             announce(&*bus, events).await;
@@ -133,12 +190,21 @@ async fn announce(bus: &dyn EventBus, events: Vec<Event>) {
     }
 }
 
+/// Whether something is not as it was; a change of which nobody knows may have been made.
+fn may_have_changed(has_changed: &Result<bool, StoreError>) -> bool {
+    match has_changed {
+        Ok(has_changed) => *has_changed,
+        Err(error) => error.outcome == Outcome::Unknown,
+    }
+}
+
+fn conflict(reason: &str, message: String) -> Refusal {
+    let details = ErrorDetails { reason: Some(reason.to_owned()), ..Default::default() };
+    Refusal { details: Some(details), ..Refusal::new(ErrorCode::Conflict, message) }
+}
+
 fn refusal(error: EditError) -> Refusal {
     let message = error.to_string();
-    let conflict = |reason: &str, message: String| {
-        let details = ErrorDetails { reason: Some(reason.to_owned()), ..Default::default() };
-        Refusal { details: Some(details), ..Refusal::new(ErrorCode::Conflict, message) }
-    };
     match error {
         EditError::NotAMember => as_refusal(not_a_member()),
         EditError::Forbidden => Refusal::new(ErrorCode::Forbidden, message),

@@ -15,7 +15,7 @@ use super::caller::Caller;
 use super::edit::Edits;
 use super::idempotency::Key;
 use super::path::{PathId, PathIds};
-use super::{Api, Refused, chats, store};
+use super::{Api, Refused, chats, privacy, store};
 
 pub(super) async fn add(
     State(edits): State<Edits>,
@@ -79,9 +79,17 @@ pub(super) async fn delivery(
     let gone = || store::as_refusal(not_a_member());
     let viewer = viewer.ok_or_else(gone)?;
     let found = store::read(api.chat.members.watermarks(chat_id, &viewer)).await?;
-    let items = found.ok_or_else(gone)?.into_iter().map(|watermark| Delivery {
+    let watermarks = found.ok_or_else(gone)?;
+    // What somebody has received tells when they were there, so it is shown as their presence is.
+    let shown = if caller.is_service {
+        vec![true; watermarks.len()]
+    } else {
+        let user_ids = watermarks.iter().map(|watermark| &watermark.user_id);
+        privacy::may_see(&api, &caller.user_id, user_ids).await?
+    };
+    let items = watermarks.into_iter().zip(shown).map(|(watermark, is_shown)| Delivery {
         user_id: watermark.user_id,
-        last_acked_sequence: Some(watermark.last_acked_sequence),
+        last_acked_sequence: is_shown.then_some(watermark.last_acked_sequence),
     });
     Ok(Json(Page { items: items.collect(), next_cursor: None }))
 }

@@ -11,12 +11,16 @@ mod body;
 mod field;
 mod idempotency;
 mod store;
+mod privacy;
 mod edit;
 mod chats;
 mod members;
 mod messages;
 mod send_rates;
 mod users;
+mod contacts;
+mod visibility;
+mod presence;
 mod push;
 mod admin;
 mod health;
@@ -33,13 +37,17 @@ use heartline_durability::{Availability, CatchUp, EventBus, Ingest, Members, Pro
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
+use heartline_protocol::rest::Visibility;
 use heartline_protocol::{ErrorCode, Timestamp};
 use heartline_routing::Directory;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use prometheus_client::registry::Registry;
 
+pub(crate) use self::privacy::PrivacyChanges;
+
 use self::edit::Edits;
+use self::presence::QueryRates;
 use self::send_rates::SendRates;
 use crate::lifecycle::Lifecycle;
 
@@ -60,6 +68,10 @@ pub(crate) struct Api {
     pub(crate) lifecycle: Lifecycle,
     /// What is stored.
     pub(crate) chat: ChatParts,
+    /// Who may see the presence of those who have not chosen.
+    pub(crate) default_visibility: Visibility,
+    /// Who is told when somebody's privacy changes.
+    pub(crate) privacy_changes: PrivacyChanges,
 }
 
 /// What the handlers store and read with.
@@ -85,6 +97,7 @@ struct Shared {
     api: Api,
     edits: Edits,
     send_rates: SendRates,
+    query_rates: QueryRates,
     started_at: StartedAt,
 }
 
@@ -100,7 +113,7 @@ macro_rules! part_of_shared {
     };
 }
 
-part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, started_at: StartedAt);
+part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, query_rates: QueryRates, started_at: StartedAt);
 
 /// When the node began to answer.
 #[derive(Debug, Clone)]
@@ -110,8 +123,9 @@ struct StartedAt(Timestamp);
 pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
     let limits = &api.gateway.config().limits;
     let shared = Shared {
-        edits: Edits::new(&api.chat, api.lifecycle.clone()),
+        edits: Edits::new(&api),
         send_rates: SendRates::new(limits.send_rate, limits.send_burst),
+        query_rates: QueryRates::new(),
         started_at: StartedAt(api.gateway.clock().wall()),
         api: api.clone(),
     };

@@ -6,7 +6,7 @@ use heartline_protocol::ErrorCode::{
 };
 
 use super::openapi::{Operation, Parameter, Routes};
-use super::{admin, chats, health, members, messages, metrics, push, users};
+use super::{admin, chats, contacts, health, members, messages, metrics, push, presence, users, visibility};
 
 const CHATS: &str = "/v1/chats";
 const CHAT: &str = "/v1/chats/{chat_id}";
@@ -17,6 +17,11 @@ const MESSAGES: &str = "/v1/chats/{chat_id}/messages";
 const DELIVERY: &str = "/v1/chats/{chat_id}/delivery";
 const ME: &str = "/v1/users/me";
 const USER: &str = "/v1/users/{user_id}";
+const CONTACTS: &str = "/v1/contacts";
+const CONTACT: &str = "/v1/contacts/{user_id}";
+const PRESENCE: &str = "/v1/presence/{user_id}";
+const PRESENCE_QUERY: &str = "/v1/presence/query";
+const VISIBILITY: &str = "/v1/presence/visibility";
 const CONNECTIONS: &str = "/v1/admin/users/{user_id}/connections";
 const CONNECTION: &str = "/v1/admin/connections/{connection_id}";
 
@@ -27,6 +32,7 @@ pub(super) fn routes(with_metrics: bool) -> Routes {
     let routes = add_members(routes);
     let routes = add_messages(routes);
     let routes = add_users(routes);
+    let routes = add_privacy(routes);
     let routes = add_back_end(routes);
     let counted = Operation::get("/metrics", "readMetrics", "Metrics, where they are configured.")
         .answers_text("Everything that is counted.", "application/openmetrics-text")
@@ -135,7 +141,7 @@ fn add_members(routes: Routes) -> Routes {
         .add(
             Operation::get(DELIVERY, "readDelivery", "How far each member has received.")
                 .for_tokens()
-                .answers_page("Every member.", "Delivery")
+                .answers_page("Every member; the number of those whom one may see.", "Delivery")
                 .refuses(&[NotAMember]),
             members::delivery,
         )
@@ -193,6 +199,60 @@ fn add_users(routes: Routes) -> Routes {
                 .answers_nothing("They are forgotten; what they wrote is emptied soon.")
                 .refuses(&[ServerBusy]),
             users::delete,
+        )
+}
+
+fn add_privacy(routes: Routes) -> Routes {
+    routes
+        .add(
+            Operation::get(CONTACTS, "listContacts", "Whom the caller has put, by their ids.")
+                .for_tokens()
+                .parameters(&[Parameter::Limit, Parameter::Cursor])
+                .answers_page("Contacts; whether they have put the caller is not told.", "Contact"),
+            contacts::list,
+        )
+        .add(
+            Operation::put(CONTACT, "putContact", "Makes a user a contact of the caller's.")
+                .for_tokens()
+                .answers_nothing("They are one.")
+                .refuses(&[Conflict, ServerBusy]),
+            contacts::put,
+        )
+        .add(
+            Operation::delete(CONTACT, "removeContact", "Ends that.")
+                .for_tokens()
+                .answers_nothing("They are none.")
+                .refuses(&[ServerBusy]),
+            contacts::remove,
+        )
+        .add(
+            Operation::get(VISIBILITY, "readVisibility", "Who may see the caller's presence.")
+                .for_tokens()
+                .answers(200, "The choice, or what holds without one.", "VisibilitySetting"),
+            visibility::read,
+        )
+        .add(
+            Operation::put(VISIBILITY, "chooseVisibility", "Says who may see it.")
+                .for_tokens()
+                .body("VisibilitySetting")
+                .answers(200, "The choice, in force at once.", "VisibilitySetting")
+                .refuses(&[ServerBusy]),
+            visibility::choose,
+        )
+        .add(
+            Operation::get(PRESENCE, "readPresence", "Whether a user is online.")
+                .for_tokens()
+                .answers(200, "What the caller may see.", "Presence")
+                .refuses(&[RateLimited]),
+            presence::read,
+        )
+        .add(
+            Operation::post(PRESENCE_QUERY, "queryPresence", "Whether users are online.")
+                .for_tokens()
+                .body("PresenceQuery")
+                .answers_page("What the caller may see, in the order asked.", "Presence")
+                .refuses(&[RateLimited]),
+            presence::query,
         )
 }
 

@@ -146,7 +146,7 @@ async fn type_in(socket: &mut Socket, chat: &str, words: &[bool]) {
 
 #[tokio::test]
 async fn typing_reaches_the_others_only_and_what_is_too_much_is_coalesced() {
-    let server = Server::start().await;
+    let server = Server::start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect_device("ana", "phone").await;
     let mut laptop = server.connect_device("ana", "laptop").await;

@@ -32,6 +32,7 @@ mod rest_chats;
 mod rest_members;
 mod rest_messages;
 mod rest_users;
+mod rest_privacy;
 mod rest_bad_input;
 mod rest_cors;
 mod rest_store_down;

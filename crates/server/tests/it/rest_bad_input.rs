@@ -108,7 +108,7 @@ async fn each_wrong_parameter_is_named() {
         ("limit=1&limit=1", "limit"),
         ("cursor=%22", "cursor"),
     ] {
-        for path in ["/v1/chats", &format!("{chat}/messages")] {
+        for path in ["/v1/chats", "/v1/contacts", &format!("{chat}/messages")] {
             is_wrong(query, &ana.get(&format!("{path}?{query}")).await, field);
         }
     }
@@ -158,6 +158,11 @@ async fn nothing_is_for_those_without_a_valid_token() {
         ("PATCH", "/v1/users/me"),
         ("GET", "/v1/users/bo"),
         ("DELETE", "/v1/users/bo"),
+        ("GET", "/v1/contacts"),
+        ("PUT", "/v1/contacts/bo"),
+        ("DELETE", "/v1/contacts/bo"),
+        ("GET", "/v1/presence/visibility"),
+        ("PUT", "/v1/presence/visibility"),
         ("GET", "/v1/admin/nodes"),
     ] {
         let answer = rest.server.http(method, path, "nonsense", Some(&json!({}))).await;

@@ -20,7 +20,11 @@ impl Rest {
 
     /// A server with more configuration.
     pub(crate) async fn start_with(more: &str) -> Self {
-        let server = Server::start_with(more).await;
+        Self::on(Server::start_with(more).await).await
+    }
+
+    /// A server that runs already.
+    pub(crate) async fn on(server: Server) -> Self {
         let document = Document::of(&server).await;
         Self { server, document }
     }
@@ -54,6 +58,10 @@ impl Caller<'_> {
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.call("POST", path, Some(body), "").await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Option<&Value>) -> Answer {
+        self.call("PUT", path, body, "").await
     }
 
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {

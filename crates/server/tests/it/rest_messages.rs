@@ -105,7 +105,7 @@ async fn a_new_member_reads_everything_and_a_removed_one_nothing() {
 
 #[tokio::test]
 async fn delivery_shows_how_far_each_member_has_received() {
-    let rest = Rest::start().await;
+    let rest = Rest::start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
     let chat = rest.group("ana", &["bo"]).await;
     for number in 1..=3 {
         rest.user("ana").send(&chat, &format!("m{number}"), "hello").await.is(201);

@@ -37,6 +37,10 @@ async fn changes_are_refused_with_a_pause_and_reads_go_on() {
     is_unavailable(&ana.post(&format!("{path}/members"), &json!({ "user_id": "cy" })).await);
     is_unavailable(&ana.delete(&path).await);
     is_unavailable(&ana.patch("/v1/users/me", &json!({ "display_name": "Ana" })).await);
+    let setting = json!({ "visibility": "nobody" });
+    is_unavailable(&ana.put("/v1/presence/visibility", Some(&setting)).await);
+    is_unavailable(&ana.put("/v1/contacts/bo", None).await);
+    is_unavailable(&ana.delete("/v1/contacts/bo").await);
     is_unavailable(&rest.service().delete("/v1/users/ana").await);
     // Some of these meet a store that fails, the later ones a breaker that is open.
     for number in 0..8 {
@@ -46,6 +50,8 @@ async fn changes_are_refused_with_a_pause_and_reads_go_on() {
     let messages = ana.get(&format!("{path}/messages")).await.is(200);
     assert_eq!(messages["items"][0]["content"], "hello");
     ana.get("/v1/users/me").await.is(200);
+    ana.get("/v1/contacts").await.is(200);
+    ana.get("/v1/presence/visibility").await.is(200);
     drop(rest);
     std::fs::remove_dir_all(directory).unwrap();
 }

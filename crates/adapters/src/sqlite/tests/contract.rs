@@ -1,4 +1,5 @@
 use heartline_durability::contract::Contract;
+use heartline_protocol::ChatId;
 
 use super::scratch::Scratch;
 
@@ -8,6 +9,17 @@ async fn the_store_keeps_every_promise_of_its_ports() {
     let store = scratch.open();
     Contract::new(&store, &store, &store).run().await;
     store.close().await;
+}
+
+#[tokio::test]
+async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let lose_counter = async |chat_id: ChatId| {
+        let sql = "UPDATE chats SET head_sequence = NULL WHERE chat_id = ?1";
+        scratch.shell().execute(sql, [chat_id.0.to_bytes()]).unwrap();
+    };
+    Contract::new(&store, &store, &store).prove_halted(lose_counter).await;
 }
 
 #[tokio::test]

@@ -167,6 +167,7 @@ async fn a_lost_counter_halts_its_chat_alone_until_it_is_repaired() {
         assert_eq!(say(&store, other, "m1").await, Ok(1), "others go on");
         assert_eq!(head_and_count(&store, chat_id).await.1, 5, "and it can be read");
         assert_eq!(store.counters().counter_corruptions.get(), 1);
+        assert_eq!(store.halted(9).await.unwrap(), [chat_id]);
         drop(store);
 
         let store = scratch.open();
@@ -174,6 +175,7 @@ async fn a_lost_counter_halts_its_chat_alone_until_it_is_repaired() {
         let before = damage.parse().ok();
         let repaired = store.repair_counter(chat_id).await.unwrap();
         assert_eq!(repaired, Repair::Done { before, after: 5 });
+        assert_eq!(store.halted(9).await.unwrap(), []);
         assert_eq!(say(&store, chat_id, "m6").await, Ok(6), "without a hole");
         let again = store.repair_counter(chat_id).await.unwrap();
         assert_eq!(again, Repair::NotNeeded { head: 6 });

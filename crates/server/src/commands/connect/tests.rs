@@ -50,7 +50,7 @@ impl Node {
         let (ready, address) = oneshot::channel();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let node = crate::assemble(loaded, Lifecycle::new()).unwrap();
+            let node = crate::assemble(loaded, Lifecycle::new()).await.unwrap();
             let node = crate::run(node, stream::pending(), move |address| {
                 ready.send(address).unwrap();
             });

@@ -95,7 +95,7 @@ macro_rules! methods {
 }
 
 impl Operation {
-    methods!(get GET, post POST, patch PATCH, delete DELETE);
+    methods!(get GET, post POST, put PUT, patch PATCH, delete DELETE);
 
     /// For every valid token.
     pub(in super::super) fn for_tokens(self) -> Self {

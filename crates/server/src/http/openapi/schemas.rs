@@ -6,7 +6,9 @@ use heartline_protocol::ErrorCode;
 use heartline_protocol::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUSH_USERS_MAX,
 };
-use heartline_protocol::rest::{IDEMPOTENCY_KEY_LENGTH_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX};
+use heartline_protocol::rest::{
+    IDEMPOTENCY_KEY_LENGTH_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX, PRESENCE_QUERY_USERS_MAX,
+};
 use serde_json::{Map, Value, json};
 
 /// A field of an object: its name, whether it must be there, and its schema.
@@ -45,6 +47,7 @@ pub(super) fn schemas() -> Value {
     all.extend(chats());
     all.extend(messages());
     all.extend(people());
+    all.extend(presence());
     all.extend(operating());
     all.into()
 }
@@ -111,6 +114,11 @@ fn values() -> Named {
             "DisplayName",
             json!({ "type": "string", "minLength": 1, "maxLength": DISPLAY_NAME_CHARACTERS_MAX,
                 "pattern": one_line }),
+        ),
+        (
+            "Visibility",
+            json!({ "type": "string", "enum": ["everyone", "contacts_only", "nobody"],
+                "description": "Two users are contacts when each has put the other." }),
         ),
         ("ErrorCode", json!({ "type": "string", "enum": codes })),
     ])
@@ -207,9 +215,36 @@ fn people() -> Named {
         ("display_name", Optional, reference("DisplayName")),
     ];
     let update = vec![("display_name", Required, or_null(&reference("DisplayName")))];
+    let contact = vec![("user_id", Required, reference("UserId"))];
+    let setting = vec![("visibility", Required, reference("Visibility"))];
     named([
         ("User", object("What a user shows of themselves.", user)),
         ("UpdateUser", object("The new name; null takes it away.", update)),
+        ("Contact", object("One whom the caller has put as a contact.", contact)),
+        ("VisibilitySetting", object("Who may see the caller's presence.", setting)),
+    ])
+}
+
+fn presence() -> Named {
+    let users = json!({ "type": "array", "items": reference("UserId"), "minItems": 1,
+        "maxItems": PRESENCE_QUERY_USERS_MAX });
+    let status = json!({ "type": "string", "enum": ["online", "offline", "unknown"],
+        "description": "Unknown: nobody can say, or it is not for the caller to know." });
+    let stale = json!({ "type": "boolean",
+        "description": "The server itself cannot tell at the moment." });
+    let version = json!({ "type": "integer", "minimum": 0,
+        "description": "What is not newer than what is known is late. Absent with unknown." });
+    let presence = vec![
+        ("user_id", Required, reference("UserId")),
+        ("status", Required, status),
+        ("last_seen", Optional, reference("Timestamp")),
+        ("stale", Optional, stale),
+        ("version", Optional, version),
+    ];
+    let query = vec![("user_ids", Required, users)];
+    named([
+        ("Presence", object("Whether a user is online, to one who may know.", presence)),
+        ("PresenceQuery", object("Whose presence is asked for.", query)),
     ])
 }
 

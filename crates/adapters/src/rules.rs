@@ -7,7 +7,7 @@ use heartline_protocol::server_frame::{Chat, ChatKind, Role};
 
 /// What an edit comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// Everything is as asked for already.
     Nothing,
     /// Another name, or none.
@@ -23,7 +23,7 @@ pub(super) enum Change {
 }
 
 /// Decides an edit of a chat as it stands.
-pub(super) fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Change, EditError> {
+pub(crate) fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Change, EditError> {
     let might = match actor {
         Actor::Service => Role::Owner,
         Actor::User(user_id) => role_in(chat, user_id).ok_or(EditError::NotAMember)?,

@@ -1,0 +1,173 @@
+//! One request to another node, on a connection of its own.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use heartline_protocol::NodeId;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use super::crew::crew;
+use super::socket::prepare;
+use super::stream::RequestBody;
+use super::{
+    CONNECTION_WINDOW_BYTES, ClusterSecret, NODE, NODE_PATH, PARCELS_PATH, PING_INTERVAL,
+    PING_TIMEOUT, RECEIVER, SENDER,
+};
+
+/// How long it may take from the first packet to the head of the answer.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes of the head of an answer.
+const HEAD_BYTES_MAX: u32 = 16 * 1024;
+
+/// Why a node was not reached.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    /// No connection was made.
+    #[error("no connection")]
+    Connect(#[from] io::Error),
+    /// There was one, and HTTP/2 failed on it.
+    #[error("the connection broke")]
+    Http(#[from] hyper::Error),
+    /// There was no answer in time.
+    #[error("no answer within {DIAL_TIMEOUT:?}")]
+    Timeout,
+    /// The address or an id cannot stand in a request.
+    #[error("the address cannot be used")]
+    Address(#[from] http::Error),
+    /// The node does not know our secret.
+    #[error("the node refuses cluster.secret; all nodes must have the same")]
+    Secret,
+    /// Another node is there now.
+    #[error("another node is at this address: {0}")]
+    OtherNode(NodeId),
+    /// What answers is no node.
+    #[error("the answer has the status {0}")]
+    Status(StatusCode),
+}
+
+impl DialError {
+    /// Whether nobody listens at the address.
+    pub(super) fn is_nobody_there(&self) -> bool {
+        matches!(self, Self::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Dialer {
+    pub(super) own: NodeId,
+    pub(super) secret: ClusterSecret,
+}
+
+/// A connection whose request was answered.
+pub(super) struct Dialled {
+    /// The node that answered.
+    pub(super) node_id: NodeId,
+    /// The rest of its answer.
+    pub(super) body: Incoming,
+    /// What must run for as long as the connection is used. It ends with the connection.
+    pub(super) driving: Driving,
+    /// The connection is let go with it.
+    _requests: SendRequest<RequestBody>,
+}
+
+/// The work of a connection.
+pub(super) type Driving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Dialer {
+    /// Asks which node is at an address.
+    pub(super) async fn ask(&self, address: &str) -> Result<NodeId, DialError> {
+        let request = self.request(Method::GET, address, NODE_PATH, RequestBody::Empty)?;
+        Ok(self.dial(address, request).await?.node_id)
+    }
+
+    /// Begins a stream of parcels to a node.
+    pub(super) async fn stream(
+        &self,
+        address: &str,
+        receiver: &NodeId,
+        body: RequestBody,
+    ) -> Result<Dialled, DialError> {
+        let mut request = self.request(Method::POST, address, PARCELS_PATH, body)?;
+        request.headers_mut().insert(RECEIVER, header(receiver)?);
+        let dialled = self.dial(address, request).await?;
+        match dialled.node_id == *receiver {
+            true => Ok(dialled),
+            false => Err(DialError::OtherNode(dialled.node_id)),
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        address: &str,
+        path: &str,
+        body: RequestBody,
+    ) -> Result<Request<RequestBody>, DialError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://{address}{path}"))
+            .header(AUTHORIZATION, self.secret.header())
+            .header(SENDER, header(&self.own)?);
+        Ok(request.body(body)?)
+    }
+
+    async fn dial(
+        &self,
+        address: &str,
+        request: Request<RequestBody>,
+    ) -> Result<Dialled, DialError> {
+        let dial = dial(address, request);
+        tokio::time::timeout(DIAL_TIMEOUT, dial).await.unwrap_or(Err(DialError::Timeout))
+    }
+}
+
+async fn dial(address: &str, request: Request<RequestBody>) -> Result<Dialled, DialError> {
+    let socket = TcpStream::connect(address).await?;
+    prepare(&socket)?;
+    let (crew, work) = crew();
+    let mut settings = http2::Builder::new(crew);
+    settings
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(HEAD_BYTES_MAX);
+    let (mut requests, connection) = settings.handshake(TokioIo::new(socket)).await?;
+    let mut driving: Driving = Box::pin(async move {
+        tokio::select! {
+            // How it ended is seen by whoever waits for an answer on it.
+            _ = connection => {}
+            () = work.run() => {}
+        }
+    });
+    let response = tokio::select! {
+        biased;
+        response = requests.send_request(request) => response?,
+        () = &mut driving => return Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+    };
+    let node_id = node_of(&response)?;
+    Ok(Dialled { node_id, body: response.into_body(), driving, _requests: requests })
+}
+
+fn node_of(response: &Response<Incoming>) -> Result<NodeId, DialError> {
+    let node_id = response.headers().get(NODE).and_then(|value| value.to_str().ok()?.parse().ok());
+    match (response.status(), node_id) {
+        (StatusCode::OK, Some(node_id)) => Ok(node_id),
+        (StatusCode::CONFLICT, Some(node_id)) => Err(DialError::OtherNode(node_id)),
+        (StatusCode::UNAUTHORIZED, _) => Err(DialError::Secret),
+        (status, _) => Err(DialError::Status(status)),
+    }
+}
+
+fn header(node_id: &NodeId) -> Result<HeaderValue, http::Error> {
+    Ok(HeaderValue::from_str(node_id.as_str())?)
+}

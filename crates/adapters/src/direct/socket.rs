@@ -1,0 +1,25 @@
+//! What a TCP connection between nodes is set to.
+
+use std::io;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+/// After how long without an acknowledgement a connection counts as broken. It is longer than the
+/// ping's patience, which is the one that decides; this one bounds what the kernel goes on trying.
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// When and how often the kernel itself looks whether the peer's machine is there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(2);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let socket = SockRef::from(socket);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    Ok(())
+}

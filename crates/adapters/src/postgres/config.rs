@@ -1,0 +1,290 @@
+//! Where the database is and how carefully it is used.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+/// Connections that a node keeps unless told otherwise.
+pub const POOL_SIZE: usize = 16;
+
+/// Connections that a node may keep.
+const POOL_SIZE_MAX: usize = 1000;
+
+const EXPECTED: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full";
+
+/// Parameters of a URL that mean the same here as everywhere.
+const COMMON_PARAMETERS: [&str; 6] =
+    ["application_name", "host", "load_balance_hosts", "options", "port", "sslnegotiation"];
+
+/// How the way to the database is protected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Encryption {
+    /// Not at all.
+    Disable,
+    /// It is encrypted, whoever the server is.
+    Require,
+    /// It is encrypted, and the server proves that it is the one that the URL names.
+    VerifyFull {
+        /// A PEM file of whom to trust; without, those whom browsers trust.
+        roots_file: Option<PathBuf>,
+    },
+}
+
+/// What a commit waits for, as PostgreSQL's `synchronous_commit` puts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SynchronousCommit {
+    /// For nothing: acknowledged messages are lost when the server crashes.
+    Off,
+    /// For the server's own disk: acknowledged messages are lost when a standby takes over.
+    Local,
+    /// For the server's own disk and the memory of its synchronous standbys.
+    RemoteWrite,
+    /// For the server's own disk and those of its synchronous standbys.
+    On,
+    /// As `On`, and until the standbys show it to readers.
+    RemoteApply,
+}
+
+impl SynchronousCommit {
+    const ALL: [Self; 5] =
+        [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
+
+    /// The setting as the database writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Local => "local",
+            Self::RemoteWrite => "remote_write",
+            Self::On => "on",
+            Self::RemoteApply => "remote_apply",
+        }
+    }
+}
+
+/// Where the database is and how carefully it is used.
+#[derive(Debug, Clone)]
+pub struct PostgresConfig {
+    /// How the way to it is protected.
+    pub encryption: Encryption,
+    /// What every commit waits for. What the server or the role is set to does not count.
+    pub synchronous_commit: SynchronousCommit,
+    /// Connections at most.
+    pub pool_size: usize,
+    /// Whether the operator has said that losing acknowledged messages is acceptable.
+    pub allow_unsafe: bool,
+    /// Host, user, password and the like. Its own `Debug` hides the password.
+    server: tokio_postgres::Config,
+}
+
+/// A URL that names no PostgreSQL store. It does not show the URL, which holds a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this is not the URL of a PostgreSQL store: {problem}")]
+pub struct UrlError {
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+impl PostgresConfig {
+    /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE` with the parameters
+    /// `sslmode=disable|require|verify-full` (`require` unless said otherwise), `sslrootcert=FILE`,
+    /// `pool_size=NUMBER`, `synchronous_commit=on` and a few that every client of PostgreSQL
+    /// knows.
+    ///
+    /// # Errors
+    /// The URL has another form, or a parameter that does not exist.
+    pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        let scheme = ["postgres://", "postgresql://"].into_iter().find(|it| url.starts_with(it));
+        let scheme = scheme.ok_or_else(|| wrong(EXPECTED))?;
+        let (place, query) = url[scheme.len()..].split_once('?').unwrap_or((&url[scheme.len()..], ""));
+        if place.matches('@').count() > 1 {
+            return Err(wrong("an @ in a name or password is written %40"));
+        }
+        let mut own = OwnParameters::default();
+        let mut common = Vec::new();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            // A password with an unescaped ? ends up here, so only known names are repeated.
+            let (name, value) = parameter.split_once('=').ok_or_else(|| {
+                wrong("a parameter has no value; a ? or & in a name or password is written %3F or %26")
+            })?;
+            if COMMON_PARAMETERS.contains(&name) {
+                common.push(parameter);
+            } else {
+                own.take(name, value)?;
+            }
+        }
+        let url = format!("postgres://{place}?{}", common.join("&"));
+        let server: tokio_postgres::Config =
+            url.parse().map_err(|error| wrong(format!("{}; {EXPECTED}", reason(&error))))?;
+        own.into_config(server)
+    }
+
+    /// Where it is, without what is secret.
+    pub fn address(&self) -> String {
+        let ports = self.server.get_ports();
+        let port = |index: usize| ports.get(index).or(ports.last()).copied().unwrap_or(5432);
+        let hosts = self.server.get_hosts().iter().enumerate().map(|(index, host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", port(index)),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        let database = self.server.get_dbname().unwrap_or_default();
+        format!("{}/{database}", hosts.collect::<Vec<_>>().join(","))
+    }
+
+    /// What the connector works with.
+    pub(super) fn server(&self) -> &tokio_postgres::Config {
+        &self.server
+    }
+}
+
+/// What is ours among the parameters of a URL.
+#[derive(Default)]
+struct OwnParameters {
+    sslmode: Option<String>,
+    roots_file: Option<PathBuf>,
+    pool_size: Option<usize>,
+    synchronous_commit: Option<SynchronousCommit>,
+}
+
+impl OwnParameters {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), UrlError> {
+        match name {
+            "sslmode" => self.sslmode = Some(value.to_owned()),
+            "sslrootcert" => self.roots_file = Some(PathBuf::from(value)),
+            "pool_size" => {
+                let size = value.parse().ok().filter(|size| (2..=POOL_SIZE_MAX).contains(size));
+                let problem = || wrong(format!("pool_size must be 2 to {POOL_SIZE_MAX}"));
+                self.pool_size = Some(size.ok_or_else(problem)?);
+            }
+            "synchronous_commit" => {
+                let known = SynchronousCommit::ALL.into_iter().find(|it| it.as_str() == value);
+                let problem =
+                    "synchronous_commit must be off, local, remote_write, on or remote_apply";
+                self.synchronous_commit = Some(known.ok_or_else(|| wrong(problem))?);
+            }
+            _ => {
+                let known = "sslmode, sslrootcert, pool_size, synchronous_commit";
+                let common = COMMON_PARAMETERS.join(", ");
+                return Err(wrong(format!("its parameters may be {known}, {common}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn into_config(self, mut server: tokio_postgres::Config) -> Result<PostgresConfig, UrlError> {
+        if server.get_hosts().is_empty() {
+            return Err(wrong(format!("it names no host; {EXPECTED}")));
+        }
+        if server.get_user().is_none_or(str::is_empty) {
+            return Err(wrong(format!("it names no user; {EXPECTED}")));
+        }
+        if server.get_dbname().is_none_or(str::is_empty) {
+            return Err(wrong(format!("it names no database; {EXPECTED}")));
+        }
+        let encryption = match (self.sslmode.as_deref(), self.roots_file) {
+            (Some("disable"), None) => Encryption::Disable,
+            (Some("require") | None, None) => Encryption::Require,
+            (Some("verify-full"), roots_file) => Encryption::VerifyFull { roots_file },
+            (Some("disable" | "require") | None, Some(_)) => {
+                return Err(wrong("sslrootcert has a meaning only with sslmode=verify-full"));
+            }
+            (Some(_), _) => {
+                return Err(wrong("sslmode must be disable, require or verify-full"));
+            }
+        };
+        server.ssl_mode(match encryption {
+            Encryption::Disable => SslMode::Disable,
+            Encryption::Require | Encryption::VerifyFull { .. } => SslMode::Require,
+        });
+        if server.get_hosts().len() > 1 {
+            server.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        if server.get_application_name().is_none() {
+            server.application_name("heartline");
+        }
+        // Whoever does not answer within these is gone, and the call is answered without them.
+        server.keepalives_idle(Duration::from_secs(10));
+        server.keepalives_interval(Duration::from_secs(3));
+        server.keepalives_retries(3);
+        server.tcp_user_timeout(Duration::from_secs(10));
+        Ok(PostgresConfig {
+            encryption,
+            synchronous_commit: self.synchronous_commit.unwrap_or(SynchronousCommit::On),
+            pool_size: self.pool_size.unwrap_or(POOL_SIZE),
+            allow_unsafe: false,
+            server,
+        })
+    }
+}
+
+fn wrong(problem: impl Into<String>) -> UrlError {
+    UrlError { problem: problem.into() }
+}
+
+/// What is wrong with the part that every client reads alike.
+fn reason(error: &tokio_postgres::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: &str = "postgres://ana:s3cret@db.example:6432/chat";
+
+    fn read(url: &str) -> Result<PostgresConfig, String> {
+        PostgresConfig::from_url(url).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_careful() {
+        let config = read(PLACE).unwrap();
+        assert_eq!(config.address(), "db.example:6432/chat");
+        assert_eq!(config.encryption, Encryption::Require);
+        assert_eq!(config.synchronous_commit, SynchronousCommit::On);
+        assert_eq!((config.pool_size, config.allow_unsafe), (POOL_SIZE, false));
+        assert_eq!(config.server().get_password(), Some(&b"s3cret"[..]));
+        let other = read("postgresql://ana@db.example/chat").unwrap();
+        assert_eq!(other.address(), "db.example:5432/chat");
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let with = |parameters: &str| read(&format!("{PLACE}?{parameters}")).unwrap();
+        assert_eq!(with("sslmode=disable").encryption, Encryption::Disable);
+        let verified = Encryption::VerifyFull { roots_file: Some(PathBuf::from("/ca.pem")) };
+        assert_eq!(with("sslmode=verify-full&sslrootcert=/ca.pem").encryption, verified);
+        assert_eq!(with("pool_size=4").pool_size, 4);
+        let off = with("synchronous_commit=off&application_name=x");
+        assert_eq!(off.synchronous_commit, SynchronousCommit::Off);
+        assert_eq!(off.server().get_application_name(), Some("x"));
+        let standby = read("postgres://ana@a,b:6000/chat").unwrap();
+        assert_eq!(standby.address(), "a:5432,b:6000/chat");
+        assert_eq!(standby.server().get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        let table = [
+            ("mysql://ana:s3cret@db/chat", "expected postgres://"),
+            ("postgres://db/chat", "it names no user"),
+            ("postgres://ana:s3cret@/chat", "it names no host"),
+            ("postgres://ana:s3cret@db", "it names no database"),
+            ("postgres://ana:s3cret@db:x/chat", "port"),
+            ("postgres://ana:se?s3cret@db/chat", "a parameter has no value"),
+            ("postgres://ana:se?s3cret=x@db/chat", "its parameters may be sslmode"),
+            ("postgres://ana:at@s3cret@db/chat", "is written %40"),
+            ("postgres://ana:s3cret@db/chat?sslmode=prefer", "disable, require or verify-full"),
+            ("postgres://ana:s3cret@db/chat?sslrootcert=x", "only with sslmode=verify-full"),
+            ("postgres://ana:s3cret@db/chat?pool_size=1", "pool_size must be 2 to"),
+            ("postgres://ana:s3cret@db/chat?synchronous_commit=maybe", "must be off, local"),
+            ("postgres://ana:s3cret@db/chat?passfile=x", "its parameters may be"),
+        ];
+        for (url, expected) in table {
+            let refusal = read(url).unwrap_err();
+            assert!(refusal.contains(expected), "{url}: {refusal}");
+            assert!(!refusal.contains("s3cret"), "{refusal}");
+        }
+        assert!(!format!("{:?}", read(PLACE).unwrap()).contains("s3cret"));
+    }
+}

@@ -1,0 +1,239 @@
+//! Opening a session: the settings that durability and speed depend on, set and proved; every
+//! obstacle a sentence.
+
+use tracing::warn;
+
+use super::config::{PostgresConfig, SynchronousCommit};
+use super::connection::{Connection, Patience};
+use super::failure::describe;
+use super::rows::get;
+use super::schema::VERSION;
+
+/// The oldest server that is supported, as `server_version_num` counts.
+const OLDEST_SERVER: i32 = 130_000;
+
+/// Why a store cannot be opened, in a sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be reached, or does not let us in.
+    #[error("the store {address} cannot be reached: {reason}")]
+    Unreachable {
+        /// Where it is.
+        address: String,
+        /// What was said.
+        reason: String,
+    },
+    /// It did not answer in time.
+    #[error("the store {address} did not answer in time")]
+    Late {
+        /// Where it is.
+        address: String,
+    },
+    /// Whom to trust cannot be read.
+    #[error("the certificates of sslrootcert={path} cannot be read: {reason}")]
+    Roots {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The server is too old.
+    #[error(
+        "the store {address} is PostgreSQL {found}, and Heartline needs {} or newer",
+        OLDEST_SERVER / 10_000
+    )]
+    TooOld {
+        /// Where it is.
+        address: String,
+        /// Its version.
+        found: i32,
+    },
+    /// The server only reads.
+    #[error("the store {address} is a standby, which takes no writes; name the primary")]
+    Standby {
+        /// Where it is.
+        address: String,
+    },
+    /// The database cannot hold every name.
+    #[error(
+        "the database {address} has the encoding {found}, and Heartline needs UTF8; make another \
+         one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    Encoding {
+        /// Where it is.
+        address: String,
+        /// Its encoding.
+        found: String,
+    },
+    /// A newer Heartline has written it.
+    #[error(
+        "the store {address} has schema {found}, and this version of Heartline knows schemas up \
+         to {VERSION}; run the newer version, or restore a backup"
+    )]
+    Newer {
+        /// Where it is.
+        address: String,
+        /// Its schema.
+        found: i32,
+    },
+    /// It would not be durable, and nobody has said that this is acceptable.
+    #[error(
+        "the store {address} would not be durable: {problem}; acknowledged messages could be \
+         lost, so this needs store.allow_unsafe = true"
+    )]
+    Unsafe {
+        /// Where it is.
+        address: String,
+        /// Which setting, and what to change.
+        problem: String,
+    },
+    /// The database's own refusal.
+    #[error("the store {address} cannot be made ready: {reason}")]
+    Database {
+        /// Where it is.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    /// The way to the database is blocked.
+    pub(super) fn unreachable(config: &PostgresConfig, error: &tokio_postgres::Error) -> Self {
+        let mut reason = describe(error);
+        if reason.contains("server does not support TLS") {
+            reason.push_str("; switch it on there, or say sslmode=disable on a trusted network");
+        }
+        Self::Unreachable { address: config.address(), reason }
+    }
+
+    /// The database refuses what it was asked.
+    pub(super) fn database(config: &PostgresConfig, error: &tokio_postgres::Error) -> Self {
+        Self::Database { address: config.address(), reason: describe(error) }
+    }
+}
+
+/// What a session is set to. Every statement here looks rows up by an index, so the planner is
+/// told not to look for other ways: a plan that was made while a table was small would stay when
+/// it is large. The same statement then has the same plan on every connection.
+pub(super) fn settings(config: &PostgresConfig, patience: Patience) -> String {
+    let Patience { statement, lock, silence } = patience;
+    format!(
+        "SET search_path = heartline;
+         SET synchronous_commit = {};
+         SET default_transaction_isolation = 'read committed';
+         SET default_transaction_read_only = off;
+         SET statement_timeout = {};
+         SET lock_timeout = {};
+         SET idle_in_transaction_session_timeout = {};
+         SET tcp_keepalives_idle = 10;
+         SET tcp_keepalives_interval = 3;
+         SET tcp_keepalives_count = 3;
+         SET plan_cache_mode = force_generic_plan;
+         SET enable_seqscan = off;
+         SET enable_bitmapscan = off;
+         SET enable_hashjoin = off;
+         SET enable_mergejoin = off;
+         SET jit = off;",
+        config.synchronous_commit.as_str(),
+        statement.as_millis(),
+        lock.as_millis(),
+        silence.as_millis(),
+    )
+}
+
+/// What a session says of itself.
+#[derive(Debug)]
+struct Facts {
+    version: i32,
+    fsync: String,
+    full_page_writes: String,
+    synchronous_commit: String,
+    standby_names: String,
+    encoding: String,
+    is_standby: bool,
+}
+
+const FACTS: &str = "SELECT current_setting('server_version_num')::integer,
+    current_setting('fsync'), current_setting('full_page_writes'),
+    current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+    current_setting('server_encoding'), pg_is_in_recovery()";
+
+/// Proves that a session is what the store needs. Every connection does it, because a server may
+/// have been changed, or another one may have taken its place.
+pub(super) async fn prove(
+    config: &PostgresConfig,
+    connection: &mut Connection,
+) -> Result<(), OpenError> {
+    let refused = |error| OpenError::database(config, &error);
+    connection.prepare(FACTS).await.map_err(refused)?;
+    let rows = connection.query(FACTS, &[]).await.map_err(refused)?;
+    let row = rows.first().expect("a SELECT of constants has a row");
+    let facts = (|| {
+        Ok(Facts {
+            version: get(row, 0)?,
+            fsync: get(row, 1)?,
+            full_page_writes: get(row, 2)?,
+            synchronous_commit: get(row, 3)?,
+            standby_names: get(row, 4)?,
+            encoding: get(row, 5)?,
+            is_standby: get(row, 6)?,
+        })
+    })();
+    let address = config.address();
+    let facts = facts.map_err(|failure: super::failure::Failure| OpenError::Database {
+        address: address.clone(),
+        reason: failure.reason,
+    })?;
+    if facts.version < OLDEST_SERVER {
+        return Err(OpenError::TooOld { address, found: facts.version / 10_000 });
+    }
+    if facts.is_standby {
+        return Err(OpenError::Standby { address });
+    }
+    if facts.encoding != "UTF8" {
+        return Err(OpenError::Encoding { address, found: facts.encoding });
+    }
+    match danger(config, &facts) {
+        None => Ok(()),
+        Some(problem) if config.allow_unsafe => {
+            warn!(%address, problem, "the store is not durable, and that was said to be acceptable");
+            Ok(())
+        }
+        Some(problem) => Err(OpenError::Unsafe { address, problem: problem.to_owned() }),
+    }
+}
+
+/// How acknowledged messages could be lost, if they could, and what to change.
+fn danger(config: &PostgresConfig, facts: &Facts) -> Option<&'static str> {
+    if facts.fsync != "on" {
+        return Some(
+            "the server runs with fsync=off, so a power cut destroys it; set fsync=on in its \
+             configuration and restart it",
+        );
+    }
+    if facts.full_page_writes != "on" {
+        return Some(
+            "the server runs with full_page_writes=off, so a power cut may tear its pages; set \
+             full_page_writes=on in its configuration",
+        );
+    }
+    if config.synchronous_commit == SynchronousCommit::Off {
+        return Some(
+            "synchronous_commit=off answers before the disk has it; take the parameter out of \
+             store.url",
+        );
+    }
+    if config.synchronous_commit == SynchronousCommit::Local && !facts.standby_names.is_empty() {
+        return Some(
+            "synchronous_commit=local does not wait for the server's synchronous standbys; take \
+             the parameter out of store.url",
+        );
+    }
+    if facts.synchronous_commit != config.synchronous_commit.as_str() {
+        return Some(
+            "synchronous_commit cannot be set for this session; ask the database's administrator",
+        );
+    }
+    None
+}

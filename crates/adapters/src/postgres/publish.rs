@@ -1,0 +1,140 @@
+//! What was announced, and what was not in time.
+
+use std::time::Duration;
+
+use heartline_durability::{Published, Unpublished};
+use tokio_postgres::Row;
+
+use super::failure::Failure;
+use super::lease::Lease;
+use super::rows::{self, Id, duration_ms, get, number, row_limit, signed};
+
+/// How long a chat that was given to one node is not given to another.
+const CLAIM: Duration = Duration::from_secs(10);
+
+/// Ranges that one transaction records; it locks their chats.
+pub(super) const RANGES_MAX: usize = 500;
+
+/// Marks that one look moves out of the way of the next at most.
+const MOVED_MAX: usize = 1000;
+
+const RECORD: &str = "SELECT place FROM record_published($1, $2, $3)";
+
+/// A range, and the places of those that it was joined from.
+struct Joined {
+    range: Published,
+    parts: Vec<Published>,
+}
+
+/// Ranges of the same chat that touch each other, joined; in the order in which chats are locked.
+pub(super) struct Ranges(Vec<Joined>);
+
+impl Ranges {
+    /// Puts ranges in order.
+    pub(super) fn new(mut ranges: Vec<Published>) -> Self {
+        ranges.sort_unstable_by_key(|range| (range.chat_id, range.first, range.last));
+        let mut joined: Vec<Joined> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(Joined { range: held, parts })
+                    if held.chat_id == range.chat_id
+                        && range.first <= held.last.saturating_add(1) =>
+                {
+                    held.last = held.last.max(range.last);
+                    parts.push(range);
+                }
+                _ => joined.push(Joined { range, parts: vec![range] }),
+            }
+        }
+        Self(joined)
+    }
+
+    /// Parts that are small enough for a transaction. The ranges of one chat may end up in two:
+    /// they do not touch each other.
+    pub(super) fn bites(&self) -> impl Iterator<Item = Bite<'_>> {
+        self.0.chunks(RANGES_MAX).map(Bite)
+    }
+}
+
+/// Ranges that are recorded in one transaction.
+#[derive(Clone, Copy)]
+pub(super) struct Bite<'ranges>(&'ranges [Joined]);
+
+/// Records ranges, and answers those that leave a hole.
+pub(super) async fn record(
+    mut lease: Lease<'_>,
+    bite: Bite<'_>,
+) -> Result<Vec<Published>, Failure> {
+    let ranges = || bite.0.iter().map(|joined| &joined.range);
+    let chat_ids: Vec<Id> = ranges().map(|range| range.chat_id.into()).collect();
+    let firsts: Vec<i64> = ranges().map(|range| signed(range.first)).collect();
+    let lasts: Vec<i64> = ranges().map(|range| signed(range.last)).collect();
+    let early = lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await?;
+    let mut untaken = Vec::new();
+    for row in &early {
+        // Places count from one.
+        let place = usize::try_from(number(row, 0)?).unwrap_or(0);
+        let joined = place.checked_sub(1).and_then(|place| bite.0.get(place));
+        untaken.extend(joined.into_iter().flat_map(|joined| joined.parts.iter().copied()));
+    }
+    Ok(untaken)
+}
+
+/// Takes the chats that have been marked for long enough and that no other store has claimed, the
+/// longest first. Those whose oldest unannounced message has waited as long are claimed; the marks
+/// of the others are moved to that message, out of the way of the next look.
+const CLAIM_UNPUBLISHED: &str = "WITH now AS MATERIALIZED (
+        SELECT now_ms() AS ms
+    ), marked AS MATERIALIZED (
+        SELECT u.chat_key FROM unpublished_chats u
+        WHERE u.since <= (SELECT ms FROM now) - $2::bigint
+            AND (u.claimed_by = $1 OR u.claimed_until <= (SELECT ms FROM now))
+        ORDER BY u.since LIMIT $4 + $5 FOR UPDATE SKIP LOCKED
+    ), waiting AS MATERIALIZED (
+        SELECT k.chat_key, c.chat_id, c.published_sequence, c.head_sequence, c.members_version,
+            m.created_at,
+            coalesce(m.created_at <= (SELECT ms FROM now) - $2::bigint, false) AS is_due
+        FROM marked k
+        CROSS JOIN LATERAL (
+            SELECT c.chat_id, c.published_sequence, c.head_sequence, c.members_version
+            FROM chats c WHERE c.chat_key = k.chat_key LIMIT 1
+        ) c
+        LEFT JOIN LATERAL (
+            SELECT m.created_at FROM messages m
+            WHERE m.chat_key = k.chat_key AND m.sequence = c.published_sequence + 1 LIMIT 1
+        ) m ON true
+    ), due AS MATERIALIZED (
+        SELECT * FROM waiting WHERE is_due ORDER BY created_at LIMIT $4
+    ), claimed AS (
+        UPDATE unpublished_chats u SET since = d.created_at, claimed_by = $1,
+            claimed_until = (SELECT ms FROM now) + $3::bigint
+        FROM due d WHERE u.chat_key = d.chat_key
+    ), moved AS (
+        UPDATE unpublished_chats u SET since = coalesce(w.created_at, (SELECT ms FROM now))
+        FROM waiting w WHERE u.chat_key = w.chat_key AND NOT w.is_due
+    )
+    SELECT d.chat_id, d.published_sequence, d.head_sequence, d.members_version
+    FROM due d ORDER BY d.created_at";
+
+/// Chats whose oldest unannounced message has waited this long, claimed for this store.
+pub(super) async fn unpublished(
+    mut lease: Lease<'_>,
+    claimant: i64,
+    older_than: Duration,
+    limit: usize,
+) -> Result<Vec<Unpublished>, Failure> {
+    let (older_than, claim) = (duration_ms(older_than), duration_ms(CLAIM));
+    let (limit, moved) = (row_limit(limit.min(u32::MAX as usize)), row_limit(MOVED_MAX));
+    let rows = lease
+        .write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved])
+        .await?;
+    let chat = |row: &Row| {
+        Ok(Unpublished {
+            chat_id: rows::chat_id(row, 0)?,
+            published_sequence: number(row, 1)?,
+            head_sequence: get::<Option<i64>>(row, 2)?.map_or(0, rows::unsigned),
+            members_version: number(row, 3)?,
+        })
+    };
+    rows.iter().map(chat).collect()
+}

@@ -1,0 +1,105 @@
+//! The schema of the database: which version it has, and how an older one becomes a newer one.
+
+use tokio::time::Instant;
+
+use super::config::PostgresConfig;
+use super::connection::{Connection, MIGRATING};
+use super::open::OpenError;
+use super::rows::get;
+use super::tls::Tls;
+
+/// One script per version, in order. A script that was released is never changed.
+const MIGRATIONS: [&str; 2] = [
+    include_str!("migrations/0001_chats_messages_people.sql"),
+    include_str!("migrations/0002_append_publish_forget.sql"),
+];
+
+/// The version that this binary reads and writes.
+pub(super) const VERSION: usize = MIGRATIONS.len();
+
+/// Whoever changes the schema holds this lock, on every node the same: "HLCL" in ASCII.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(1212957516)";
+
+const EXISTS: &str = "SELECT to_regclass('heartline.schema_versions') IS NOT NULL";
+
+const FOUND: &str = "SELECT coalesce(max(version), 0) FROM heartline.schema_versions";
+
+const PREPARE: &str = "CREATE SCHEMA IF NOT EXISTS heartline;
+    CREATE TABLE heartline.schema_versions (
+        version integer PRIMARY KEY,
+        migrated_at timestamptz NOT NULL DEFAULT now()
+    );";
+
+/// Brings the database to this binary's version. Each step is one transaction together with its
+/// number, under a lock, so any number of nodes may start at once and a kill leaves the older
+/// schema or the newer one and nothing between.
+pub(super) async fn migrate(
+    config: &PostgresConfig,
+    tls: &Tls,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    let mut connection = Connection::open(config, tls, MIGRATING, deadline).await?;
+    let late = || OpenError::Late { address: config.address() };
+    let steps = steps(config, &mut connection, &MIGRATIONS);
+    tokio::time::timeout_at(deadline, steps).await.unwrap_or_else(|_| Err(late()))?;
+    connection.close().await;
+    Ok(())
+}
+
+async fn steps(
+    config: &PostgresConfig,
+    connection: &mut Connection,
+    migrations: &[&str],
+) -> Result<(), OpenError> {
+    loop {
+        let found = match step(connection, migrations).await {
+            Ok(found) => found,
+            Err(error) => return Err(OpenError::database(config, &error)),
+        };
+        match usize::try_from(found) {
+            Ok(found) if found < migrations.len() => {}
+            Ok(found) if found == migrations.len() => return Ok(()),
+            _ => return Err(OpenError::Newer { address: config.address(), found }),
+        }
+    }
+}
+
+/// Makes one step, if there is one to make. Answers the version that is there then.
+async fn step(
+    connection: &mut Connection,
+    migrations: &[&str],
+) -> Result<i32, tokio_postgres::Error> {
+    if is_there(connection).await? {
+        let found = version(connection).await?;
+        if usize::try_from(found).is_ok_and(|found| found >= migrations.len()) {
+            return Ok(found);
+        }
+    }
+    connection.batch(&format!("BEGIN; {LOCK};")).await?;
+    // Another node may have done it while this one waited for the lock.
+    if !is_there(connection).await? {
+        connection.batch(PREPARE).await?;
+    }
+    let mut found = version(connection).await?;
+    let script = usize::try_from(found).ok().and_then(|found| migrations.get(found));
+    if let Some(script) = script {
+        found += 1;
+        connection.batch(script).await?;
+        let note = format!("INSERT INTO heartline.schema_versions (version) VALUES ({found})");
+        connection.batch(&note).await?;
+    }
+    connection.batch("COMMIT").await?;
+    Ok(found)
+}
+
+async fn is_there(connection: &mut Connection) -> Result<bool, tokio_postgres::Error> {
+    connection.prepare(EXISTS).await?;
+    let rows = connection.query(EXISTS, &[]).await?;
+    Ok(rows.first().is_some_and(|row| get(row, 0).unwrap_or(false)))
+}
+
+async fn version(connection: &mut Connection) -> Result<i32, tokio_postgres::Error> {
+    connection.prepare(FOUND).await?;
+    let rows = connection.query(FOUND, &[]).await?;
+    Ok(rows.first().map_or(0, |row| get(row, 0).unwrap_or(0)))
+}

@@ -1,0 +1,23 @@
+//! Redis, standalone or Cluster: the directory of many nodes, and the client that all adapters
+//! for Redis share.
+
+mod config;
+mod failure;
+mod counters;
+mod breaker;
+mod connection;
+mod script;
+mod client;
+mod topology;
+mod mailbox;
+mod subscription;
+
+pub use client::{RedisClient, RedisTime};
+pub use config::{DEADLINE_DEFAULT, RedisConfig, RedisConfigError};
+pub use counters::RedisCounters;
+pub use failure::RedisFailure;
+pub use script::Script;
+pub use subscription::{Event, Message, Subscription};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Parcels through Redis: each node listens to its own channel, `server:<node>:deliver`.
+//!
+//! Publishing tells nobody whether anybody heard. So parcels are numbered, what Redis does not
+//! take is given back to go another way, and an interrupted subscription is said to the receiving
+//! end as a gap.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use heartline_protocol::NodeId;
+use heartline_routing::link::{
+    Carrier, Departures, LinkMetrics, Parcel, Reception, Refused, Returned, Transport,
+};
+use redis::{Pipeline, Value};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use super::client::RedisClient;
+use super::failure::RedisFailure;
+use super::subscription::Event;
+use crate::parcel_queue::{ParcelQueue, Waiting};
+
+/// Parcels that are published with one round trip.
+const BATCH_PARCELS: usize = 64;
+
+/// Bytes of parcels after which a batch is complete.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// Carries parcels through Redis pub/sub; on a Cluster through its sharded kind.
+#[derive(Debug)]
+pub struct RedisCarrier {
+    queue: ParcelQueue,
+    departures: Mutex<Departures>,
+    metrics: LinkMetrics,
+}
+
+/// What must run for the carrier to work.
+#[derive(Debug)]
+pub struct RedisLinkTasks {
+    client: RedisClient,
+    carrier: Arc<RedisCarrier>,
+    own: NodeId,
+    reception: Arc<Reception>,
+    returns: mpsc::Sender<Returned>,
+}
+
+impl RedisCarrier {
+    /// A carrier for this node, and what must run for it. What arrives goes to the receiving end,
+    /// and what did not leave is given back.
+    pub fn new(
+        client: RedisClient,
+        own: NodeId,
+        reception: Arc<Reception>,
+        returns: mpsc::Sender<Returned>,
+    ) -> (Arc<Self>, RedisLinkTasks) {
+        let metrics = reception.metrics().clone();
+        let queue = ParcelQueue::new(metrics.of(Transport::Redis).queue_parcels.clone());
+        let carrier = Arc::new(Self { queue, departures: Mutex::default(), metrics });
+        let tasks =
+            RedisLinkTasks { client, carrier: Arc::clone(&carrier), own, reception, returns };
+        (carrier, tasks)
+    }
+
+    fn departures(&self) -> MutexGuard<'_, Departures> {
+        self.departures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What waits now, or the first parcel that comes, numbered.
+    async fn batch(&self) -> Vec<Waiting> {
+        let mut next = Some(poll_fn(|context| self.queue.poll_next(context)).await);
+        let mut departures = self.departures();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some(mut waiting) = next {
+            waiting.parcel.stamp(departures.next(&waiting.receiver));
+            bytes += waiting.parcel.len();
+            batch.push(waiting);
+            let is_complete = batch.len() == BATCH_PARCELS || bytes >= BATCH_BYTES;
+            next = if is_complete { None } else { self.queue.next_now() };
+        }
+        batch
+    }
+
+    fn count(&self, parcel: &Parcel) {
+        let metrics = self.metrics.of(Transport::Redis);
+        metrics.parcels_sent.inc();
+        metrics.bytes_sent.inc_by(parcel.len() as u64);
+        if !parcel.is_envelope() {
+            metrics.probes_sent.inc();
+        }
+    }
+}
+
+#[async_trait]
+impl Carrier for RedisCarrier {
+    async fn carry(
+        &self,
+        receiver: &NodeId,
+        _address: Option<&str>,
+        parcel: Parcel,
+    ) -> Result<(), Refused> {
+        self.queue.put(receiver, parcel).await
+    }
+
+    fn last_number(&self, receiver: &NodeId) -> u64 {
+        self.departures().last(receiver)
+    }
+
+    fn forget(&self, receiver: &NodeId) {
+        self.departures().forget(receiver);
+    }
+}
+
+impl RedisLinkTasks {
+    /// Publishes what leaves and takes what comes, for as long as the node has an inbox.
+    pub async fn run(self) {
+        tokio::select! {
+            () = self.publish_for_ever() => {}
+            () = self.receive() => {}
+        }
+    }
+
+    async fn receive(&self) {
+        let mut subscription = self.client.subscribe(vec![self.channel(&self.own)]);
+        loop {
+            let message = match subscription.next().await {
+                Event::Message(message) => message,
+                Event::Lost => {
+                    self.reception.resubscribed();
+                    continue;
+                }
+            };
+            if self.reception.receive(Transport::Redis, message.payload).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn channel(&self, node_id: &NodeId) -> String {
+        format!("{}server:{node_id}:deliver", self.client.config().key_prefix())
+    }
+
+    async fn publish_for_ever(&self) {
+        loop {
+            let batch = self.carrier.batch().await;
+            let mut pipeline = Pipeline::with_capacity(batch.len());
+            for Waiting { receiver, parcel, .. } in &batch {
+                let channel = self.channel(receiver);
+                pipeline.add_command(self.client.publish_command(&channel, parcel.as_bytes()));
+            }
+            let results = self.client.pipe_each(&pipeline).await;
+            let mut is_down = false;
+            for (waiting, result) in batch.into_iter().zip(results) {
+                is_down |= result.as_ref().is_err_and(RedisFailure::is_infrastructure);
+                if self.has_left(&result) {
+                    self.carrier.count(&waiting.parcel);
+                } else {
+                    self.give_back(waiting);
+                }
+            }
+            // Whatever waits would only fail later.
+            while is_down && let Some(waiting) = self.carrier.queue.next_now() {
+                self.give_back(waiting);
+            }
+        }
+    }
+
+    /// Whether somebody was there to hear it. On a Cluster the answer does not say, because it
+    /// counts only listeners at one of several servers.
+    fn has_left(&self, result: &Result<Value, RedisFailure>) -> bool {
+        match result {
+            Ok(Value::Int(0)) => self.client.config().is_cluster(),
+            Ok(_) => true,
+            Err(_) => false,
+        }
+    }
+
+    fn give_back(&self, Waiting { receiver, parcel, .. }: Waiting) {
+        let is_envelope = parcel.is_envelope();
+        let returned = self.returns.try_send(Returned { receiver, parcel });
+        if returned.is_err() && is_envelope {
+            // Its number shows the receiver that something is missing.
+            debug!("a parcel that Redis did not take was dropped");
+            self.carrier.metrics.dropped("returns_full");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+-- What register, unregister and sweep share; it is put before each of them.
+--
+-- All keys of one call are in one slot: on a Cluster each carries the user's shard as a hash tag.
+-- Those of other connections and users are made here from the names that the lease set and the
+-- indexes hold, so they are not in KEYS.
+--
+-- KEYS[1]  presence:leases:<shard>   ZSET  <user>/<node>/<connection> -> end of the lease, ms.
+--                                    <user>// keeps a user online who has left, until then
+-- KEYS[2]  presence:epoch:<shard>    HASH  id, rebuild_until, swept_at
+-- ARGV[1]  the length of a rebuild in ms: one lease
+-- ARGV[2]  PUBLISH or SPUBLISH
+-- ARGV[3]  presence:<shard>          the channel of transitions
+-- ARGV[4]  the node that calls, which is told of every transition as the one that decided it
+-- ARGV[5]  what every key begins with
+-- ARGV[6]  the hash tag that follows the name of a key, or nothing
+-- ARGV[7]  how long index keys live without being extended, in seconds
+--
+-- Time is this server's own. A connection is `live` while the end of its lease is ahead.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_us = time[1] * 1000000 + time[2]
+
+local leases, epoch = KEYS[1], KEYS[2]
+local rebuild_ms, publish, channel, deciding_node = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local key_prefix, key_tag, index_ttl = ARGV[5], ARGV[6], ARGV[7]
+
+-- Not swept for so long, nobody knows any more what the leases are worth.
+local SWEEP_SILENCE_MS = 5000
+
+local function key(name, id)
+    return key_prefix .. name .. ':' .. key_tag .. id
+end
+
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+-- After a failover to a server whose clock is behind, leases would last too long.
+local function shorten_leases()
+    local limit = now + rebuild_ms
+    while true do
+        local above = '(' .. whole(limit)
+        local beyond = redis.call('ZRANGE', leases, above, '+inf', 'BYSCORE', 'LIMIT', 0, 500)
+        if #beyond == 0 then
+            return
+        end
+        for _, member in ipairs(beyond) do
+            redis.call('ZADD', leases, 'XX', whole(limit), member)
+        end
+    end
+end
+
+-- The shard's epoch: its id, whether leases are being made again, and the last sweep. It begins
+-- anew when it is missing (Redis was wiped) or nobody swept for a while (Redis was away).
+local function read_epoch()
+    local stored = redis.call('HMGET', epoch, 'id', 'rebuild_until', 'swept_at')
+    local id, rebuild_until, swept_at = stored[1], tonumber(stored[2] or 0), tonumber(stored[3] or 0)
+    if id and math.abs(now - swept_at) <= SWEEP_SILENCE_MS then
+        return id, now < rebuild_until, swept_at
+    end
+    if swept_at > now then
+        shorten_leases()
+    end
+    id = whole(now_us)
+    rebuild_until = now + rebuild_ms
+    redis.call('HSET', epoch, 'id', id, 'rebuild_until', whole(rebuild_until), 'swept_at', whole(now))
+    return id, true, now
+end
+
+local epoch_id, is_rebuilding, swept_at = read_epoch()
+
+-- The connections of a user as the index has them, each with the end of its lease, if it has one.
+local function read_connections(user)
+    local stored = redis.call('HGETALL', key('user_connections', user))
+    local connections, members = {}, {}
+    for index = 1, #stored, 2 do
+        local fields = '^(.-)/(.-)/(.-)/(.*)$'
+        local kind, node, connected_at, device = string.match(stored[index + 1], fields)
+        local member = user .. '/' .. node .. '/' .. stored[index]
+        members[#members + 1] = member
+        connections[#connections + 1] = {
+            id = stored[index], member = member, kind = kind, node = node,
+            connected_at = tonumber(connected_at), device = device,
+        }
+    end
+    if #members > 0 then
+        local ends = redis.call('ZMSCORE', leases, unpack(members))
+        for index, connection in ipairs(connections) do
+            connection.ends_at = tonumber(ends[index] or 0)
+        end
+    end
+    return connections
+end
+
+-- Forgets a connection.
+local function remove(user, connection)
+    redis.call('ZREM', leases, connection.member)
+    redis.call('HDEL', key('user_connections', user), connection.id)
+    redis.call('DEL', key('connection', connection.id))
+end
+
+-- Writes the routing table anew: how many chat connections are live on each node.
+local function write_servers(user, connections)
+    local user_servers = key('user_servers', user)
+    local counts, fields = {}, {}
+    for _, connection in ipairs(connections) do
+        if connection.kind == 'chat' and connection.ends_at > now then
+            counts[connection.node] = (counts[connection.node] or 0) + 1
+        end
+    end
+    for node, count in pairs(counts) do
+        fields[#fields + 1] = node
+        fields[#fields + 1] = count
+    end
+    redis.call('DEL', user_servers)
+    if #fields > 0 then
+        redis.call('HSET', user_servers, unpack(fields))
+        redis.call('EXPIRE', user_servers, index_ttl)
+    end
+end
+
+-- Decides whether a user is online. A transition is published here, in the same step as what
+-- causes it, and answered; nobody is told during a rebuild, when it may be false.
+local function decide(user, is_online, last_seen)
+    local user_presence = key('user_presence', user)
+    local stored = redis.call('HMGET', user_presence, 'status', 'version')
+    local status, version = stored[1], tonumber(stored[2] or 0)
+    if (status == 'online') == is_online then
+        redis.call('EXPIRE', user_presence, index_ttl)
+        return nil
+    end
+    status = is_online and 'online' or 'offline'
+    version = whole(math.max(version + 1, now))
+    last_seen = is_online and '' or whole(last_seen)
+    local updated_at = whole(now)
+    redis.call('HSET', user_presence, 'status', status, 'version', version, 'updated_at', updated_at)
+    redis.call('HDEL', user_presence, 'left_at', 'last_seen')
+    if not is_online then
+        redis.call('HSET', user_presence, 'last_seen', last_seen)
+    end
+    redis.call('EXPIRE', user_presence, index_ttl)
+    if is_rebuilding then
+        return nil
+    end
+    local transition = table.concat({ status, version, last_seen, deciding_node, user }, '/')
+    redis.call(publish, channel, transition)
+    return transition
+end
+
+-- Keeps a user online who has no connection any more, and remembers when they were last seen.
+local function keep_online(user, kept_until, seen)
+    local user_presence = key('user_presence', user)
+    if redis.call('HGET', user_presence, 'status') == 'online' then
+        redis.call('ZADD', leases, 'GT', whole(kept_until), user .. '//')
+        redis.call('HSET', user_presence, 'left_at', whole(seen))
+        local kept_seconds = math.ceil((kept_until - now) / 1000)
+        redis.call('EXPIRE', user_presence, tonumber(index_ttl) + kept_seconds)
+    end
+end
+
+-- What every reply begins with.
+local function reply(...)
+    return { whole(now), epoch_id, is_rebuilding and 1 or 0, ... }
+end

@@ -1,0 +1,41 @@
+-- Ends the lease of a connection. If it was the user's last, they stay online for a while, or go
+-- offline at once. Ending one that is not held changes nothing.
+--
+-- KEYS, ARGV 1 to 7: see prelude.lua
+-- ARGV[8]   user
+-- ARGV[9]   node
+-- ARGV[10]  connection
+-- ARGV[11]  how long the user stays online after the last connection, in ms
+--
+-- Answers now, epoch, rebuilding, and the transition or nothing.
+
+local user, node, id, keep_ms = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
+local own, live = nil, {}
+for _, connection in ipairs(read_connections(user)) do
+    if connection.id == id and connection.node == node then
+        own = connection
+    elseif connection.ends_at > now then
+        live[#live + 1] = connection
+    end
+end
+if own then
+    remove(user, own)
+elseif redis.call('ZREM', leases, user .. '/' .. node .. '/' .. id) == 0 then
+    return reply('')
+end
+write_servers(user, live)
+
+local session = redis.call('GET', key('session', user))
+if session and cjson.decode(session).connection == id then
+    redis.call('DEL', key('session', user))
+end
+
+if #live > 0 then
+    return reply('')
+end
+if keep_ms == 0 then
+    redis.call('ZREM', leases, user .. '//')
+    return reply(decide(user, false, now) or '')
+end
+keep_online(user, now + keep_ms, now)
+return reply('')

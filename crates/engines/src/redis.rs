@@ -1,0 +1,271 @@
+//! A Redis of one's own, alone or as a Cluster.
+
+use std::fs::{self, OpenOptions};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::processes;
+
+/// How long it may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is asked whether it has begun.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Attempts to find a port that is still free when the server binds it.
+const ATTEMPTS: usize = 5;
+
+/// What runs when the one who started the server is gone, however it went: its end of a pipe is
+/// closed then.
+const JANITOR: &str = r#"
+cat > /dev/null
+pid=$(cat "$1/redis.pid" 2> /dev/null)
+if [ -n "$pid" ] && grep -qs redis "/proc/$pid/comm"; then
+    kill -KILL "$pid" 2> /dev/null
+fi
+rm -rf "$1"
+"#;
+
+/// A server without persistence in a temporary directory of its own, on a free port of loopback.
+/// Dropping it ends it and removes the directory.
+#[derive(Debug)]
+pub struct Redis {
+    directory: PathBuf,
+    port: u16,
+    arguments: Vec<String>,
+    server: Mutex<Option<Child>>,
+    janitor: Child,
+}
+
+impl Redis {
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// Redis is not installed, or does not start.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with more arguments, for example `["--maxmemory", "5mb"]`.
+    ///
+    /// # Panics
+    /// Redis is not installed, or does not start.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let owned: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self::start_in(|_, port| {
+            let port = ["--port".to_owned(), port.to_string()];
+            port.into_iter().chain(owned.iter().cloned()).collect()
+        })
+    }
+
+    /// Starts a server with the arguments that `prepare` makes, `--port` included, after it had
+    /// the chance to put files into the server's directory.
+    ///
+    /// # Panics
+    /// Redis is not installed, or does not start.
+    pub fn start_in(prepare: impl Fn(&Path, u16) -> Vec<String>) -> Self {
+        for _ in 0..ATTEMPTS {
+            let name = format!("heartline-redis-{:032x}", rand::random::<u128>());
+            let directory = std::env::temp_dir().join(name);
+            fs::create_dir(&directory).expect("a temporary directory can be made");
+            let janitor = janitor(&directory);
+            let port = free_port();
+            let arguments = prepare(&directory, port);
+            let redis = Self { directory, port, arguments, server: Mutex::new(None), janitor };
+            if redis.launch() {
+                return redis;
+            }
+            let complaints = redis.log();
+            assert!(complaints.contains("already in use"), "Redis does not start: {complaints}");
+        }
+        panic!("no port of loopback stays free");
+    }
+
+    /// Where a client finds it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The port of loopback that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs a command as an operator would in `redis-cli`, and answers what it printed.
+    ///
+    /// # Panics
+    /// The server cannot be reached.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        let mut shell = Command::new("redis-cli");
+        shell.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]).args(arguments);
+        run(shell)
+    }
+
+    /// Kills the server, as a power cut would. It has nothing on disk.
+    ///
+    /// # Panics
+    /// It cannot be waited for.
+    pub fn stop(&self) {
+        let Some(mut server) = self.lock().take() else { return };
+        processes::signal(&[server.id()], Signal::KILL);
+        server.wait().expect("a child can be waited for");
+    }
+
+    /// Starts it again on the same port, empty.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn restart(&self) {
+        self.stop();
+        assert!(self.launch(), "Redis does not start again: {}", self.log());
+    }
+
+    /// Stops the server where it stands: it still accepts connections and answers nobody.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(server) = &*self.lock() {
+            processes::signal(&[server.id()], signal);
+        }
+    }
+
+    /// Starts the process and waits until it serves; false if it ended instead.
+    fn launch(&self) -> bool {
+        let log = self.directory.join("log");
+        let output = OpenOptions::new().write(true).create(true).truncate(true).open(&log);
+        let output = output.expect("a log can be written");
+        let mut server = Command::new("redis-server");
+        server.current_dir(&self.directory).args(["--bind", "127.0.0.1", "--save", ""]);
+        server.args(["--appendonly", "no", "--pidfile"]).arg(self.directory.join("redis.pid"));
+        server.args(&self.arguments).process_group(0);
+        server.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
+        let started = server.spawn();
+        let mut server =
+            started.expect("Redis must be installed: on Debian, apt-get install redis-server");
+        let attempts = PATIENCE.as_millis() / POLL_INTERVAL.as_millis();
+        for _ in 0..attempts {
+            if self.log().contains("Ready to accept connections") {
+                *self.lock() = Some(server);
+                return true;
+            }
+            if server.try_wait().expect("a child can be waited for").is_some() {
+                return false;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        processes::signal(&[server.id()], Signal::KILL);
+        let _ = server.wait();
+        false
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.stop();
+        // The janitor sees the end of its pipe and removes the directory.
+        drop(self.janitor.stdin.take());
+        let _ = self.janitor.wait();
+    }
+}
+
+/// A Cluster of three masters without replicas.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The masters, in no particular order.
+    pub masters: Vec<Redis>,
+}
+
+impl RedisCluster {
+    /// Starts three servers and joins them.
+    ///
+    /// # Panics
+    /// Redis is not installed, or the servers do not become a Cluster.
+    pub fn start() -> Self {
+        let masters: Vec<Redis> = (0..3).map(|_| Redis::start_in(cluster_arguments)).collect();
+        let mut join = Command::new("redis-cli");
+        join.args(["--cluster", "create"]);
+        join.args(masters.iter().map(|master| format!("127.0.0.1:{}", master.port())));
+        join.args(["--cluster-yes", "--cluster-replicas", "0"]);
+        run(join);
+        let cluster = Self { masters };
+        let attempts = PATIENCE.as_millis() / POLL_INTERVAL.as_millis();
+        for _ in 0..attempts {
+            if cluster.is_ready() {
+                return cluster;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        panic!("the servers do not become a Cluster");
+    }
+
+    /// Where a client finds it.
+    pub fn url(&self) -> String {
+        let addresses: Vec<String> =
+            self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port())).collect();
+        format!("redis-cluster://{}", addresses.join(","))
+    }
+
+    fn is_ready(&self) -> bool {
+        self.masters.iter().all(|master| {
+            let info = master.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        })
+    }
+}
+
+fn cluster_arguments(_directory: &Path, port: u16) -> Vec<String> {
+    // The bus would take a port 10,000 higher, which may not exist.
+    let (port, bus_port) = (port.to_string(), free_port().to_string());
+    let arguments = [
+        ["--port", &port],
+        ["--cluster-enabled", "yes"],
+        ["--cluster-port", &bus_port],
+        ["--cluster-node-timeout", "5000"],
+    ];
+    arguments.into_iter().flatten().map(str::to_owned).collect()
+}
+
+fn janitor(directory: &Path) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", JANITOR, "janitor"]).arg(directory).process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("a shell can be started")
+}
+
+/// A port that nobody has at this moment.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
+    listener.local_addr().expect("a listener has an address").port()
+}
+
+/// Runs a command to its end and answers what it printed.
+fn run(mut command: Command) -> String {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
+    let (said, complaints) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed: {said} {complaints}");
+    said.trim_end().to_owned()
+}

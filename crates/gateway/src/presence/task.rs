@@ -1,0 +1,358 @@
+//! The task of the presence plane: it alone decides what is pushed, so that a connection's
+//! snapshot comes before its events and nothing overtakes anything.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use heartline_durability::Sight;
+use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame, Presence};
+use heartline_protocol::{ErrorCode, RequestId, ServerFrame, UserId, encode_server};
+use heartline_routing::{Change, PresenceNews};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::sights::{Sights, unknown};
+use super::watches::{TooMany, Watches};
+use super::{Order, TypingNews, Watch};
+use crate::handle::Handle;
+use crate::hub::{Handles, Hub};
+use crate::session::Answer;
+use crate::websocket::text_frame;
+
+/// How long changes are gathered, so that a wave of them is read and judged together.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// When to try again what could not be judged.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How often it is checked whether the directory still answers.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// Checks between two looks for connections that ended unheard of.
+const CHECKS_PER_PRUNING: u32 = 30;
+
+/// Pairs judged in one reading of the directory and the store.
+const SIGHTS_MAX: usize = 2000;
+
+/// Orders taken together.
+const BATCH_ORDERS: usize = 256;
+
+/// The presence plane of a node.
+#[derive(Debug)]
+pub struct PresenceTask {
+    hub: Arc<Hub>,
+    sights: Sights,
+    orders: mpsc::Receiver<Order>,
+    changes: broadcast::Receiver<Change>,
+    missed: Arc<Notify>,
+    watches: Watches,
+    /// Users who must be looked at.
+    due: HashSet<UserId>,
+    /// When.
+    look_at: Option<Instant>,
+    /// Whether everybody was told that nothing can be told.
+    is_stale: bool,
+}
+
+impl PresenceTask {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        sights: Sights,
+        orders: mpsc::Receiver<Order>,
+        missed: Arc<Notify>,
+    ) -> Self {
+        // From here on: what changes before the first reading is in it.
+        let changes = sights.directory.changes();
+        let (watches, due) = (Watches::default(), HashSet::new());
+        Self { hub, sights, orders, changes, missed, watches, due, look_at: None, is_stale: false }
+    }
+
+    /// Serves until the gateway is gone.
+    pub async fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH_ORDERS);
+        let mut checks = interval(CHECK);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks_done = 0_u32;
+        loop {
+            tokio::select! {
+                count = self.orders.recv_many(&mut batch, BATCH_ORDERS) => {
+                    if count == 0 {
+                        return;
+                    }
+                    self.obey(&mut batch).await;
+                }
+                change = self.changes.recv() => self.hear(change),
+                () = self.missed.notified() => self.everybody_is_due(),
+                () = until(self.look_at) => self.look().await,
+                _ = checks.tick() => {
+                    checks_done = checks_done.wrapping_add(1);
+                    self.check(checks_done.is_multiple_of(CHECKS_PER_PRUNING));
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, change: Result<Change, broadcast::error::RecvError>) {
+        match change {
+            Ok(Change::Transition(transition) | Change::Decided(transition)) => {
+                self.is_due(transition.user_id);
+            }
+            Ok(Change::Gap) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                self.everybody_is_due();
+            }
+            // The directory is gone, and with it soon this node.
+            Err(broadcast::error::RecvError::Closed) => {}
+        }
+    }
+
+    fn is_due(&mut self, user_id: UserId) {
+        self.due.insert(user_id);
+        self.look_at.get_or_insert(self.hub.clock().now() + GATHER);
+    }
+
+    fn everybody_is_due(&mut self) {
+        self.due.extend(self.watches.users());
+        self.look_at.get_or_insert(self.hub.clock().now() + GATHER);
+    }
+
+    async fn obey(&mut self, batch: &mut Vec<Order>) {
+        let mut typing = Vec::new();
+        let mut beginning = Vec::new();
+        for order in batch.drain(..) {
+            // What a connection asked for first is done first.
+            if order.ends_watches(&beginning) {
+                self.begin(std::mem::take(&mut beginning)).await;
+            }
+            match order {
+                Order::Watch(watch, answer) if watch.begins => beginning.push((watch, answer)),
+                Order::Watch(watch, answer) => {
+                    if let Some(connection_id) = watch.handle.connection_id() {
+                        self.watches.unsubscribe(connection_id, &watch.user_ids);
+                    }
+                    self.snapshot(&watch.handle, watch.request_id, Vec::new(), answer);
+                }
+                Order::Leave(connection_id) => self.watches.leave(connection_id),
+                Order::News(news) => news.into_iter().for_each(|news| self.introduce(&news)),
+                Order::PrivacyChanged(user_ids) => {
+                    user_ids.into_iter().for_each(|user_id| self.is_due(user_id));
+                }
+                Order::Typing(news) => typing.push(news),
+            }
+        }
+        self.begin(beginning).await;
+        self.show_typing(typing).await;
+        self.hub.metrics().presence.watches.set(self.watches.len() as i64);
+    }
+
+    /// Begins watches: first the watch, then the reading, so that nothing falls between.
+    async fn begin(&mut self, watches: Vec<(Watch, oneshot::Sender<Answer>)>) {
+        let mut sights = Vec::new();
+        let mut begun = Vec::new();
+        for (watch, answer) in watches {
+            let Some(identity) = watch.handle.identity() else { continue };
+            let observer_id = &identity.key.user_id;
+            match self.watches.subscribe(&watch.handle, &watch.user_ids) {
+                Ok(()) => {
+                    let sight = |user_id: &UserId| Sight {
+                        observer_id: observer_id.clone(),
+                        user_id: user_id.clone(),
+                    };
+                    sights.extend(watch.user_ids.iter().map(sight));
+                    begun.push((watch, answer));
+                }
+                Err(TooMany) => {
+                    // Who asked may have gone.
+                    let _ = answer.send(Answer::Reply(too_many(watch.request_id)));
+                }
+            }
+        }
+        if begun.is_empty() {
+            return;
+        }
+        let mut seen = self.sights.see(&sights).await.into_iter();
+        for (watch, answer) in begun {
+            let users: Vec<Presence> = seen.by_ref().take(watch.user_ids.len()).collect();
+            if let Some(connection_id) = watch.handle.connection_id() {
+                users.iter().for_each(|seen| self.watches.told(connection_id, seen));
+            }
+            let unjudged = users.iter().filter(|seen| seen.stale && !self.is_stale);
+            let unjudged: Vec<UserId> = unjudged.map(|seen| seen.user_id.clone()).collect();
+            unjudged.into_iter().for_each(|user_id| self.try_again(user_id));
+            self.snapshot(&watch.handle, watch.request_id, users, answer);
+        }
+    }
+
+    /// The snapshot goes the way of the events, in the data lane, so that none overtakes it.
+    fn snapshot(
+        &self,
+        handle: &Arc<Handle>,
+        request_id: RequestId,
+        users: Vec<Presence>,
+        answer: oneshot::Sender<Answer>,
+    ) {
+        let frame = self.encode(&ServerFrame::PresenceSnapshot { request_id, users });
+        self.hub.write_to(handle, &frame, self.hub.clock().now());
+        // Who asked may have gone.
+        let _ = answer.send(Answer::OnItsWay);
+    }
+
+    /// Those who share an active chat with somebody hear of them without having asked.
+    fn introduce(&mut self, news: &PresenceNews) {
+        let user_id = &news.transition.user_id;
+        for observer_id in news.observer_ids.iter().filter(|observer| *observer != user_id) {
+            for handle in self.hub.connections_of(observer_id) {
+                self.watches.introduce(&handle, user_id);
+            }
+        }
+        self.is_due(user_id.clone());
+    }
+
+    /// Looks at everybody who is due, and tells each observer what is new to them.
+    async fn look(&mut self) {
+        self.look_at = None;
+        let due: Vec<UserId> = self.due.drain().collect();
+        let mut sights = Vec::new();
+        for user_id in due {
+            let observers = self.watches.observers(&user_id).into_iter();
+            let sight = |observer_id| Sight { observer_id, user_id: user_id.clone() };
+            sights.extend(observers.map(sight));
+            if sights.len() >= SIGHTS_MAX {
+                self.judge(std::mem::take(&mut sights)).await;
+            }
+        }
+        self.judge(sights).await;
+    }
+
+    async fn judge(&mut self, sights: Vec<Sight>) {
+        if sights.is_empty() {
+            return;
+        }
+        let seen = self.sights.see(&sights).await;
+        let now = self.hub.clock().now();
+        // Observers of one user mostly see the same: it is encoded once.
+        let mut last: Option<(Presence, Bytes)> = None;
+        for (sight, seen) in sights.into_iter().zip(seen) {
+            if seen.stale {
+                self.hub.metrics().presence.unjudged.inc();
+                self.try_again(sight.user_id);
+                continue;
+            }
+            for handle in self.told_otherwise(&sight.observer_id, &seen) {
+                let frame = match &last {
+                    Some((same, frame)) if *same == seen => frame.clone(),
+                    _ => self.encode(&ServerFrame::PresenceChanged(seen.clone())),
+                };
+                self.hub.write_to(&handle, &frame, now);
+                self.hub.metrics().presence.events.inc();
+                last = Some((seen.clone(), frame));
+            }
+        }
+    }
+
+    /// The connections of an observer that watch somebody and were told something else until now.
+    fn told_otherwise(&mut self, observer_id: &UserId, seen: &Presence) -> Handles {
+        let mut handles = self.hub.connections_of(observer_id);
+        handles
+            .retain(|handle| handle.connection_id().is_some_and(|id| self.watches.tell(id, seen)));
+        handles
+    }
+
+    fn try_again(&mut self, user_id: UserId) {
+        self.due.insert(user_id);
+        self.look_at.get_or_insert(self.hub.clock().now() + RETRY);
+    }
+
+    /// When the directory has been silent for too long, what was told is not true any more as
+    /// far as anybody knows: everybody who watches is told so, once.
+    fn check(&mut self, prunes: bool) {
+        if prunes {
+            self.watches.closing().into_iter().for_each(|gone| self.watches.leave(gone));
+        }
+        let is_stale = self.sights.is_stale();
+        if is_stale == self.is_stale {
+            return;
+        }
+        self.is_stale = is_stale;
+        if !is_stale {
+            return self.everybody_is_due();
+        }
+        let now = self.hub.clock().now();
+        for user_id in self.watches.users() {
+            let nobody_knows = unknown(&user_id, true);
+            let frame = self.encode(&ServerFrame::PresenceChanged(nobody_knows.clone()));
+            for observer_id in self.watches.observers(&user_id) {
+                for handle in self.told_otherwise(&observer_id, &nobody_knows) {
+                    self.hub.write_to(&handle, &frame, now);
+                    self.hub.metrics().presence.events.inc();
+                }
+            }
+        }
+    }
+
+    /// Shows typing to those who may see the one who types.
+    async fn show_typing(&self, typing: Vec<TypingNews>) {
+        let here = |news: &TypingNews| -> Vec<Sight> {
+            let others = news.user_ids.iter().filter(|other| **other != news.user_id);
+            let here = others.filter(|other| !self.hub.connections_of(other).is_empty());
+            let sight = |observer_id: &UserId| Sight {
+                observer_id: observer_id.clone(),
+                user_id: news.user_id.clone(),
+            };
+            here.map(sight).collect()
+        };
+        let observers: Vec<Vec<Sight>> = typing.iter().map(here).collect();
+        let sights: Vec<Sight> = observers.iter().flatten().cloned().collect();
+        if sights.is_empty() {
+            return;
+        }
+        let mut allowed = self.sights.allowed(&sights).await.into_iter();
+        let now = self.hub.clock().now();
+        for (news, observers) in typing.into_iter().zip(observers) {
+            let TypingNews { chat_id, user_id, is_typing, .. } = news;
+            let frame = self.encode(&ServerFrame::TypingIndicator { chat_id, user_id, is_typing });
+            for (sight, is_allowed) in observers.iter().zip(allowed.by_ref()) {
+                if is_allowed {
+                    for handle in self.hub.connections_of(&sight.observer_id) {
+                        self.hub.write_to(&handle, &frame, now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn encode(&self, frame: &ServerFrame) -> Bytes {
+        text_frame(&encode_server(frame, self.hub.clock().wall()))
+    }
+}
+
+impl Order {
+    /// Whether it ends a connection's watches, of which some are only about to begin.
+    fn ends_watches(&self, beginning: &[(Watch, oneshot::Sender<Answer>)]) -> bool {
+        let ending = match self {
+            Self::Leave(connection_id) => Some(*connection_id),
+            Self::Watch(watch, _) if !watch.begins => watch.handle.connection_id(),
+            _ => None,
+        };
+        let is_its = |(watch, _): &(Watch, _)| watch.handle.connection_id() == ending;
+        ending.is_some() && beginning.iter().any(is_its)
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn too_many(request_id: RequestId) -> ServerFrame {
+    let reason = Some("too_many_subscriptions".to_owned());
+    let message = "this connection watches as many users as one may: unsubscribe some first";
+    ServerFrame::Error(ErrorFrame {
+        request_id: Some(request_id),
+        details: Some(ErrorDetails { reason, ..Default::default() }),
+        ..ErrorFrame::new(ErrorCode::Conflict, message)
+    })
+}

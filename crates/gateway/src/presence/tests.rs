@@ -1,0 +1,1 @@
+//! The plane's bookkeeping.

@@ -1,0 +1,194 @@
+//! What the link between nodes counts. `docs/metrics.md` defines each.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// How a parcel travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Redis pub/sub.
+    Redis,
+    /// HTTP/2 from node to node.
+    Direct,
+}
+
+impl Transport {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Redis, Self::Direct];
+
+    /// The transport as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+/// A transport as a label.
+#[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct TransportLabel {
+    /// `redis` or `direct`.
+    pub transport: &'static str,
+}
+
+/// A reason as a label.
+#[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ReasonLabel {
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// What is counted for one transport, as handles that cost nothing to look up.
+#[derive(Debug, Clone, Default)]
+pub struct TransportMetrics {
+    /// Parcels that left.
+    pub parcels_sent: Counter,
+    /// Their bytes.
+    pub bytes_sent: Counter,
+    /// Parcels that arrived.
+    pub parcels_received: Counter,
+    /// Their bytes.
+    pub bytes_received: Counter,
+    /// Probes and statuses among those that left.
+    pub probes_sent: Counter,
+    /// Parcels that wait to leave.
+    pub queue_parcels: Gauge,
+}
+
+/// The same by transport, as they are shown.
+#[derive(Debug, Clone, Default)]
+struct Families {
+    parcels_sent: Family<TransportLabel, Counter>,
+    bytes_sent: Family<TransportLabel, Counter>,
+    parcels_received: Family<TransportLabel, Counter>,
+    bytes_received: Family<TransportLabel, Counter>,
+    probes_sent: Family<TransportLabel, Counter>,
+    queue_parcels: Family<TransportLabel, Gauge>,
+}
+
+impl Families {
+    fn of(&self, transport: Transport) -> TransportMetrics {
+        let label = TransportLabel { transport: transport.as_str() };
+        TransportMetrics {
+            parcels_sent: self.parcels_sent.get_or_create_owned(&label),
+            bytes_sent: self.bytes_sent.get_or_create_owned(&label),
+            parcels_received: self.parcels_received.get_or_create_owned(&label),
+            bytes_received: self.bytes_received.get_or_create_owned(&label),
+            probes_sent: self.probes_sent.get_or_create_owned(&label),
+            queue_parcels: self.queue_parcels.get_or_create_owned(&label),
+        }
+    }
+
+    fn register(&self, link: &mut Registry) {
+        link.register("parcels_sent", "Parcels that left", self.parcels_sent.clone());
+        let help = "Bytes of parcels that left";
+        link.register_with_unit("sent", help, Unit::Bytes, self.bytes_sent.clone());
+        let help = "Parcels that arrived";
+        link.register("parcels_received", help, self.parcels_received.clone());
+        let help = "Bytes of parcels that arrived";
+        link.register_with_unit("received", help, Unit::Bytes, self.bytes_received.clone());
+        let help = "Probes and statuses that left";
+        link.register("probes_sent", help, self.probes_sent.clone());
+        let help = "Parcels that wait to leave";
+        link.register("queue_parcels", help, self.queue_parcels.clone());
+    }
+}
+
+/// The link's counters and gauges, as cheap handles.
+#[derive(Debug, Clone)]
+pub struct LinkMetrics {
+    families: Families,
+    redis: TransportMetrics,
+    direct: TransportMetrics,
+    /// Losses noticed by the receiver, by what showed them.
+    pub gaps: Family<ReasonLabel, Counter>,
+    /// Times that every connection of the node was told to sync because of them.
+    pub resyncs: Counter,
+    /// Parcels that were not sent or not delivered, by reason.
+    pub drops: Family<ReasonLabel, Counter>,
+    /// Parcels that Redis did not take and the direct link did.
+    pub parcels_sent_again: Counter,
+    /// Requests to the direct link that were refused, by reason.
+    pub refusals: Family<ReasonLabel, Counter>,
+    /// Other nodes that are known.
+    pub peers: Gauge,
+    /// Those among them that are connected directly.
+    pub peers_connected: Gauge,
+    /// Those among them that Redis does not reach.
+    pub peers_cut_off: Gauge,
+    /// 1 while Redis carries what this node sends and brings what it is sent.
+    pub redis_is_healthy: Gauge,
+}
+
+impl Default for LinkMetrics {
+    fn default() -> Self {
+        let families = Families::default();
+        Self {
+            redis: families.of(Transport::Redis),
+            direct: families.of(Transport::Direct),
+            families,
+            gaps: Family::default(),
+            resyncs: Counter::default(),
+            drops: Family::default(),
+            parcels_sent_again: Counter::default(),
+            refusals: Family::default(),
+            peers: Gauge::default(),
+            peers_connected: Gauge::default(),
+            peers_cut_off: Gauge::default(),
+            redis_is_healthy: Gauge::default(),
+        }
+    }
+}
+
+impl LinkMetrics {
+    /// The handles of one transport.
+    pub fn of(&self, transport: Transport) -> &TransportMetrics {
+        match transport {
+            Transport::Redis => &self.redis,
+            Transport::Direct => &self.direct,
+        }
+    }
+
+    /// Counts a parcel that was not sent or not delivered.
+    pub fn dropped(&self, reason: &'static str) {
+        self.drops.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Counts a loss that the receiver noticed.
+    pub fn gap(&self, reason: &'static str) {
+        self.gaps.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Counts a request to the direct link that was refused.
+    pub fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Registers every metric under its documented name.
+    pub fn register(&self, registry: &mut Registry) {
+        let link = registry.sub_registry_with_prefix("link");
+        self.families.register(link);
+        let gaps = "Losses that the receiver noticed, by what showed them";
+        link.register("gaps", gaps, self.gaps.clone());
+        let resyncs = "Times that all connections were told to sync";
+        link.register("resyncs", resyncs, self.resyncs.clone());
+        let drops = "Parcels not sent or not delivered, by reason";
+        link.register("drops", drops, self.drops.clone());
+        let again = "Parcels sent directly because Redis did not take them";
+        link.register("parcels_sent_again", again, self.parcels_sent_again.clone());
+        let refusals = "Requests to the direct link that were refused";
+        link.register("refusals", refusals, self.refusals.clone());
+        for (name, help, gauge) in [
+            ("peers", "Other nodes that are known", &self.peers),
+            ("peers_connected", "Nodes connected directly", &self.peers_connected),
+            ("peers_cut_off", "Nodes that Redis does not reach", &self.peers_cut_off),
+            ("redis_is_healthy", "Whether Redis carries parcels", &self.redis_is_healthy),
+        ] {
+            link.register(name, help, gauge.clone());
+        }
+    }
+}

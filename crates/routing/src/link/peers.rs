@@ -1,0 +1,235 @@
+//! The other nodes, as far as this one knows them.
+//!
+//! The directory lists them while it can be asked. Those that it does not list any more are
+//! remembered for a while, because it may be the directory that fails; and nodes that speak for
+//! themselves over the direct link are known even if it never listed them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use heartline_protocol::NodeId;
+use tokio::time::Instant;
+
+use super::parcel::Status;
+use crate::directory::LiveNode;
+
+/// How long a node that is neither listed nor heard any more is remembered.
+pub const PEER_MEMORY: Duration = Duration::from_secs(600);
+
+/// How old a node's word about itself may be.
+pub const STATUS_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// How long Redis is passed over for a node after it gave back a parcel for it.
+const RETURN_REST: Duration = Duration::from_secs(1);
+
+/// How long nothing was sent to a node before it is sent a probe.
+const PROBE_AFTER: Duration = Duration::from_secs(2);
+
+/// Nodes that are remembered. Further ones are reached through Redis only.
+const PEERS_MAX: usize = 1024;
+
+/// What a node last said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The node.
+    pub node_id: NodeId,
+    /// Whether Redis reached it.
+    pub redis_is_healthy: bool,
+    /// How long ago it said so.
+    pub age: Duration,
+}
+
+#[derive(Debug)]
+struct Peer {
+    address: Option<Arc<str>>,
+    /// When it was last listed by the directory, or spoke itself.
+    seen_at: Instant,
+    listed_at: Option<Instant>,
+    status: Option<(bool, Instant)>,
+    returned_at: Option<Instant>,
+    /// When a parcel was last sent to it through Redis.
+    redis_sent_at: Option<Instant>,
+}
+
+/// How a parcel goes to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Through Redis; directly to this address if that does not work.
+    Redis(Option<Arc<str>>),
+    /// Directly to this address.
+    Direct(Arc<str>),
+}
+
+/// The other nodes.
+#[derive(Debug)]
+pub(super) struct Peers {
+    own: NodeId,
+    nodes: HashMap<NodeId, Peer>,
+}
+
+impl Peers {
+    pub(super) fn new(own: NodeId) -> Self {
+        Self { own, nodes: HashMap::new() }
+    }
+
+    /// The directory lists these nodes. Answers those that were not known.
+    pub(super) fn listed(&mut self, nodes: Vec<LiveNode>, now: Instant) -> Vec<NodeId> {
+        let records = nodes.into_iter().map(|node| node.record);
+        let mut met = Vec::new();
+        for record in records {
+            met.extend(self.meet(&record.node_id, record.address, now));
+            if let Some(peer) = self.nodes.get_mut(&record.node_id) {
+                peer.listed_at = Some(now);
+            }
+        }
+        met
+    }
+
+    /// A node was found at an address, or spoke. Answers it if it was not known.
+    pub(super) fn meet(
+        &mut self,
+        node_id: &NodeId,
+        address: Option<String>,
+        now: Instant,
+    ) -> Option<NodeId> {
+        if *node_id == self.own {
+            return None;
+        }
+        if let Some(peer) = self.nodes.get_mut(node_id) {
+            peer.seen_at = now;
+            if address.is_some() && address.as_deref() != peer.address.as_deref() {
+                peer.address = address.map(Into::into);
+            }
+            return None;
+        }
+        if self.nodes.len() == PEERS_MAX {
+            return None;
+        }
+        let (listed_at, status, returned_at, redis_sent_at) = (None, None, None, None);
+        let address = address.map(Into::into);
+        let peer = Peer { address, seen_at: now, listed_at, status, returned_at, redis_sent_at };
+        self.nodes.insert(node_id.clone(), peer);
+        Some(node_id.clone())
+    }
+
+    /// A node said how it is. Answers whether Redis reaches it, if that has changed.
+    pub(super) fn heard(&mut self, node_id: &NodeId, status: Status, now: Instant) -> Option<bool> {
+        self.meet(node_id, status.address, now);
+        let is_healthy = status.redis_is_healthy;
+        let before = self.nodes.get_mut(node_id)?.status.replace((is_healthy, now));
+        let was_healthy = before.is_none_or(|(was_healthy, _)| was_healthy);
+        (was_healthy != is_healthy).then_some(is_healthy)
+    }
+
+    /// Redis gave back a parcel for a node. Answers the node's address.
+    pub(super) fn returned(&mut self, node_id: &NodeId, now: Instant) -> Option<Arc<str>> {
+        let peer = self.nodes.get_mut(node_id)?;
+        peer.returned_at = Some(now);
+        peer.address.clone()
+    }
+
+    /// How a parcel for this node goes now; none if it cannot.
+    pub(super) fn way(
+        &mut self,
+        node_id: &NodeId,
+        redis_is_healthy: bool,
+        now: Instant,
+    ) -> Option<Way> {
+        let Some(peer) = self.nodes.get_mut(node_id) else {
+            // A node that has only just begun is named by a route before it is listed.
+            return redis_is_healthy.then_some(Way::Redis(None));
+        };
+        if redis_is_healthy && peer.takes_redis(now) {
+            peer.redis_sent_at = Some(now);
+            return Some(Way::Redis(peer.address.clone()));
+        }
+        match &peer.address {
+            Some(address) => Some(Way::Direct(address.clone())),
+            None => redis_is_healthy.then_some(Way::Redis(None)),
+        }
+    }
+
+    /// The nodes that nothing was sent to through Redis for a while although it could be: they
+    /// are sent a probe now.
+    pub(super) fn probes_due(&mut self, now: Instant) -> Vec<NodeId> {
+        let is_due = |peer: &Peer| {
+            let is_idle = peer.redis_sent_at.is_none_or(|sent_at| now - sent_at >= PROBE_AFTER);
+            is_idle && peer.takes_redis(now)
+        };
+        let due = self.nodes.iter_mut().filter(|(_, peer)| is_due(peer));
+        due.map(|(node_id, peer)| {
+            peer.redis_sent_at = Some(now);
+            node_id.clone()
+        })
+        .collect()
+    }
+
+    /// Every node with its address, if that is known.
+    pub(super) fn addresses(&self) -> Vec<(NodeId, Option<Arc<str>>)> {
+        self.nodes.iter().map(|(node_id, peer)| (node_id.clone(), peer.address.clone())).collect()
+    }
+
+    /// Every node.
+    pub(super) fn node_ids(&self) -> Vec<NodeId> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// Whether a node is known.
+    pub(super) fn knows(&self, node_id: &NodeId) -> bool {
+        self.nodes.contains_key(node_id)
+    }
+
+    /// The nodes that Redis does not reach, as they said themselves.
+    pub(super) fn cut_off(&self, now: Instant) -> Vec<NodeId> {
+        let cut_off = self.nodes.iter().filter(|(_, peer)| peer.is_cut_off(now));
+        cut_off.map(|(node_id, _)| node_id.clone()).collect()
+    }
+
+    /// What nodes said of themselves lately.
+    pub(super) fn statuses(&self, now: Instant) -> Vec<PeerStatus> {
+        let status = |(node_id, peer): (&NodeId, &Peer)| {
+            let (redis_is_healthy, said_at) = peer.status?;
+            let age = now.saturating_duration_since(said_at);
+            let node_id = node_id.clone();
+            (age < STATUS_AGE_MAX).then_some(PeerStatus { node_id, redis_is_healthy, age })
+        };
+        self.nodes.iter().filter_map(status).collect()
+    }
+
+    /// Forgets who has not been seen for long, and who is gone by the direct link's word unless
+    /// the directory still lists it. Answers who was forgotten.
+    pub(super) fn forget(
+        &mut self,
+        is_gone: impl Fn(&NodeId) -> bool,
+        now: Instant,
+    ) -> Vec<NodeId> {
+        let is_over = |(node_id, peer): &(&NodeId, &Peer)| {
+            let is_listed = peer
+                .listed_at
+                .is_some_and(|listed_at| now.saturating_duration_since(listed_at) < STATUS_AGE_MAX);
+            let is_old = now.saturating_duration_since(peer.seen_at) >= PEER_MEMORY;
+            is_old || (!is_listed && is_gone(node_id))
+        };
+        let over = self.nodes.iter().filter(is_over).map(|(node_id, _)| node_id.clone());
+        let over: Vec<_> = over.collect();
+        for node_id in &over {
+            self.nodes.remove(node_id);
+        }
+        over
+    }
+}
+
+impl Peer {
+    fn takes_redis(&self, now: Instant) -> bool {
+        let rests =
+            self.returned_at.is_some_and(|at| now.saturating_duration_since(at) < RETURN_REST);
+        !rests && !self.is_cut_off(now)
+    }
+
+    fn is_cut_off(&self, now: Instant) -> bool {
+        self.status.is_some_and(|(redis_is_healthy, said_at)| {
+            !redis_is_healthy && now.saturating_duration_since(said_at) < STATUS_AGE_MAX
+        })
+    }
+}

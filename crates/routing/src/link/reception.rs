@@ -1,0 +1,301 @@
+//! The receiving end: parcels from other nodes become envelopes in this node's inbox.
+//!
+//! Whatever may have been lost on the way is noticed here: by numbers that jump, by a Redis
+//! subscription that was interrupted, by a sender's word about its last number, or because the
+//! inbox had no room. It ends in one `Resync` for every connection of the node, and in a count
+//! that others watch.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use heartline_protocol::NodeId;
+use tokio::sync::mpsc::error::{SendError, TrySendError};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::envelope::{Envelope, ResyncReason};
+use super::gaps::Gaps;
+use super::health::Health;
+use super::metrics::{LinkMetrics, Transport};
+use super::numbering::{Arrival, Received};
+use super::parcel::{Arrived, Content, ParcelError, Status};
+use super::peers::Peers;
+use crate::clock::Clock;
+
+/// Envelopes that may wait for the inbox. Senders on this node and direct links wait for room;
+/// what comes through Redis waits [`INBOX_TIME`] and is then dropped, which is a gap.
+pub const INBOX_ENVELOPES: usize = 1024;
+
+/// How long the Redis subscription may be held up by a full inbox. After it has been, nothing
+/// waits for as long again, so that at least half of its time goes to reading.
+const INBOX_TIME: Duration = Duration::from_millis(50);
+
+/// How long a silent sender is remembered. Every live one sends probes.
+const SENDER_MEMORY: Duration = Duration::from_secs(600);
+
+/// Senders that are remembered. More than that are never alive at once.
+const SENDERS_MAX: usize = 1024;
+
+/// The inbox has ended: the node is going away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this node's inbox has ended")]
+pub struct InboxEnded;
+
+/// The receiving end of this node's links.
+#[derive(Debug)]
+pub struct Reception {
+    own: NodeId,
+    inbox: mpsc::Sender<Envelope>,
+    state: Mutex<State>,
+    peers: Mutex<Peers>,
+    health: Health,
+    gaps: Gaps,
+    metrics: LinkMetrics,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    senders: HashMap<NodeId, Sender>,
+    /// Until when what finds no room in the inbox is dropped at once.
+    sheds_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    redis: Received,
+    direct: Received,
+}
+
+impl Reception {
+    /// The receiving end, and the queue that the node's inbox reads.
+    pub fn new(
+        own: NodeId,
+        clock: Clock,
+        metrics: LinkMetrics,
+    ) -> (Arc<Self>, mpsc::Receiver<Envelope>) {
+        let (inbox, envelopes) = mpsc::channel(INBOX_ENVELOPES);
+        let reception = Self {
+            inbox,
+            state: Mutex::default(),
+            peers: Mutex::new(Peers::new(own.clone())),
+            own,
+            health: Health::new(clock.now()),
+            gaps: Gaps::new(),
+            metrics,
+            clock,
+        };
+        (Arc::new(reception), envelopes)
+    }
+
+    /// Takes a parcel that came this way, in the order in which it came.
+    ///
+    /// # Errors
+    /// The inbox has ended.
+    pub async fn receive(&self, transport: Transport, bytes: Bytes) -> Result<(), InboxEnded> {
+        let metrics = self.metrics.of(transport);
+        metrics.parcels_received.inc();
+        metrics.bytes_received.inc_by(bytes.len() as u64);
+        let arrived = match Arrived::open(bytes) {
+            Ok(arrived) => arrived,
+            Err(error) => {
+                debug!(%error, "a parcel cannot be read");
+                self.metrics.dropped(match error {
+                    ParcelError::Version(_) => "unknown_version",
+                    ParcelError::Malformed(_) => "malformed",
+                });
+                return Ok(());
+            }
+        };
+        if arrived.sender == self.own {
+            if transport == Transport::Redis {
+                self.health.echo(self.clock.now());
+            }
+            return Ok(());
+        }
+        if !self.is_new(transport, &arrived) {
+            self.metrics.dropped("repeated");
+            return Ok(());
+        }
+        let sender = arrived.sender.clone();
+        match arrived.content() {
+            Ok(Content::Envelope(envelope)) => self.deliver(transport, envelope).await?,
+            Ok(Content::Probe) => {}
+            Ok(Content::Status(status)) => self.heard(&sender, status),
+            Ok(Content::Unknown) => self.metrics.dropped("unknown_kind"),
+            Err(error) => {
+                warn!(%error, node = %sender, "a parcel cannot be read");
+                self.metrics.dropped("malformed");
+                self.gap("malformed");
+            }
+        }
+        Ok(())
+    }
+
+    /// The Redis subscription was interrupted and works again: whatever came meanwhile is lost,
+    /// whoever sent it.
+    pub fn resubscribed(&self) {
+        for sender in self.lock().senders.values_mut() {
+            sender.redis.forgive();
+        }
+        self.gap("resubscribed");
+    }
+
+    /// How many losses were noticed so far. At each change, whoever keeps a copy of something that
+    /// nodes tell each other reads it anew.
+    pub fn gaps(&self) -> watch::Receiver<u64> {
+        self.gaps.watch()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a parcel's numbers. Answers whether it was not received before.
+    fn is_new(&self, transport: Transport, arrived: &Arrived) -> bool {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let sender = state.sender(&arrived.sender, now);
+        let arrival = match transport {
+            Transport::Redis => sender.redis.arrive(arrived.number, now),
+            Transport::Direct => sender.direct.arrive(arrived.number, now),
+        };
+        let is_new_otherwise =
+            arrived.earlier.is_none_or(|earlier| sender.redis.arrive_otherwise(earlier));
+        drop(state);
+        if arrival == Arrival::AfterGap {
+            debug!(node = %arrived.sender, transport = transport.as_str(), "numbers jumped");
+            self.gap("numbers_jumped");
+        }
+        arrival != Arrival::Repeat && is_new_otherwise
+    }
+
+    fn heard(&self, sender: &NodeId, status: Status) {
+        let now = self.clock.now();
+        let redis_number = status.redis_number;
+        self.lock().sender(sender, now).redis.promise(redis_number, now);
+        match self.peers().heard(sender, status, now) {
+            Some(true) => info!(node = %sender, "Redis reaches the node again"),
+            Some(false) => warn!(node = %sender, "Redis does not reach the node"),
+            None => {}
+        }
+    }
+
+    fn gap(&self, reason: &'static str) {
+        self.metrics.gap(reason);
+        self.gaps.note();
+    }
+
+    async fn deliver(&self, transport: Transport, envelope: Envelope) -> Result<(), InboxEnded> {
+        let envelope = match self.inbox.try_send(envelope) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(InboxEnded),
+            Err(TrySendError::Full(envelope)) => envelope,
+        };
+        match transport {
+            // The sender's queue fills meanwhile, and tells whoever sends.
+            Transport::Direct => self.send(envelope).await,
+            Transport::Redis => self.deliver_soon(envelope).await,
+        }
+    }
+
+    /// Waits a little for room in the inbox, unless that was in vain just now.
+    async fn deliver_soon(&self, envelope: Envelope) -> Result<(), InboxEnded> {
+        let sheds = self.lock().sheds_until.is_some_and(|until| self.clock.now() < until);
+        if !sheds {
+            let room = self.inbox.reserve();
+            match tokio::time::timeout(INBOX_TIME, room).await {
+                Ok(Ok(room)) => {
+                    room.send(envelope);
+                    return Ok(());
+                }
+                Ok(Err(SendError(()))) => return Err(InboxEnded),
+                Err(_) => self.lock().sheds_until = Some(self.clock.now() + INBOX_TIME),
+            }
+        }
+        self.metrics.dropped("inbox_full");
+        self.gap("inbox_full");
+        Ok(())
+    }
+
+    // What the cluster link needs of it.
+
+    /// Puts an envelope of this node itself into the inbox; waits for room.
+    pub(super) async fn send(&self, envelope: Envelope) -> Result<(), InboxEnded> {
+        self.inbox.send(envelope).await.map_err(|_| InboxEnded)
+    }
+
+    pub(super) fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &LinkMetrics {
+        &self.metrics
+    }
+
+    pub(super) fn own(&self) -> &NodeId {
+        &self.own
+    }
+
+    /// Looks for what was promised and did not come, and tells the node's connections of losses,
+    /// if it is time.
+    pub(super) fn check(&self, now: Instant) {
+        let mut overdue = Vec::new();
+        for (node_id, sender) in &mut self.lock().senders {
+            if sender.redis.is_overdue(now) {
+                overdue.push(node_id.clone());
+            }
+        }
+        for node_id in overdue {
+            debug!(node = %node_id, "what was sent through Redis did not come");
+            self.gap("overdue");
+        }
+        if !self.gaps.is_due(now) {
+            return;
+        }
+        let (user_ids, chat_ids, reason) = (None, None, ResyncReason::LinkGap);
+        // A full inbox is asked again at the next check.
+        if self.inbox.try_send(Envelope::Resync { user_ids, chat_ids, reason }).is_ok() {
+            self.gaps.told(now);
+            self.metrics.resyncs.inc();
+            warn!("something between nodes was lost; every connection here is told to sync");
+        }
+    }
+
+    /// Forgets senders that have been silent for long.
+    pub(super) fn forget_silent(&self, now: Instant) {
+        let is_silent =
+            |heard_at: Instant| now.saturating_duration_since(heard_at) >= SENDER_MEMORY;
+        self.lock().senders.retain(|_, sender| !is_silent(sender.heard_at()));
+    }
+}
+
+impl State {
+    fn sender(&mut self, node_id: &NodeId, now: Instant) -> &mut Sender {
+        if self.senders.len() >= SENDERS_MAX && !self.senders.contains_key(node_id) {
+            let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.heard_at());
+            if let Some(oldest) = oldest.map(|(node_id, _)| node_id.clone()) {
+                self.senders.remove(&oldest);
+            }
+        }
+        let new = || Sender { redis: Received::new(now), direct: Received::new(now) };
+        self.senders.entry(node_id.clone()).or_insert_with(new)
+    }
+}
+
+impl Sender {
+    fn heard_at(&self) -> Instant {
+        self.redis.heard_at().max(self.direct.heard_at())
+    }
+}
+
+#[cfg(test)]
+mod tests;

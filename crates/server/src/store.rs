@@ -1,0 +1,80 @@
+//! Which store a node keeps everything in.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
+use heartline_durability::{ChatLog, Members, Profiles};
+use heartline_routing::Clock;
+use prometheus_client::registry::Registry;
+
+use crate::config::Config;
+
+/// An open store of either kind. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) enum Store {
+    /// A file of this node alone.
+    Sqlite(SqliteStore),
+}
+
+impl Store {
+    /// Opens what the configuration names.
+    pub(crate) async fn open(config: &Config, clock: Clock) -> Result<Self> {
+        let store = &config.store;
+        let mut sqlite =
+            SqliteConfig::from_url(&store.url, &config.server.data_dir).context("store.url")?;
+        sqlite.disk_reserve_bytes = store.disk_reserve;
+        sqlite.allow_unsafe = store.allow_unsafe;
+        Ok(Self::Sqlite(SqliteStore::open(&sqlite, clock).context("store.url")?))
+    }
+
+    /// The engine's name, as metrics label it.
+    pub(crate) fn engine(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+        }
+    }
+
+    /// How many batches may be stored at the same time.
+    pub(crate) fn ingest_shards(&self) -> usize {
+        match self {
+            // One thread writes to the file, so more shards would only make smaller batches.
+            Self::Sqlite(_) => 1,
+        }
+    }
+
+    /// Registers what the engine counts.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        match self {
+            Self::Sqlite(store) => store.counters().register(registry),
+        }
+    }
+
+    /// Messages.
+    pub(crate) fn log(&self) -> Arc<dyn ChatLog> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// Chats and who belongs to them.
+    pub(crate) fn members(&self) -> Arc<dyn Members> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// People.
+    pub(crate) fn profiles(&self) -> Arc<dyn Profiles> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// Finishes what it was asked for and closes in order.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+        }
+    }
+}
