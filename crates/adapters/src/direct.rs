@@ -52,6 +52,3 @@ const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 
 /// The largest frame of HTTP/2, so that what travels together arrives in one piece.
 const FRAME_BYTES_MAX: u32 = 64 * 1024;
-
-#[cfg(test)]
-mod tests;

@@ -11,11 +11,19 @@ mod client;
 mod topology;
 mod mailbox;
 mod subscription;
+mod keys;
+mod scripts;
+mod server_clock;
+mod changes;
+mod directory;
+mod link;
 
 pub use client::{RedisClient, RedisTime};
 pub use config::{DEADLINE_DEFAULT, RedisConfig, RedisConfigError};
 pub use counters::RedisCounters;
+pub use directory::{RedisDirectory, RedisDirectoryConfig, RedisDirectoryError};
 pub use failure::RedisFailure;
+pub use link::{RedisCarrier, RedisLinkTasks};
 pub use script::Script;
 pub use subscription::{Event, Message, Subscription};
 

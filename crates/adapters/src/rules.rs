@@ -101,6 +101,25 @@ fn decide_remove(
     }
 }
 
+/// Who becomes owner when the owner goes: the admin, or else the member, who came first.
+pub(crate) fn heir(chat: &Chat, leaving: &UserId) -> Option<UserId> {
+    if role_in(chat, leaving) != Some(Role::Owner) {
+        return None;
+    }
+    // Members are in the order of their coming, and the first of the mightiest is taken.
+    let others = chat.members.iter().filter(|member| member.user_id != *leaving);
+    others.min_by_key(|member| might(member.role)).map(|heir| heir.user_id.clone())
+}
+
+/// A role as a number, the mightiest first.
+fn might(role: Role) -> u8 {
+    match role {
+        Role::Owner => 0,
+        Role::Admin => 1,
+        Role::Member => 2,
+    }
+}
+
 fn role_in(chat: &Chat, user_id: &UserId) -> Option<Role> {
     chat.members.iter().find(|member| member.user_id == *user_id).map(|member| member.role)
 }

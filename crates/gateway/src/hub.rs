@@ -317,6 +317,10 @@ impl Holdings for Hub {
         leases
     }
 
+    fn connections(&self) -> usize {
+        self.metrics.connections_active.get().try_into().unwrap_or(0)
+    }
+
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease> {
         self.find(lease)?.lease_again(self.clock.now())
     }

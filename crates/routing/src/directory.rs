@@ -67,6 +67,8 @@ pub struct NodeRecord {
     pub planes: String,
     /// When it started, by its own clock: only people read it.
     pub started_at: Timestamp,
+    /// How many connections it holds, leased or not.
+    pub connections: usize,
 }
 
 /// A node that has announced itself lately.

@@ -21,6 +21,9 @@ pub trait Holdings: Send + Sync {
     /// The leases of the connections whose number falls into this slice of all slices.
     fn leases_in_slice(&self, slice: u64, slices: u64) -> Vec<LeaseKey>;
 
+    /// How many connections there are.
+    fn connections(&self) -> usize;
+
     /// The lease to claim again for a connection that is still open.
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease>;
 
@@ -101,7 +104,8 @@ impl Renewal {
     /// Says that the node is there. When that was not heard for a whole lease, routes to it did
     /// not count meanwhile.
     async fn announce(&self, announced_at: &mut Instant) {
-        match self.directory.announce(&self.node, self.policy.lease).await {
+        let node = NodeRecord { connections: self.holdings.connections(), ..self.node.clone() };
+        match self.directory.announce(&node, self.policy.lease).await {
             Ok(()) => {
                 let now = self.clock.now();
                 if now - *announced_at >= self.policy.lease {

@@ -5,6 +5,6 @@ use heartline_routing::{Clock, MemoryDirectory};
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_directory_keeps_the_contract() {
-    let contract = Contract { shards: 7 };
-    contract.run(&MemoryDirectory::new(contract.shards, Clock)).await;
+    let directory = MemoryDirectory::new(7, Clock);
+    Contract::new(7, &[&directory]).run().await;
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use ulid::Ulid;
 
 use crate::chat::Chat;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Others};
 use crate::config::{AuthKeys, Config, Loaded};
 use crate::http::{Api, PrivacyChanges};
 use crate::lifecycle::Lifecycle;
@@ -29,6 +29,7 @@ pub struct Node {
     pub(crate) api: Api,
     pub(crate) chat: Chat,
     pub(crate) record: NodeRecord,
+    pub(crate) others: Option<Others>,
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
     pub(crate) presence: PresenceTask,
     pub(crate) tls: Option<TlsReloader>,
@@ -49,7 +50,7 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let profiles = store.profiles();
     let chat = Chat::new(store, &config, clock, &mut registry);
     let cluster = Cluster::connect(&config, node_id.clone(), clock, &mut registry).await?;
-    let Cluster { directory, link, envelopes, record } = cluster;
+    let Cluster { directory, link, envelopes, record, others } = cluster;
     let fanout_metrics = heartline_fanout::Metrics::default();
     fanout_metrics.register(&mut registry);
     let registry = Arc::new(registry);
@@ -88,8 +89,9 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         authenticator,
         registry,
         lifecycle,
+        cluster: others.as_ref().map(|others| Arc::clone(&others.link)),
     };
-    Ok(Node { config, api, chat, record, envelopes, presence, tls })
+    Ok(Node { config, api, chat, record, others, envelopes, presence, tls })
 }
 
 /// `<name>-<boot suffix>`: a restarted node is a new one.

@@ -1,19 +1,36 @@
 //! Where a node stands among others: its directory and its link to them, or itself alone.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
+use heartline_adapters::direct::{ClusterSecret, DirectServer, DirectTasks, HttpCarrier};
+use heartline_adapters::redis::{
+    RedisCarrier, RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig,
+    RedisLinkTasks,
+};
 use heartline_protocol::NodeId;
+use heartline_routing::link::{
+    ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Returned,
+};
 use heartline_routing::{
     Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink, NodeRecord,
 };
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tracing::info;
 
 use crate::config::Config;
+use crate::lifecycle::Lifecycle;
+use crate::listen;
 
-/// What the planes of this server run by default.
-pub(crate) const PLANES: &str = "gateway,ingest,fanout";
+/// What every node runs.
+const PLANES: &str = "gateway,ingest,fanout";
+
+/// How long a starting node waits to hear what is sent to it.
+const SUBSCRIBED_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A node's place among others, connected and not yet announced.
 #[derive(Debug)]
@@ -26,6 +43,19 @@ pub(crate) struct Cluster {
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
     /// What this node says of itself.
     pub(crate) record: NodeRecord,
+    /// The way to other nodes; none for a node that is alone.
+    pub(crate) others: Option<Others>,
+}
+
+/// The way to other nodes, not yet open.
+#[derive(Debug)]
+pub(crate) struct Others {
+    pub(crate) link: Arc<ClusterLink>,
+    listen: SocketAddr,
+    server: DirectServer,
+    returned: mpsc::Receiver<Returned>,
+    redis_tasks: RedisLinkTasks,
+    direct_tasks: DirectTasks,
 }
 
 impl Cluster {
@@ -34,20 +64,104 @@ impl Cluster {
         config: &Config,
         node_id: NodeId,
         clock: Clock,
-        _registry: &mut Registry,
+        registry: &mut Registry,
     ) -> Result<Self> {
-        let (link, envelopes) = LocalLink::new(node_id.clone());
         let record = NodeRecord {
-            node_id,
+            node_id: node_id.clone(),
             address: None,
             planes: PLANES.to_owned(),
             started_at: clock.wall(),
+            connections: 0,
         };
-        Ok(Self {
-            directory: Arc::new(MemoryDirectory::new(config.routing.shards, clock)),
-            link: Arc::new(link),
-            envelopes,
-            record,
-        })
+        match (&config.redis.url, config.cluster.listen) {
+            (Some(url), Some(listen)) => {
+                let connecting = Self::among_others(config, url, listen, record, clock, registry);
+                connecting.await.context("redis.url")
+            }
+            _ => Ok(Self::alone(config, record, clock)),
+        }
+    }
+
+    fn alone(config: &Config, record: NodeRecord, clock: Clock) -> Self {
+        let (link, envelopes) = LocalLink::new(record.node_id.clone());
+        let directory = MemoryDirectory::new(config.routing.shards, clock);
+        let (directory, link) = (Arc::new(directory), Arc::new(link));
+        Self { directory, link, envelopes, record, others: None }
+    }
+
+    async fn among_others(
+        config: &Config,
+        url: &str,
+        listen: SocketAddr,
+        record: NodeRecord,
+        clock: Clock,
+        registry: &mut Registry,
+    ) -> Result<Self> {
+        let node_id = record.node_id.clone();
+        let counters = RedisCounters::default();
+        counters.register(registry);
+        let redis = RedisConfig::from_url(url, &config.redis.key_prefix)?;
+        let client = RedisClient::new(redis, clock, counters);
+        let directory = RedisDirectoryConfig {
+            shards: config.routing.shards,
+            lease: config.routing.lease,
+            ..RedisDirectoryConfig::new(node_id.clone())
+        };
+        let directory = RedisDirectory::connect(client.clone(), directory, clock).await?;
+        let directory: Arc<dyn Directory> = Arc::new(directory);
+
+        let metrics = LinkMetrics::default();
+        metrics.register(registry);
+        let (reception, envelopes) = Reception::new(node_id.clone(), clock, metrics.clone());
+        let (returns, returned) = mpsc::channel(RETURNS_MAX);
+        let (redis, redis_tasks) =
+            RedisCarrier::new(client, node_id.clone(), Arc::clone(&reception), returns);
+        let secret = ClusterSecret::new(config.cluster.secret.expose());
+        let secret = secret.ok_or_else(|| anyhow!("cluster.secret must be printable ASCII"))?;
+        let (direct, direct_tasks) =
+            HttpCarrier::new(node_id.clone(), secret.clone(), clock, metrics);
+        let advertised = config.cluster.advertise.clone();
+        let address = advertised.unwrap_or_else(|| listen.to_string());
+        let link = ClusterLink::new(ClusterParts {
+            address: Some(address.clone()),
+            peers: config.cluster.peers.clone(),
+            reception: Arc::clone(&reception),
+            redis,
+            direct,
+            directory: Arc::clone(&directory),
+            clock,
+        });
+        let server = DirectServer::new(node_id, secret, reception);
+        let others = Others {
+            link: Arc::clone(&link),
+            listen,
+            server,
+            returned,
+            redis_tasks,
+            direct_tasks,
+        };
+        let record = NodeRecord { address: Some(address), ..record };
+        Ok(Self { directory, link, envelopes, record, others: Some(others) })
+    }
+}
+
+impl Others {
+    /// Opens the way: listens for other nodes, and returns when what is sent to this one is heard.
+    /// Only then may it announce itself and register connections.
+    pub(crate) async fn open(self, lifecycle: &Lifecycle, user_timeout: Duration) -> Result<()> {
+        let Self { link, listen, server, returned, redis_tasks, direct_tasks } = self;
+        let listener = listen::bind(listen, user_timeout).map_err(|error| {
+            anyhow!("cannot listen on {listen}: {error}; set another cluster.listen")
+        })?;
+        // They serve until the last connection is gone: what is drained is still delivered.
+        lifecycle.spawn_support("direct listener", server.serve(listener, std::future::pending()));
+        lifecycle.spawn_support("direct links", direct_tasks.run());
+        lifecycle.spawn_support("Redis link", redis_tasks.run());
+        lifecycle.spawn_support("link", Arc::clone(&link).run(returned));
+        timeout(SUBSCRIBED_DEADLINE, link.subscribed()).await.map_err(|_| {
+            anyhow!("redis.url: nothing that is sent to this node is heard; is PUBLISH allowed?")
+        })?;
+        info!(%listen, "reached by other nodes");
+        Ok(())
     }
 }

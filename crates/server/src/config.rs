@@ -32,6 +32,7 @@ use serde::Deserialize;
 
 pub use auth::{AuthKeys, Secret};
 pub use check::SECRET_BYTES_MIN;
+pub(crate) use check::is_postgres;
 pub use decode::{LogFormat, MetricsListen};
 pub use files::{Disk, Files};
 pub use layer::Layer;

@@ -55,6 +55,9 @@ pub async fn run(
     // What others rely on until the last of them is gone.
     let directory = Arc::clone(&api.directory);
     lifecycle.spawn_support("inbox", inbox::run(Arc::clone(&gateway), node.envelopes));
+    if let Some(others) = node.others {
+        others.open(&lifecycle, user_timeout).await?;
+    }
     lifecycle.spawn_support("presence", node.presence.run());
     let last_writes = node.chat.start(&lifecycle, api.fanout.clone());
     lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));

@@ -3,24 +3,37 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use heartline_adapters::postgres::{PostgresConfig, PostgresStore};
 use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
 use heartline_durability::{ChatLog, Members, Profiles};
 use heartline_routing::Clock;
 use prometheus_client::registry::Registry;
 
-use crate::config::Config;
+use crate::config::{Config, is_postgres};
+
+/// Batches of messages that are stored in PostgreSQL at the same time: enough to keep it busy
+/// while others wait for their commit, few enough for batches to be large.
+const POSTGRES_SHARDS: usize = 4;
 
 /// An open store of either kind. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) enum Store {
     /// A file of this node alone.
     Sqlite(SqliteStore),
+    /// A database that nodes share.
+    Postgres(PostgresStore),
 }
 
 impl Store {
     /// Opens what the configuration names.
     pub(crate) async fn open(config: &Config, clock: Clock) -> Result<Self> {
         let store = &config.store;
+        if is_postgres(&store.url) {
+            let mut postgres = PostgresConfig::from_url(&store.url).context("store.url")?;
+            postgres.allow_unsafe = store.allow_unsafe;
+            let opened = PostgresStore::open(&postgres, clock).await;
+            return Ok(Self::Postgres(opened.context("store.url")?));
+        }
         let mut sqlite =
             SqliteConfig::from_url(&store.url, &config.server.data_dir).context("store.url")?;
         sqlite.disk_reserve_bytes = store.disk_reserve;
@@ -32,6 +45,7 @@ impl Store {
     pub(crate) fn engine(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgres",
         }
     }
 
@@ -40,6 +54,7 @@ impl Store {
         match self {
             // One thread writes to the file, so more shards would only make smaller batches.
             Self::Sqlite(_) => 1,
+            Self::Postgres(_) => POSTGRES_SHARDS,
         }
     }
 
@@ -47,6 +62,7 @@ impl Store {
     pub(crate) fn register(&self, registry: &mut Registry) {
         match self {
             Self::Sqlite(store) => store.counters().register(registry),
+            Self::Postgres(store) => store.counters().register(registry),
         }
     }
 
@@ -54,6 +70,7 @@ impl Store {
     pub(crate) fn log(&self) -> Arc<dyn ChatLog> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
         }
     }
 
@@ -61,6 +78,7 @@ impl Store {
     pub(crate) fn members(&self) -> Arc<dyn Members> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
         }
     }
 
@@ -68,6 +86,7 @@ impl Store {
     pub(crate) fn profiles(&self) -> Arc<dyn Profiles> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
         }
     }
 
@@ -75,6 +94,7 @@ impl Store {
     pub(crate) async fn close(&self) {
         match self {
             Self::Sqlite(store) => store.close().await,
+            Self::Postgres(store) => store.close().await,
         }
     }
 }

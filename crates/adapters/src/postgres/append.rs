@@ -92,8 +92,11 @@ pub(super) async fn append(mut lease: Lease<'_>, batch: &Batch) -> Result<Vec<An
     halt(lease, batch, &fates).await;
     let answers = batch.messages.iter().enumerate().map(|(place, message)| {
         let index = batch.distinct[place];
-        let is_first = batch.firsts[index] == place;
-        fates[index].answer(message, batch.message_ids[index], is_first)
+        if batch.firsts[index] == place {
+            return fates[index].of_first(message, batch.message_ids[index]);
+        }
+        let first = &batch.messages[batch.firsts[index]];
+        fates[index].of_repeat(message, first, batch.message_ids[index])
     });
     Ok(answers.collect())
 }
@@ -159,43 +162,60 @@ fn fate(row: &Row) -> Result<Fate, Failure> {
 }
 
 impl Fate {
-    /// What it means for one message of the batch; `is_first` for the one that was stored.
-    fn answer(&self, new: &NewMessage, message_id: MessageId, is_first: bool) -> Answer {
+    /// What it means for the message that was given to the database.
+    fn of_first(&self, new: &NewMessage, message_id: MessageId) -> Answer {
         match self {
             Self::Stored { sequence, created_at, members_version } => {
-                let stored = FoundMessage {
-                    sequence: *sequence,
-                    message_id,
-                    created_at: *created_at,
-                    content_type: new.content_type.clone(),
-                    content: Some(new.content.clone()),
-                };
-                let message = stored.message(new);
+                let message = stored(*sequence, *created_at, new, message_id).message(new);
                 let members_version = *members_version;
-                let published = false;
-                Ok(Appended { message, duplicate: !is_first, published, members_version })
+                Ok(Appended { message, duplicate: false, published: false, members_version })
             }
             Self::Found { found, published, members_version } => {
-                if !found.may_be(new) {
-                    return Err(AppendError::Conflict);
-                }
-                let (published, members_version) = (*published, *members_version);
-                let message = found.message(new);
-                Ok(Appended { message, duplicate: true, published, members_version })
+                found.answer(new, *published, *members_version)
             }
             Self::Refused(refusal) => Err(*refusal),
             Self::WrongCounter { .. } => Err(AppendError::Halted),
         }
     }
+
+    /// What it means for another one of the batch with the same key, as if that had come later.
+    fn of_repeat(&self, new: &NewMessage, first: &NewMessage, message_id: MessageId) -> Answer {
+        match self {
+            Self::Stored { sequence, created_at, members_version } => {
+                let found = stored(*sequence, *created_at, first, message_id);
+                found.answer(new, false, *members_version)
+            }
+            Self::Found { .. } | Self::Refused(_) | Self::WrongCounter { .. } => {
+                self.of_first(new, message_id)
+            }
+        }
+    }
+}
+
+fn stored(
+    sequence: u64,
+    created_at: Timestamp,
+    new: &NewMessage,
+    message_id: MessageId,
+) -> FoundMessage {
+    let (content_type, content) = (new.content_type.clone(), Some(new.content.clone()));
+    FoundMessage { sequence, message_id, created_at, content_type, content }
 }
 
 impl FoundMessage {
+    /// The answer to a retry: the first result, or a conflict if it says something else.
+    fn answer(&self, new: &NewMessage, published: bool, members_version: u64) -> Answer {
+        if !self.may_be(new) {
+            return Err(AppendError::Conflict);
+        }
+        Ok(Appended { message: self.message(new), duplicate: true, published, members_version })
+    }
+
     /// Whether a retry says the same. Content that was deleted cannot be compared, and conflicts
     /// with nothing.
     fn may_be(&self, new: &NewMessage) -> bool {
-        let is_same = |content: &String| {
-            *content == new.content && self.content_type == new.content_type
-        };
+        let is_same =
+            |content: &String| *content == new.content && self.content_type == new.content_type;
         self.content.as_ref().is_none_or(is_same)
     }
 

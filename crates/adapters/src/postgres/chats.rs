@@ -145,8 +145,7 @@ pub(super) async fn of_user(
     let summary = |row: &Row| {
         let chat = whole(row)?.chat;
         let has_message = get::<Option<i64>>(row, 10)?.is_some();
-        let last_message =
-            has_message.then(|| rows::message(row, 10, chat.chat_id)).transpose()?;
+        let last_message = has_message.then(|| rows::message(row, 10, chat.chat_id)).transpose()?;
         Ok(ChatSummary { chat, last_acked_sequence: number(row, 9)?, last_message })
     };
     rows.iter().map(summary).collect()

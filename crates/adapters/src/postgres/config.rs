@@ -47,8 +47,7 @@ pub enum SynchronousCommit {
 }
 
 impl SynchronousCommit {
-    const ALL: [Self; 5] =
-        [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
+    const ALL: [Self; 5] = [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
 
     /// The setting as the database writes it.
     pub fn as_str(self) -> &'static str {
@@ -96,7 +95,8 @@ impl PostgresConfig {
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
         let scheme = ["postgres://", "postgresql://"].into_iter().find(|it| url.starts_with(it));
         let scheme = scheme.ok_or_else(|| wrong(EXPECTED))?;
-        let (place, query) = url[scheme.len()..].split_once('?').unwrap_or((&url[scheme.len()..], ""));
+        let (place, query) =
+            url[scheme.len()..].split_once('?').unwrap_or((&url[scheme.len()..], ""));
         if place.matches('@').count() > 1 {
             return Err(wrong("an @ in a name or password is written %40"));
         }

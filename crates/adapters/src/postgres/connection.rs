@@ -72,7 +72,10 @@ impl Drop for Counted {
 impl fmt::Debug for Connection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let statements = self.statements.len();
-        formatter.debug_struct("Connection").field("statements", &statements).finish_non_exhaustive()
+        formatter
+            .debug_struct("Connection")
+            .field("statements", &statements)
+            .finish_non_exhaustive()
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn create(
     }
     let (chat_id, is_new) = insert(&mut lease, new, &named, now).await?;
     let whole = chats::find(&mut lease, chat_id).await?;
-    let whole = whole.ok_or_else(|| Failure::rejected("the chat that was found has gone"))?;
+    let whole = whole.ok_or_else(|| Failure::again("the pair's chat has just gone"))?;
     let (chat, members_version) = (whole.chat, whole.members_version);
     keys::keep(&mut lease, idempotency, &chat, members_version).await?;
     lease.commit().await?;
@@ -97,7 +97,7 @@ async fn insert(
     let made = lease.write(INSERT, &[&Id::from(chat_id), &kind, &new.name, &low, &high]).await?;
     let Some(made) = made.first() else {
         let rows = lease.query(DIRECT, &[&low, &high]).await?;
-        let found = rows.first().ok_or_else(|| Failure::rejected("the pair's chat has gone"))?;
+        let found = rows.first().ok_or_else(|| Failure::again("the pair's chat has just gone"))?;
         return Ok((super::rows::chat_id(found, 0)?, false));
     };
     let chat_key: i64 = get(made, 0)?;

@@ -48,6 +48,11 @@ impl Failure {
         Self { outcome: Outcome::Rejected, remedy: Remedy::None, is_broken: false, reason }
     }
 
+    /// Nothing was written, because somebody else was faster; another attempt sees what they did.
+    pub(super) fn again(reason: impl Into<String>) -> Self {
+        Self { remedy: Remedy::Again, ..Self::rejected(reason) }
+    }
+
     /// No answer came in time.
     pub(super) fn late(effect: Effect) -> Self {
         let reason = "the database did not answer in time".to_owned();

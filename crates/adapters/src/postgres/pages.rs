@@ -36,7 +36,7 @@ macro_rules! page {
             $beyond,
             " $3 ORDER BY m.sequence ",
             $order,
-            " LIMIT $4 + 1
+            " LIMIT $4::bigint + 1
                 ) l
                 WINDOW by_sequence AS (ORDER BY l.sequence ",
             $order,

@@ -89,7 +89,7 @@ const CLAIM_UNPUBLISHED: &str = "WITH now AS MATERIALIZED (
         SELECT u.chat_key FROM unpublished_chats u
         WHERE u.since <= (SELECT ms FROM now) - $2::bigint
             AND (u.claimed_by = $1 OR u.claimed_until <= (SELECT ms FROM now))
-        ORDER BY u.since LIMIT $4 + $5 FOR UPDATE SKIP LOCKED
+        ORDER BY u.since LIMIT $4::bigint + $5::bigint FOR UPDATE SKIP LOCKED
     ), waiting AS MATERIALIZED (
         SELECT k.chat_key, c.chat_id, c.published_sequence, c.head_sequence, c.members_version,
             m.created_at,
@@ -104,7 +104,7 @@ const CLAIM_UNPUBLISHED: &str = "WITH now AS MATERIALIZED (
             WHERE m.chat_key = k.chat_key AND m.sequence = c.published_sequence + 1 LIMIT 1
         ) m ON true
     ), due AS MATERIALIZED (
-        SELECT * FROM waiting WHERE is_due ORDER BY created_at LIMIT $4
+        SELECT * FROM waiting WHERE is_due ORDER BY created_at LIMIT $4::bigint
     ), claimed AS (
         UPDATE unpublished_chats u SET since = d.created_at, claimed_by = $1,
             claimed_until = (SELECT ms FROM now) + $3::bigint
@@ -125,9 +125,8 @@ pub(super) async fn unpublished(
 ) -> Result<Vec<Unpublished>, Failure> {
     let (older_than, claim) = (duration_ms(older_than), duration_ms(CLAIM));
     let (limit, moved) = (row_limit(limit.min(u32::MAX as usize)), row_limit(MOVED_MAX));
-    let rows = lease
-        .write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved])
-        .await?;
+    let rows =
+        lease.write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved]).await?;
     let chat = |row: &Row| {
         Ok(Unpublished {
             chat_id: rows::chat_id(row, 0)?,

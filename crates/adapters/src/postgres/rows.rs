@@ -52,11 +52,7 @@ impl From<MessageId> for Id {
 }
 
 impl ToSql for Id {
-    fn to_sql(
-        &self,
-        _: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         out.put_slice(&self.0.to_bytes());
         Ok(IsNull::No)
     }

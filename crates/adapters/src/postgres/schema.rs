@@ -11,7 +11,7 @@ use super::tls::Tls;
 /// One script per version, in order. A script that was released is never changed.
 const MIGRATIONS: [&str; 2] = [
     include_str!("migrations/0001_chats_messages_people.sql"),
-    include_str!("migrations/0002_append_publish_forget.sql"),
+    include_str!("migrations/0002_calls.sql"),
 ];
 
 /// The version that this binary reads and writes.

@@ -20,8 +20,8 @@ const KEYS: &str = "SELECT u.user_id, u.user_key FROM unnest($1::text[]) AS n (u
         SELECT k.user_id, k.user_key FROM users k WHERE k.user_id = n.user_id LIMIT 1
     ) u";
 
-/// The keys of users, who are named now if not before. Outside a transaction: a user's row is
-/// never removed, and nobody should wait for the end of a long transaction to name somebody.
+/// The keys of users, who are named now if not before. Many are best named before a transaction
+/// begins, because whoever names one of them too waits for its end.
 pub(super) async fn named(
     lease: &mut Lease<'_>,
     user_ids: &[&UserId],

@@ -1,1 +1,9 @@
-//! The plane's bookkeeping.
+//! The presence plane with real outboxes and a real directory; only the store is scripted, so that
+//! it can fail, and the directory can be made silent.
+
+mod engines;
+mod fixtures;
+mod privacy;
+mod telling;
+mod trouble;
+mod watches;

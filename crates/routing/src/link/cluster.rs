@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{join, join_all};
 use heartline_protocol::NodeId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
 
@@ -98,6 +98,11 @@ impl ClusterLink {
         let (now, silence) = (self.0.clock.now(), self.0.directory.silence());
         self.0.reception.health().proof_age(now, silence) >= WORSE_OFF_AGE
             && self.peer_statuses().iter().any(|status| status.redis_is_healthy)
+    }
+
+    /// How many losses were noticed so far; see [`Reception::gaps`].
+    pub fn gaps(&self) -> watch::Receiver<u64> {
+        self.0.reception.gaps()
     }
 
     fn metrics(&self) -> &LinkMetrics {

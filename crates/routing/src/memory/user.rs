@@ -111,7 +111,7 @@ impl User {
         at: Moment,
     ) -> Option<Transition> {
         let index = self.held.iter().position(|held| held.is(key) && held.left_at.is_none())?;
-        let is_last = self.held.iter().all(|held| held.is(key) || held.ends_at <= at.now);
+        let is_last = self.held.iter().all(|held| held.is(key) || !held.is_live(at.now));
         if is_last && !keep.is_zero() {
             let held = &mut self.held[index];
             held.ends_at = at.now + keep;

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use heartline_adapters::postgres::PostgresConfig;
 use heartline_adapters::redis::RedisConfig;
 use heartline_adapters::sqlite::SqliteConfig;
 use ipnet::IpNet;
@@ -178,7 +179,10 @@ pub(super) fn key_prefix(text: &str) -> Verdict {
 pub(super) fn store_url(text: &str) -> Verdict {
     one_line(text)?;
     if is_postgres(text) {
-        return Ok(());
+        return match PostgresConfig::from_url(text) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
     }
     match SqliteConfig::from_url(text, Path::new(".")) {
         Ok(_) => Ok(()),

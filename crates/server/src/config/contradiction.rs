@@ -154,14 +154,19 @@ impl Judge<'_> {
              \"postgres://…\" database, or leave redis.url empty for a node that is alone",
         );
         self.refuse_if(
+            redis.url.is_some() && cluster.listen.is_none(),
+            &[("redis", "url"), ("cluster", "listen")],
+            "needs cluster.listen too: nodes reach each other there while Redis is away",
+        );
+        self.refuse_if(
+            redis.url.is_none() && cluster.listen.is_some(),
+            &[("cluster", "listen"), ("redis", "url")],
+            "is of no use without redis.url, by which nodes find each other",
+        );
+        self.refuse_if(
             cluster.listen.is_some() && cluster.secret.expose().is_empty(),
             &[("cluster", "listen"), ("cluster", "secret")],
             "needs cluster.secret, the same on every node; make one with: openssl rand -hex 32",
-        );
-        self.refuse_if(
-            !cluster.peers.is_empty() && cluster.listen.is_none(),
-            &[("cluster", "peers"), ("cluster", "listen")],
-            "is of no use without cluster.listen, where those nodes answer",
         );
         let is_anywhere = cluster.listen.is_some_and(|listen| listen.ip().is_unspecified());
         self.refuse_if(

@@ -135,13 +135,6 @@ fn warnings(config: &Config, settings: &Settings, sources: &Sources<'_>) -> Vec<
                 .to_owned(),
         );
     }
-    if config.redis.url.is_some() && config.cluster.listen.is_none() {
-        warnings.push(
-            "cluster.listen is not set: while Redis is away, messages do not reach users on other \
-             nodes"
-                .to_owned(),
-        );
-    }
     let server = &config.server;
     let is_exposed = !server.listen.ip().is_loopback() && server.tls_cert.is_none();
     if is_exposed && server.trusted_proxies.is_empty() {

@@ -7,13 +7,13 @@ use heartline_protocol::rest::Page;
 use heartline_protocol::{
     CloseReason, ConnectionId, DeviceId, ErrorCode, NodeId, Timestamp, UserId,
 };
-use heartline_routing::{DirectoryError, Envelope, LeaseKey, LiveConnection};
+use heartline_routing::{DirectoryError, Envelope, LeaseKey, LiveConnection, LiveNode};
 use serde::Serialize;
 use tracing::{info, warn};
 
 use super::caller::Service;
 use super::path::PathId;
-use super::{Api, Refused, StartedAt};
+use super::{Api, Refused};
 
 /// A live connection as an operator sees it.
 #[derive(Debug, Serialize)]
@@ -40,9 +40,13 @@ struct OutboxView {
 pub(super) struct NodeView {
     node_id: NodeId,
     name: String,
-    planes: Vec<&'static str>,
-    connections: u64,
+    /// Where other nodes reach it directly; absent for a node that is alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    planes: Vec<String>,
+    connections: usize,
     started_at: Timestamp,
+    lease_ends_at: Timestamp,
 }
 
 /// How many connections were told to close.
@@ -85,19 +89,25 @@ pub(super) async fn end_connection(
 
 pub(super) async fn list_nodes(
     State(api): State<Api>,
-    State(StartedAt(started_at)): State<StartedAt>,
     _: Service,
 ) -> Result<Json<Page<NodeView>>, Refused> {
-    let node_id = api.gateway.node_id().clone();
-    let name = node_id.as_str().rsplit_once('-').map_or(node_id.as_str(), |(name, _)| name);
-    let here = NodeView {
-        name: name.to_owned(),
-        planes: vec!["gateway", "ingest", "fanout"],
-        connections: api.gateway.metrics().connections_active.get().try_into().unwrap_or(0),
-        started_at,
-        node_id,
+    let now = api.gateway.clock().wall();
+    let mut nodes = api.directory.nodes().await.map_err(|error| unavailable(&error))?;
+    nodes.sort_by(|left, right| left.record.node_id.cmp(&right.record.node_id));
+    let view = |LiveNode { record, remaining }: LiveNode| {
+        let id = record.node_id.as_str();
+        let name = id.rsplit_once('-').map_or(id, |(name, _)| name).to_owned();
+        NodeView {
+            name,
+            address: record.address,
+            planes: record.planes.split(',').map(str::to_owned).collect(),
+            connections: record.connections,
+            started_at: record.started_at,
+            lease_ends_at: now.plus(remaining),
+            node_id: record.node_id,
+        }
     };
-    Ok(Json(Page { items: vec![here], next_cursor: None }))
+    Ok(Json(Page { items: nodes.into_iter().map(view).collect(), next_cursor: None }))
 }
 
 async fn live_connections(api: &Api, user_id: UserId) -> Result<Vec<LiveConnection>, Refusal> {

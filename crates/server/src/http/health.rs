@@ -38,10 +38,17 @@ pub(super) async fn readyz(State(api): State<Api>) -> Response {
     if api.gateway.budget().used() > api.gateway.budget().refuse_above() {
         degraded.push("outbox_memory");
     }
+    let cluster = api.cluster.as_ref();
+    if cluster.is_some_and(|cluster| cluster.is_worse_off()) {
+        degraded.push("redis_link");
+    }
     let is_ready = degraded.is_empty();
     // Another node would be no better off: what does not work is named, and sockets are taken.
     if !api.chat.availability.is_available() {
         degraded.push("store");
+    }
+    if cluster.is_some_and(|cluster| !cluster.redis_is_healthy()) {
+        degraded.push("redis");
     }
     if is_ready {
         return Json(Health { status: "ready", degraded }).into_response();

@@ -38,8 +38,9 @@ use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
 use heartline_protocol::rest::Visibility;
-use heartline_protocol::{ErrorCode, Timestamp};
+use heartline_protocol::ErrorCode;
 use heartline_routing::Directory;
+use heartline_routing::link::ClusterLink;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use prometheus_client::registry::Registry;
@@ -66,6 +67,8 @@ pub(crate) struct Api {
     pub(crate) registry: Arc<Registry>,
     /// Whether the process is stopping.
     pub(crate) lifecycle: Lifecycle,
+    /// The link to other nodes; none for a node that is alone.
+    pub(crate) cluster: Option<Arc<ClusterLink>>,
     /// What is stored.
     pub(crate) chat: ChatParts,
     /// Who may see the presence of those who have not chosen.
@@ -98,7 +101,6 @@ struct Shared {
     edits: Edits,
     send_rates: SendRates,
     query_rates: QueryRates,
-    started_at: StartedAt,
 }
 
 macro_rules! part_of_shared {
@@ -113,11 +115,7 @@ macro_rules! part_of_shared {
     };
 }
 
-part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, query_rates: QueryRates, started_at: StartedAt);
-
-/// When the node began to answer.
-#[derive(Debug, Clone)]
-struct StartedAt(Timestamp);
+part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, query_rates: QueryRates);
 
 /// The routes of the main listener; `with_metrics` puts `/metrics` among them.
 pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
@@ -126,7 +124,6 @@ pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
         edits: Edits::new(&api),
         send_rates: SendRates::new(limits.send_rate, limits.send_burst),
         query_rates: QueryRates::new(),
-        started_at: StartedAt(api.gateway.clock().wall()),
         api: api.clone(),
     };
     routes::routes(with_metrics)

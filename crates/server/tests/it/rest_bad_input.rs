@@ -176,7 +176,14 @@ async fn nothing_is_for_those_without_a_valid_token() {
 async fn an_operator_sees_the_node() {
     let rest = Rest::start().await;
     let _socket = rest.server.connect("ana").await;
-    let page = rest.service().get("/v1/admin/nodes").await.is(200);
+    // A node says once a second how many connections it has.
+    let page = loop {
+        let page = rest.service().get("/v1/admin/nodes").await.is(200);
+        if page["items"][0]["connections"] == 1 {
+            break page;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
     let [node] = page["items"].as_array().unwrap().as_slice() else { panic!("{page}") };
     assert_eq!((&node["connections"], &page["next_cursor"]), (&json!(1), &Value::Null));
     let (id, name) = (node["node_id"].as_str().unwrap(), node["name"].as_str().unwrap());

@@ -55,7 +55,8 @@ end
 -- anew when it is missing (Redis was wiped) or nobody swept for a while (Redis was away).
 local function read_epoch()
     local stored = redis.call('HMGET', epoch, 'id', 'rebuild_until', 'swept_at')
-    local id, rebuild_until, swept_at = stored[1], tonumber(stored[2] or 0), tonumber(stored[3] or 0)
+    local id, rebuild_until = stored[1], tonumber(stored[2] or 0)
+    local swept_at = tonumber(stored[3] or 0)
     if id and math.abs(now - swept_at) <= SWEEP_SILENCE_MS then
         return id, now < rebuild_until, swept_at
     end
@@ -63,8 +64,8 @@ local function read_epoch()
         shorten_leases()
     end
     id = whole(now_us)
-    rebuild_until = now + rebuild_ms
-    redis.call('HSET', epoch, 'id', id, 'rebuild_until', whole(rebuild_until), 'swept_at', whole(now))
+    redis.call('HSET', epoch, 'id', id, 'rebuild_until', whole(now + rebuild_ms),
+        'swept_at', whole(now))
     return id, true, now
 end
 
@@ -133,8 +134,8 @@ local function decide(user, is_online, last_seen)
     status = is_online and 'online' or 'offline'
     version = whole(math.max(version + 1, now))
     last_seen = is_online and '' or whole(last_seen)
-    local updated_at = whole(now)
-    redis.call('HSET', user_presence, 'status', status, 'version', version, 'updated_at', updated_at)
+    redis.call('HSET', user_presence, 'status', status, 'version', version,
+        'updated_at', whole(now))
     redis.call('HDEL', user_presence, 'left_at', 'last_seen')
     if not is_online then
         redis.call('HSET', user_presence, 'last_seen', last_seen)

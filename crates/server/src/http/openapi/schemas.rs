@@ -272,9 +272,11 @@ fn operating() -> Named {
     let node = vec![
         ("node_id", Required, reference("NodeId")),
         ("name", Required, text()),
+        ("address", Optional, text()),
         ("planes", Required, array_of(&text())),
         ("connections", Required, count()),
         ("started_at", Required, reference("Timestamp")),
+        ("lease_ends_at", Required, reference("Timestamp")),
     ];
     let error = vec![
         ("code", Required, reference("ErrorCode")),

@@ -1,5 +1,5 @@
--- What is done to messages, each in one call: the caller's connection may break or stand still at
--- any moment, and no lock outlives the call.
+-- What is done often, each in one call: the caller's connection may break or stand still at any
+-- moment, and no lock outlives the call.
 --
 -- Each function takes its locks in a statement of its own. The next statement then sees what
 -- whoever held them before has committed; within one statement it would not. A lookup is written
@@ -260,5 +260,44 @@ BEGIN
     DELETE FROM heartline.unpublished_chats u USING heartline.chats c
         WHERE u.chat_key = key AND c.chat_key = key AND c.published_sequence >= c.head_sequence;
     RETURN cardinality(old);
+END
+$$;
+
+-- Makes somebody a user's contact, unless they are (0) or the user has as many as one may have
+-- (2); else 1. The user's row is locked, so that two additions at once do not exceed the limit.
+CREATE FUNCTION put_contact(owner_id text, contact_id text, limit_contacts bigint)
+RETURNS smallint LANGUAGE plpgsql AS $$
+DECLARE
+    owner bigint;
+    contact bigint;
+BEGIN
+    SELECT u.user_key INTO owner FROM heartline.users u WHERE u.user_id = owner_id
+        FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        -- Somebody may name them at this moment: the update then waits for that, and locks too.
+        INSERT INTO heartline.users AS u (user_id) VALUES (owner_id)
+            ON CONFLICT (user_id) DO UPDATE SET display_name = u.display_name
+            RETURNING u.user_key INTO owner;
+    END IF;
+    SELECT u.user_key INTO contact FROM heartline.users u WHERE u.user_id = contact_id;
+    IF EXISTS (
+        SELECT 1 FROM heartline.contacts c WHERE c.user_key = owner AND c.contact_key = contact
+    ) THEN
+        RETURN 0;
+    END IF;
+    IF (
+        SELECT count(*) FROM (
+            SELECT 1 FROM heartline.contacts c WHERE c.user_key = owner LIMIT limit_contacts
+        ) counted
+    ) >= limit_contacts THEN
+        RETURN 2;
+    END IF;
+    IF contact IS NULL THEN
+        INSERT INTO heartline.users (user_id) VALUES (contact_id)
+            ON CONFLICT (user_id) DO NOTHING;
+        SELECT u.user_key INTO contact FROM heartline.users u WHERE u.user_id = contact_id;
+    END IF;
+    INSERT INTO heartline.contacts (user_key, contact_key) VALUES (owner, contact);
+    RETURN 1;
 END
 $$;

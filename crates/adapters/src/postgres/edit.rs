@@ -1,0 +1,151 @@
+//! Changing chats.
+
+use heartline_durability::{Actor, ChatEdit, EditError, Edited, Idempotency};
+use heartline_protocol::server_frame::{Chat, ChatMember, Role};
+use heartline_protocol::{ChatId, UserId};
+
+use super::chats::{self, WholeChat};
+use super::create::{add_member, refuse};
+use super::failure::Failure;
+use super::lease::Lease;
+use super::rows::role_number;
+use super::{keys, users};
+use crate::rules::{self, Change};
+
+/// Changes a chat, if the actor may.
+pub(super) async fn edit(
+    mut lease: Lease<'_>,
+    chat_id: ChatId,
+    actor: &Actor,
+    edit: &ChatEdit,
+    idempotency: Option<&Idempotency>,
+) -> Result<Result<Edited, EditError>, Failure> {
+    lease.begin().await?;
+    match keys::recall(&mut lease, idempotency).await? {
+        Err(refusal) => return refuse(lease, refusal).await,
+        Ok(Some(first)) => {
+            lease.roll_back().await?;
+            let members_version = first.members_version;
+            let (chat, removed) = (first.chat, Vec::new());
+            return Ok(Ok(Edited { chat, members_version, removed, has_changed: false }));
+        }
+        Ok(None) => {}
+    }
+    chats::lock(&mut lease, &[chat_id.into()]).await?;
+    let Some(whole) = chats::find(&mut lease, chat_id).await? else {
+        return refuse(lease, EditError::NotAMember).await;
+    };
+    let change = match rules::decide(&whole.chat, actor, edit) {
+        Ok(change) => change,
+        Err(refusal) => return refuse(lease, refusal).await,
+    };
+    let edited = apply(&mut lease, whole, change).await?;
+    if let Some(idempotency) = idempotency {
+        users::named(&mut lease, &[&idempotency.user_id]).await?;
+        keys::keep(&mut lease, Some(idempotency), &edited.chat, edited.members_version).await?;
+    }
+    lease.commit().await?;
+    Ok(Ok(edited))
+}
+
+/// Does what was decided to a chat that is locked, and answers it as it is then.
+async fn apply(lease: &mut Lease<'_>, whole: WholeChat, change: Change) -> Result<Edited, Failure> {
+    let WholeChat { key, mut members_version, mut chat } = whole;
+    let mut removed = Vec::new();
+    match change {
+        Change::Nothing => {
+            return Ok(Edited { chat, members_version, removed, has_changed: false });
+        }
+        Change::End => {
+            end(lease, &[key]).await?;
+            removed = chat.members.iter().map(|member| member.user_id.clone()).collect();
+            members_version += 1;
+        }
+        Change::Name(name) => {
+            const RENAME: &str = "UPDATE chats SET name = $2 WHERE chat_key = $1";
+            lease.write(RENAME, &[&key, &name]).await?;
+            chat.name = name;
+        }
+        Change::Come(user_id, role) => {
+            let named = users::named(lease, &[&user_id]).await?;
+            for user_key in named.into_values() {
+                add_member(lease, key, user_key, role).await?;
+            }
+            raise_versions(lease, &[key]).await?;
+            members_version += 1;
+            chat.members.push(ChatMember { user_id, role });
+        }
+        Change::Roles(roles) => {
+            for (user_id, role) in roles {
+                set_roles(lease, &[key], &[&user_id], role).await?;
+                set_role(&mut chat, &user_id, role);
+            }
+        }
+        Change::Go(user_id) => {
+            remove_members(lease, &[key], &user_id).await?;
+            raise_versions(lease, &[key]).await?;
+            members_version += 1;
+            chat.members.retain(|member| member.user_id != user_id);
+            removed.push(user_id);
+        }
+    }
+    Ok(Edited { chat, members_version, removed, has_changed: true })
+}
+
+/// Gives a member of a chat in memory another role.
+pub(super) fn set_role(chat: &mut Chat, user_id: &UserId, role: Role) {
+    for member in chat.members.iter_mut().filter(|member| member.user_id == *user_id) {
+        member.role = role;
+    }
+}
+
+/// Gives one member of each chat another role.
+pub(super) async fn set_roles(
+    lease: &mut Lease<'_>,
+    chat_keys: &[i64],
+    user_ids: &[&UserId],
+    role: Role,
+) -> Result<(), Failure> {
+    const SET_ROLES: &str = "UPDATE members m SET role = $3
+        FROM unnest($1::bigint[], $2::text[]) AS n (chat_key, user_id)
+        CROSS JOIN LATERAL (
+            SELECT k.user_key FROM users k WHERE k.user_id = n.user_id LIMIT 1
+        ) u
+        WHERE m.chat_key = n.chat_key AND m.user_key = u.user_key";
+    let user_ids: Vec<&str> = user_ids.iter().map(|user_id| user_id.as_str()).collect();
+    lease.write(SET_ROLES, &[&chat_keys, &user_ids, &role_number(role)]).await.map(drop)
+}
+
+/// Takes a member out of chats.
+pub(super) async fn remove_members(
+    lease: &mut Lease<'_>,
+    chat_keys: &[i64],
+    user_id: &UserId,
+) -> Result<(), Failure> {
+    const REMOVE: &str = "DELETE FROM members WHERE chat_key = ANY ($1)
+        AND user_key = (SELECT user_key FROM users WHERE user_id = $2)";
+    lease.write(REMOVE, &[&chat_keys, &user_id.as_str()]).await.map(drop)
+}
+
+/// Says that others belong to these chats now.
+pub(super) async fn raise_versions(
+    lease: &mut Lease<'_>,
+    chat_keys: &[i64],
+) -> Result<(), Failure> {
+    const RAISE: &str =
+        "UPDATE chats SET members_version = members_version + 1 WHERE chat_key = ANY ($1)";
+    lease.write(RAISE, &[&chat_keys]).await.map(drop)
+}
+
+/// Removes chats at once for everybody; their messages follow by and by.
+pub(super) async fn end(lease: &mut Lease<'_>, chat_keys: &[i64]) -> Result<(), Failure> {
+    for sql in [
+        "DELETE FROM members WHERE chat_key = ANY ($1)",
+        "DELETE FROM unpublished_chats WHERE chat_key = ANY ($1)",
+        "DELETE FROM chats WHERE chat_key = ANY ($1)",
+        "INSERT INTO deleted_chats (chat_key) SELECT unnest($1::bigint[])",
+    ] {
+        lease.write(sql, &[&chat_keys]).await?;
+    }
+    Ok(())
+}

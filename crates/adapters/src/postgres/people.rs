@@ -1,0 +1,195 @@
+//! People: what they are called, when they were here, how far they have read, and their going.
+
+use std::collections::BTreeMap;
+
+use heartline_durability::{Edited, Profile, Watermark};
+use heartline_protocol::server_frame::{ChatKind, Role};
+use heartline_protocol::{Timestamp, UserId};
+use tokio_postgres::Row;
+
+use super::chats::{self, WholeChat};
+use super::edit::{end, raise_versions, remove_members, set_role, set_roles};
+use super::failure::Failure;
+use super::lease::Lease;
+use super::rows::{Id, get, milliseconds, signed, some_timestamp};
+use super::users;
+use crate::rules;
+
+/// Users that are noted in one transaction.
+pub(super) const NOTES_MAX: usize = 1000;
+
+/// A user's profile; one who never came has an empty one.
+pub(super) async fn profile(mut lease: Lease<'_>, user_id: &UserId) -> Result<Profile, Failure> {
+    const PROFILE: &str = "SELECT display_name, last_seen FROM users WHERE user_id = $1";
+    let rows = lease.query(PROFILE, &[&user_id.as_str()]).await?;
+    read_profile(rows.first(), user_id)
+}
+
+fn read_profile(row: Option<&Row>, user_id: &UserId) -> Result<Profile, Failure> {
+    let user_id = user_id.clone();
+    let Some(row) = row else {
+        return Ok(Profile { user_id, display_name: None, last_seen: None });
+    };
+    Ok(Profile { user_id, display_name: get(row, 0)?, last_seen: some_timestamp(row, 1)? })
+}
+
+/// Sets what a user wants to be called.
+pub(super) async fn set_display_name(
+    mut lease: Lease<'_>,
+    user_id: &UserId,
+    display_name: Option<&str>,
+) -> Result<Profile, Failure> {
+    const SET: &str = "INSERT INTO users (user_id, display_name) VALUES ($1, $2)
+        ON CONFLICT (user_id) DO UPDATE SET display_name = excluded.display_name
+        RETURNING display_name, last_seen";
+    let rows = lease.write(SET, &[&user_id.as_str(), &display_name]).await?;
+    read_profile(rows.first(), user_id)
+}
+
+/// When each of some users was last online, the latest of each, in the order of their ids: whoever
+/// writes the rows of several users does it in this order.
+pub(super) fn latest(seen: Vec<(UserId, Timestamp)>) -> Vec<(UserId, Timestamp)> {
+    let mut latest = BTreeMap::new();
+    for (user_id, at) in seen {
+        let held = latest.entry(user_id).or_insert(at);
+        *held = at.max(*held);
+    }
+    latest.into_iter().collect()
+}
+
+/// Raises when users were last online.
+pub(super) async fn record_last_seen(
+    mut lease: Lease<'_>,
+    seen: &[(UserId, Timestamp)],
+) -> Result<(), Failure> {
+    const RECORD: &str = "INSERT INTO users (user_id, last_seen)
+        SELECT n.user_id, n.last_seen
+        FROM unnest($1::text[], $2::bigint[]) AS n (user_id, last_seen)
+        ON CONFLICT (user_id) DO UPDATE SET last_seen = excluded.last_seen
+            WHERE users.last_seen IS NULL OR users.last_seen < excluded.last_seen";
+    let user_ids: Vec<&str> = seen.iter().map(|(user_id, _)| user_id.as_str()).collect();
+    let times: Vec<i64> = seen.iter().map(|(_, at)| milliseconds(*at)).collect();
+    lease.write(RECORD, &[&user_ids, &times]).await.map(drop)
+}
+
+/// Raises watermarks, each clamped to its chat's head. The rows are locked in their order, so that
+/// nodes that note the same members do not wait for each other in a circle.
+pub(super) async fn record_watermarks(
+    mut lease: Lease<'_>,
+    watermarks: &[Watermark],
+) -> Result<(), Failure> {
+    const RECORD: &str = "WITH wanted AS MATERIALIZED (
+            SELECT c.chat_key, u.user_key,
+                max(least(n.last_acked_sequence, c.head_sequence)) AS last_acked_sequence
+            FROM unnest($1::uuid[], $2::text[], $3::bigint[])
+                AS n (chat_id, user_id, last_acked_sequence)
+            CROSS JOIN LATERAL (
+                SELECT k.chat_key, k.head_sequence FROM chats k
+                WHERE k.chat_id = n.chat_id LIMIT 1
+            ) c
+            CROSS JOIN LATERAL (
+                SELECT k.user_key FROM users k WHERE k.user_id = n.user_id LIMIT 1
+            ) u
+            GROUP BY c.chat_key, u.user_key
+        ), locked AS MATERIALIZED (
+            SELECT m.chat_key, m.user_key, w.last_acked_sequence
+            FROM wanted w JOIN members m
+                ON m.chat_key = w.chat_key AND m.user_key = w.user_key
+                AND m.last_acked_sequence < w.last_acked_sequence
+            ORDER BY m.chat_key, m.user_key FOR NO KEY UPDATE OF m
+        )
+        UPDATE members m SET last_acked_sequence = l.last_acked_sequence
+        FROM locked l WHERE m.chat_key = l.chat_key AND m.user_key = l.user_key
+            AND m.last_acked_sequence < l.last_acked_sequence";
+    let chat_ids: Vec<Id> = watermarks.iter().map(|watermark| watermark.chat_id.into()).collect();
+    let user_ids: Vec<&str> =
+        watermarks.iter().map(|watermark| watermark.user_id.as_str()).collect();
+    let acked: Vec<i64> =
+        watermarks.iter().map(|watermark| signed(watermark.last_acked_sequence)).collect();
+    lease.write(RECORD, &[&chat_ids, &user_ids, &acked]).await.map(drop)
+}
+
+/// Removes a person: at once all that names them, the content of their messages by and by. A few
+/// statements, however many chats there are, because all of these are locked.
+pub(super) async fn delete(mut lease: Lease<'_>, user_id: &UserId) -> Result<Vec<Edited>, Failure> {
+    let Some(user_key) = users::key(&mut lease, user_id).await? else { return Ok(Vec::new()) };
+    lease.begin().await?;
+    let chats = lock_chats(&mut lease, user_key).await?;
+    let edited = leave(&mut lease, chats, user_id).await?;
+    for sql in [
+        // What they say after coming back is not what they said before, so the newest number of
+        // each chat is noted. The sweep begins anew, because it does not go by numbers.
+        "INSERT INTO erasures (user_key, chat_key, last_sequence)
+        SELECT s.user_key, s.chat_key, coalesce((
+            SELECT m.sequence FROM messages m WHERE m.chat_key = s.chat_key
+            ORDER BY m.sequence DESC LIMIT 1
+        ), 0)
+        FROM speakers s WHERE s.user_key = $1
+        ON CONFLICT (user_key, chat_key) DO UPDATE SET last_sequence = excluded.last_sequence,
+            done_client_message_id = ''",
+        "UPDATE users SET display_name = NULL, last_seen = NULL, visibility = NULL
+        WHERE user_key = $1",
+        "DELETE FROM contacts WHERE user_key = $1",
+        "DELETE FROM contacts WHERE contact_key = $1",
+        "DELETE FROM idempotency_keys WHERE user_key = $1",
+    ] {
+        lease.write(sql, &[&user_key]).await?;
+    }
+    lease.commit().await?;
+    Ok(edited)
+}
+
+/// The chats of a user, locked.
+async fn lock_chats(lease: &mut Lease<'_>, user_key: i64) -> Result<Vec<WholeChat>, Failure> {
+    const CHATS: &str = "SELECT c.chat_id FROM members m
+        CROSS JOIN LATERAL (
+            SELECT k.chat_id FROM chats k WHERE k.chat_key = m.chat_key LIMIT 1
+        ) c
+        WHERE m.user_key = $1";
+    let rows = lease.query(CHATS, &[&user_key]).await?;
+    let chat_ids = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<Id>, _>>()?;
+    chats::lock(lease, &chat_ids).await?;
+    chats::find_all(lease, &chat_ids).await
+}
+
+/// Takes one who is no more out of chats. A pair that is no pair any more may be made anew.
+async fn leave(
+    lease: &mut Lease<'_>,
+    chats: Vec<WholeChat>,
+    user_id: &UserId,
+) -> Result<Vec<Edited>, Failure> {
+    let (mut ended, mut left, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut heirs, mut inherited) = (Vec::new(), Vec::new());
+    let mut edited = Vec::new();
+    for WholeChat { key, members_version, mut chat } in chats {
+        let members_version = members_version + 1;
+        // They may have been removed while the locks were waited for.
+        if !chat.members.iter().any(|member| member.user_id == *user_id) {
+            continue;
+        }
+        if chat.members.len() == 1 {
+            ended.push(key);
+        } else {
+            left.push(key);
+            if chat.kind == ChatKind::Direct {
+                pairs.push(key);
+            }
+            if let Some(heir) = rules::heir(&chat, user_id) {
+                set_role(&mut chat, &heir, Role::Owner);
+                inherited.push(key);
+                heirs.push(heir);
+            }
+            chat.members.retain(|member| member.user_id != *user_id);
+        }
+        let removed = vec![user_id.clone()];
+        edited.push(Edited { chat, members_version, removed, has_changed: true });
+    }
+    end(lease, &ended).await?;
+    set_roles(lease, &inherited, &heirs.iter().collect::<Vec<_>>(), Role::Owner).await?;
+    const PART: &str = "UPDATE chats SET direct_low = NULL, direct_high = NULL
+        WHERE chat_key = ANY ($1)";
+    lease.write(PART, &[&pairs]).await?;
+    remove_members(lease, &left, user_id).await?;
+    raise_versions(lease, &left).await?;
+    Ok(edited)
+}

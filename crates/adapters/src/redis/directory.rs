@@ -1,0 +1,265 @@
+//! The [`Directory`] of many nodes, on Redis.
+//!
+//! One lease per connection in the sorted set of its user's shard is the truth. Everything else is
+//! an index beside it, written at connect and disconnect by the same scripts, so that a route is
+//! one plain read and a renewal touches nothing but the lease.
+
+mod register;
+mod renew;
+mod lookup;
+mod nodes;
+mod sweep;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use heartline_protocol::{ConnectionId, NodeId, UserId};
+use heartline_routing::{
+    Change, Clock, Directory, DirectoryError, Lease, LeaseKey, LiveConnection, LiveNode,
+    NodeRecord, Policy, PresenceState, Registration, Route,
+};
+use redis::cmd;
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use self::nodes::Nodes;
+use self::sweep::Epochs;
+use super::changes::Changes;
+use super::client::RedisClient;
+use super::failure::RedisFailure;
+use super::keys::Keys;
+use super::scripts::Scripts;
+use super::server_clock::ServerClock;
+use super::subscription::{Event, Subscription};
+
+/// How long the subscription to transitions may take when the node starts.
+const SUBSCRIBE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a directory is told at its start.
+#[derive(Debug, Clone)]
+pub struct RedisDirectoryConfig {
+    /// Into how many shards users are divided. All nodes must agree.
+    pub shards: u16,
+    /// How long a lease lasts, and so how long a rebuild takes.
+    pub lease: Duration,
+    /// This node, which acts on what its own calls decide.
+    pub node_id: NodeId,
+    /// A shard that any node swept within this time is passed over.
+    pub sweep_spacing: Duration,
+}
+
+impl RedisDirectoryConfig {
+    /// The usual shards, lease and spacing for a node.
+    pub fn new(node_id: NodeId) -> Self {
+        let (lease, sweep_spacing) = (Duration::from_secs(15), Duration::from_millis(500));
+        Self { shards: 100, lease, node_id, sweep_spacing }
+    }
+}
+
+/// Why a directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RedisDirectoryError {
+    /// Redis could not be asked.
+    #[error("the directory on Redis cannot be opened: {0}")]
+    Redis(#[from] RedisFailure),
+    /// The other nodes divide users otherwise.
+    #[error(
+        "routing.shards is {configured}, but this Redis is used with {stored}: \
+         set it to {stored}, or stop all nodes and delete the key {key}"
+    )]
+    Shards {
+        /// What this node is configured with.
+        configured: u16,
+        /// What is stored.
+        stored: String,
+        /// Where it is stored.
+        key: String,
+    },
+}
+
+/// Leases, routes and presence on Redis.
+#[derive(Debug)]
+pub struct RedisDirectory {
+    config: RedisDirectoryConfig,
+    client: RedisClient,
+    clock: Clock,
+    keys: Keys,
+    scripts: Scripts,
+    server_clock: ServerClock,
+    nodes: Nodes,
+    epochs: Epochs,
+    changes: Arc<Changes>,
+    pulse: Mutex<Pulse>,
+    /// Owns the task that listens, which is aborted with it.
+    _listening: JoinSet<()>,
+}
+
+/// Whether Redis answers what it is asked every second.
+#[derive(Debug)]
+struct Pulse {
+    answered_at: Instant,
+    is_silent: bool,
+}
+
+impl RedisDirectory {
+    /// Opens the directory: checks that all nodes agree on the shards, and hears every transition
+    /// from then on. Must be called within a runtime, because a task listens.
+    pub async fn connect(
+        client: RedisClient,
+        config: RedisDirectoryConfig,
+        clock: Clock,
+    ) -> Result<Self, RedisDirectoryError> {
+        assert!(config.shards > 0, "a directory has at least one shard");
+        let keys = Keys::new(client.config(), config.shards);
+        let scripts = Scripts::new(&client, keys.clone(), config.node_id.clone(), config.lease);
+        let changes = Arc::new(Changes::new(config.node_id.clone()));
+        let channels = (0..config.shards).map(|shard| keys.channel(shard)).collect();
+        let subscription = client.subscribe(channels);
+        agree_on_shards(&client, &keys).await?;
+        let established = timeout(SUBSCRIBE_PATIENCE, subscription.established()).await;
+        established.map_err(|_| RedisFailure::Timeout)?;
+        let mut listening = JoinSet::new();
+        listening.spawn(listen(subscription, Arc::clone(&changes)));
+        let directory = Self {
+            server_clock: ServerClock::new(client.clone(), keys.clone()),
+            nodes: Nodes::default(),
+            epochs: Epochs::default(),
+            pulse: Mutex::new(Pulse { answered_at: clock.now(), is_silent: false }),
+            config,
+            client,
+            clock,
+            keys,
+            scripts,
+            changes,
+            _listening: listening,
+        };
+        directory.learn_epochs().await?;
+        Ok(directory)
+    }
+
+    /// Remembers whether Redis answered.
+    fn heard<T>(&self, result: &Result<T, RedisFailure>) {
+        let mut pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        pulse.is_silent = result.is_err();
+        if result.is_ok() {
+            pulse.answered_at = self.clock.now();
+        }
+    }
+}
+
+/// Stores the number of shards, or checks it against what is stored.
+async fn agree_on_shards(client: &RedisClient, keys: &Keys) -> Result<(), RedisDirectoryError> {
+    let key = keys.routing_shards();
+    let mut command = cmd("SET");
+    command.arg(&key).arg(keys.shards()).arg("NX").arg("GET");
+    let stored: Option<String> = client.query(&command).await?;
+    match stored {
+        Some(stored) if stored != keys.shards().to_string() => {
+            Err(RedisDirectoryError::Shards { configured: keys.shards(), stored, key })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Passes on every transition that any node decides.
+async fn listen(mut subscription: Subscription, changes: Arc<Changes>) {
+    loop {
+        match subscription.next().await {
+            Event::Message(message) => {
+                changes.report(&String::from_utf8_lossy(&message.payload));
+            }
+            Event::Lost => changes.gap(),
+        }
+    }
+}
+
+fn unavailable(failure: RedisFailure) -> DirectoryError {
+    DirectoryError(Box::new(failure))
+}
+
+// === impl Directory ===
+
+#[async_trait]
+impl Directory for RedisDirectory {
+    async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
+        self.register_lease(&lease, policy).await.map_err(unavailable)
+    }
+
+    async fn renew(
+        &self,
+        leases: &[LeaseKey],
+        duration: Duration,
+    ) -> Result<Vec<LeaseKey>, DirectoryError> {
+        let result = self.renew_leases(leases, duration).await;
+        self.heard(&result);
+        result.map_err(unavailable)
+    }
+
+    async fn extend(&self, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError> {
+        self.extend_indexes(leases).await.map_err(unavailable)
+    }
+
+    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError> {
+        self.unregister_lease(lease, keep).await.map_err(unavailable)
+    }
+
+    async fn routes(
+        &self,
+        user_ids: &[UserId],
+        own: &NodeId,
+    ) -> Result<Vec<Route>, DirectoryError> {
+        self.routes_to(user_ids, own).await.map_err(unavailable)
+    }
+
+    async fn by_user(
+        &self,
+        user_ids: &[UserId],
+    ) -> Result<Vec<Vec<LiveConnection>>, DirectoryError> {
+        self.connections_of_users(user_ids).await.map_err(unavailable)
+    }
+
+    async fn by_node(&self, node_id: &NodeId) -> Result<Vec<LiveConnection>, DirectoryError> {
+        self.connections_of_node(node_id).await.map_err(unavailable)
+    }
+
+    async fn by_connection(
+        &self,
+        connection_id: ConnectionId,
+    ) -> Result<Option<LiveConnection>, DirectoryError> {
+        let found = self.connections_by_id(&[connection_id]).await.map_err(unavailable)?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
+        self.sweep_shards(limit, policy).await.map_err(unavailable)
+    }
+
+    async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
+        self.presence_of(user_ids).await.map_err(unavailable)
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError> {
+        let result = self.announce_node(node, duration).await;
+        self.heard(&result);
+        result.map_err(unavailable)
+    }
+
+    async fn withdraw(&self, node_id: &NodeId) -> Result<(), DirectoryError> {
+        self.withdraw_node(node_id).await.map_err(unavailable)
+    }
+
+    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
+        self.live_nodes().await.map_err(unavailable)
+    }
+
+    fn silence(&self) -> Duration {
+        let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        if pulse.is_silent { self.clock.now() - pulse.answered_at } else { Duration::ZERO }
+    }
+}

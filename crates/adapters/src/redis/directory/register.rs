@@ -1,0 +1,107 @@
+//! Registering and ending leases.
+
+use std::time::Duration;
+
+use heartline_routing::{Lease, LeaseKey, Policy, Refusal, Registration};
+use redis::{Pipeline, Value};
+use tracing::warn;
+
+use super::RedisDirectory;
+use crate::redis::failure::RedisFailure;
+use crate::redis::keys::lease_of;
+use crate::redis::scripts::{INDEX_TTL, standing};
+
+impl RedisDirectory {
+    pub(super) async fn register_lease(
+        &self,
+        lease: &Lease,
+        policy: Policy,
+    ) -> Result<Registration, RedisFailure> {
+        let call = self.scripts.register_call(lease, policy);
+        let mut listing = Pipeline::with_capacity(2);
+        self.list(&mut listing, std::slice::from_ref(&lease.key));
+        // The node's own list is in another slot, so it is written beside the script.
+        let (mut replies, listed) = tokio::join!(
+            self.client.scripts(&self.scripts.register, vec![call]),
+            self.client.pipe(&listing)
+        );
+        let reply = replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?;
+        if let Err(failure) = listed {
+            warn!(%failure, "a connection is missing in its node's list until that is extended");
+        }
+        type Reply = (String, String, Vec<String>, Vec<String>);
+        let (standing, (outcome, transition, replaced, ended)) = standing::<Reply>(reply)?;
+        self.server_clock.note(self.keys.shard_of(&lease.key.user_id), standing.now_ms);
+        if !transition.is_empty() {
+            self.changes.report(&transition);
+        }
+        let refusal = match outcome.as_str() {
+            "admitted" => None,
+            "replaced" => Some(Refusal::Replaced),
+            "limit" => Some(Refusal::ConnectionLimit),
+            _ => return Err(RedisFailure::unexpected("a registration")),
+        };
+        if let Some(refusal) = refusal {
+            self.unlist(std::slice::from_ref(&lease.key)).await;
+            return Ok(Registration::Refused(refusal));
+        }
+        let replaced: Vec<LeaseKey> = replaced.iter().filter_map(|it| lease_of(it)).collect();
+        let ended = ended.iter().filter_map(|member| lease_of(member));
+        let ended = ended.filter(|ended| *ended != lease.key);
+        let removed: Vec<LeaseKey> = replaced.iter().cloned().chain(ended).collect();
+        self.unlist(&removed).await;
+        Ok(Registration::Admitted { replaced })
+    }
+
+    pub(super) async fn unregister_lease(
+        &self,
+        lease: &LeaseKey,
+        keep: Duration,
+    ) -> Result<(), RedisFailure> {
+        let call = self.scripts.unregister_call(lease, keep);
+        let (mut replies, ()) = tokio::join!(
+            self.client.scripts(&self.scripts.unregister, vec![call]),
+            self.unlist(std::slice::from_ref(lease))
+        );
+        let reply = replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?;
+        let (_, (transition,)) = standing::<(String,)>(reply)?;
+        if !transition.is_empty() {
+            self.changes.report(&transition);
+        }
+        Ok(())
+    }
+
+    /// Adds connections to the lists of their nodes.
+    pub(super) fn list(&self, pipeline: &mut Pipeline, leases: &[LeaseKey]) {
+        for (node_id, connections) in by_node(leases) {
+            let key = self.keys.server_connections(node_id);
+            pipeline.cmd("SADD").arg(&key).arg(connections);
+            pipeline.cmd("EXPIRE").arg(&key).arg(INDEX_TTL.as_secs());
+        }
+    }
+
+    /// Removes connections from the lists of their nodes. If that fails, they are passed over when
+    /// the list is read, and the list of a dead node ends by itself.
+    pub(super) async fn unlist(&self, leases: &[LeaseKey]) {
+        let mut pipeline = Pipeline::new();
+        for (node_id, connections) in by_node(leases) {
+            pipeline.cmd("SREM").arg(self.keys.server_connections(node_id)).arg(connections);
+        }
+        let result: Result<Vec<Value>, RedisFailure> = self.client.pipe(&pipeline).await;
+        if let Err(failure) = result {
+            warn!(%failure, "connections that ended stay in their node's list for a while");
+        }
+    }
+}
+
+fn by_node(leases: &[LeaseKey]) -> Vec<(&heartline_protocol::NodeId, Vec<String>)> {
+    let mut nodes: Vec<(&heartline_protocol::NodeId, Vec<String>)> = Vec::new();
+    for lease in leases {
+        let id = lease.connection_id.to_string();
+        match nodes.iter_mut().find(|(node_id, _)| **node_id == lease.node_id) {
+            Some((_, connections)) => connections.push(id),
+            None => nodes.push((&lease.node_id, vec![id])),
+        }
+    }
+    nodes
+}

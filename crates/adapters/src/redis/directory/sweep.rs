@@ -1,0 +1,155 @@
+//! Removing leases that ran out, and noticing that a rebuild is over.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use heartline_routing::{LeaseKey, Policy};
+use redis::Value;
+
+use super::RedisDirectory;
+use crate::redis::failure::RedisFailure;
+use crate::redis::keys::lease_of;
+use crate::redis::scripts::{Standing, standing};
+
+/// Shards swept with one round trip: together they keep Redis busy for about a millisecond.
+const SHARDS_TOGETHER: usize = 25;
+
+/// Leases claimed by one script, so that others are served in between.
+const CLAIMS_MAX: usize = 50;
+
+/// The epochs that this node has come to terms with.
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    known: Mutex<HashMap<u16, String>>,
+}
+
+impl Epochs {
+    /// Takes note of a shard's epoch. True if a rebuild ended that this node has not heard the end
+    /// of, so that what it knows of the shard's users may be wrong.
+    fn settles(&self, shard: u16, standing: &Standing) -> bool {
+        if standing.is_rebuilding {
+            return false;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.insert(shard, standing.epoch_id.clone());
+        before.as_ref() != Some(&standing.epoch_id)
+    }
+}
+
+impl RedisDirectory {
+    /// Learns the epochs at the start, when there is nothing yet that could be wrong.
+    pub(super) async fn learn_epochs(&self) -> Result<(), RedisFailure> {
+        let policy = Policy {
+            single_session: false,
+            connections_per_user: 0,
+            lease: self.config.lease,
+            offline_linger: Duration::ZERO,
+        };
+        let shards: Vec<u16> = (0..self.keys.shards()).collect();
+        for (shard, swept) in self.sweep_some(&shards, 0, policy).await {
+            self.epochs.settles(shard, &swept?.standing);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn sweep_shards(
+        &self,
+        limit: usize,
+        policy: Policy,
+    ) -> Result<Vec<LeaseKey>, RedisFailure> {
+        let mut claimed: Vec<LeaseKey> = Vec::new();
+        let mut failure = None;
+        let mut has_gap = false;
+        let mut waiting = self.shards_in_own_order();
+        while !waiting.is_empty() {
+            let mut unfinished = Vec::new();
+            for shards in waiting.chunks(SHARDS_TOGETHER) {
+                let room = limit - claimed.len();
+                // With no room left the sweep still says that the shards are looked after.
+                let (shards, each) = match room.checked_div(shards.len()) {
+                    Some(0) if room > 0 => {
+                        let (first, rest) = shards.split_at(room);
+                        unfinished.extend_from_slice(rest);
+                        (first, 1)
+                    }
+                    share => (shards, share.unwrap_or_default().min(CLAIMS_MAX)),
+                };
+                for (shard, swept) in self.sweep_some(shards, each, policy).await {
+                    match swept {
+                        Ok(swept) => {
+                            has_gap |= self.epochs.settles(shard, &swept.standing);
+                            claimed.extend(swept.claimed);
+                            if swept.has_more {
+                                unfinished.push(shard);
+                            }
+                        }
+                        Err(error) => failure = Some(error),
+                    }
+                }
+            }
+            waiting = if claimed.len() < limit { unfinished } else { Vec::new() };
+        }
+        if has_gap {
+            self.changes.gap();
+        }
+        self.unlist(&claimed).await;
+        // What was claimed must be answered although another shard failed: nobody else will.
+        match failure {
+            Some(failure) if claimed.is_empty() => Err(failure),
+            _ => Ok(claimed),
+        }
+    }
+
+    /// Sweeps some shards, each up to a limit, with one round trip.
+    async fn sweep_some(
+        &self,
+        shards: &[u16],
+        limit: usize,
+        policy: Policy,
+    ) -> Vec<(u16, Result<Swept, RedisFailure>)> {
+        let spacing = self.config.sweep_spacing;
+        let call = |shard: &u16| self.scripts.sweep_call(*shard, limit, policy, spacing);
+        let calls = shards.iter().map(call).collect();
+        let replies = self.client.scripts(&self.scripts.sweep, calls).await;
+        let swept = shards.iter().zip(replies).map(|(shard, reply)| {
+            let swept = reply.and_then(swept);
+            if let Ok(swept) = &swept {
+                self.server_clock.note(*shard, swept.standing.now_ms);
+                for transition in &swept.transitions {
+                    self.changes.report(transition);
+                }
+            }
+            (*shard, swept)
+        });
+        swept.collect()
+    }
+
+    /// All shards, beginning elsewhere than other nodes do, so that they do not meet all the time.
+    fn shards_in_own_order(&self) -> Vec<u16> {
+        let shards = self.keys.shards();
+        let sum = self
+            .config
+            .node_id
+            .as_str()
+            .bytes()
+            .fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add(u16::from(byte)));
+        let first = sum % shards;
+        (first..shards).chain(0..first).collect()
+    }
+}
+
+/// What a sweep of one shard did.
+struct Swept {
+    standing: Standing,
+    has_more: bool,
+    claimed: Vec<LeaseKey>,
+    transitions: Vec<String>,
+}
+
+fn swept(reply: Value) -> Result<Swept, RedisFailure> {
+    type Reply = (u8, Vec<String>, Vec<String>);
+    let (standing, (has_more, claimed, transitions)) = standing::<Reply>(reply)?;
+    let claimed = claimed.iter().filter_map(|member| lease_of(member)).collect();
+    Ok(Swept { standing, has_more: has_more == 1, claimed, transitions })
+}

@@ -1,0 +1,214 @@
+//! Direct links by themselves: nodes without Redis that find each other by `cluster.peers`, and
+//! everything that a direct link must refuse or survive.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use heartline_engines::FaultProxy;
+use heartline_routing::link::{ReasonLabel, Transport};
+use heartline_routing::{Clock, LinkError, NodeLink};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::directory::{Listed, record};
+use crate::harness::{Node, PATIENCE, PROMPT, Setting, until};
+
+/// Two nodes that never had a Redis; the second one knows where the first one is.
+async fn pair() -> (Node, Node) {
+    let listed = Listed::default();
+    let a = Node::start(Setting::new("a", None, &listed)).await;
+    let b = Node::start(Setting {
+        peers: vec![a.address.to_string()],
+        ..Setting::new("b", None, &listed)
+    })
+    .await;
+    acquainted(&a, &b).await;
+    (a, b)
+}
+
+/// Waits until both know each other, and that nobody has a Redis.
+async fn acquainted(a: &Node, b: &Node) {
+    for (node, other) in [(a, b), (b, a)] {
+        let knows = || {
+            let statuses = node.link.peer_statuses();
+            let heard = statuses.iter().find(|status| status.node_id == other.id);
+            !node.link.redis_is_healthy() && heard.is_some_and(|status| !status.redis_is_healthy)
+        };
+        until("nodes knowing each other", PATIENCE, knows).await;
+    }
+}
+
+fn refusals(node: &Node, reason: &'static str) -> u64 {
+    node.metrics.refusals.get_or_create(&ReasonLabel { reason }).get()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_find_each_other_without_redis_and_envelopes_keep_their_order() {
+    let (mut a, mut b) = pair().await;
+    assert_eq!(a.link.peers(), [b.id.clone()]);
+    for sequence in 1..=5000 {
+        b.send(&a.id, sequence).await.unwrap();
+        if sequence % 500 == 0 {
+            let heard = a.hears(sequence, PATIENCE).await;
+            assert_eq!(heard.messages, Vec::from_iter(sequence - 499..=sequence));
+            assert_eq!(heard.resyncs, 0);
+        }
+    }
+    a.send(&b.id, 1).await.unwrap();
+    b.hears(1, PROMPT).await;
+    assert_eq!(b.sent(Transport::Direct), 5000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_own_address_among_the_peers_is_no_peer() {
+    let listed = Listed::default();
+    let address: SocketAddr = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap()
+    };
+    let node = Node::start(Setting {
+        peers: vec![address.to_string()],
+        listen: Some(address),
+        ..Setting::new("a", None, &listed)
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(node.link.peers().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_secret_is_refused_counted_and_told_nothing() {
+    let (a, b) = pair().await;
+    let listed = Listed::default();
+    let stranger = Node::start(Setting {
+        peers: vec![a.address.to_string(), b.address.to_string()],
+        secret: "a guess",
+        ..Setting::new("x", None, &listed)
+    })
+    .await;
+    until("being refused", PATIENCE, || refusals(&a, "unauthorized") > 0).await;
+    assert!(stranger.link.peers().is_empty());
+    // Also by a sender that knows whom it wants.
+    listed.lock().unwrap().push(record(&a.id, a.address.to_string()));
+    let before = refusals(&a, "unauthorized");
+    assert!(stranger.send(&a.id, 1).await.is_err());
+    until("being refused again", PATIENCE, || refusals(&a, "unauthorized") > before).await;
+    assert_eq!(a.link.peers(), [b.id.clone()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_node_at_the_same_address_is_another_one() {
+    let (mut a, b) = pair().await;
+    a.send(&b.id, 1).await.unwrap();
+    let (old, address) = (b.id.clone(), b.address);
+    drop(b);
+    let mut b = Node::start(Setting {
+        peers: vec![a.address.to_string()],
+        listen: Some(address),
+        ..Setting::new("b", None, &Listed::default())
+    })
+    .await;
+    acquainted(&a, &b).await;
+    until("the old one being forgotten", PATIENCE, || a.link.peers() == [b.id.clone()]).await;
+    assert_eq!(a.send(&old, 2).await, Err(LinkError::Gone));
+    assert!(refusals(&b, "other_node") > 0);
+    a.send(&b.id, 3).await.unwrap();
+    let heard = b.hears(3, PROMPT).await;
+    assert_eq!(heard.messages, [3]);
+    b.send(&a.id, 4).await.unwrap();
+    a.hears(4, PROMPT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_killed_is_gone_within_seconds() {
+    let (a, b) = pair().await;
+    let old = b.id.clone();
+    drop(b);
+    let killed_at = Clock.now();
+    let is_refused = async {
+        while a.send(&old, 1).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PROMPT * 3, is_refused).await.expect("nothing is taken for it any more");
+    until("it being forgotten", PATIENCE, || a.link.peers().is_empty()).await;
+    assert!(Clock.now() - killed_at < Duration::from_secs(8));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_stalls_bounds_its_sender_and_hurts_nobody_else() {
+    let (a, mut b) = pair().await;
+    let mut c = Node::start(Setting {
+        peers: vec![a.address.to_string()],
+        ..Setting::new("c", None, &Listed::default())
+    })
+    .await;
+    acquainted(&a, &c).await;
+    // Nobody reads b's inbox: first that fills, then the stream, then a's queue.
+    let mut taken = 0;
+    while a.send(&b.id, taken + 1).await.is_ok() {
+        taken += 1;
+        assert!(taken < 100_000, "the queue has no bound");
+    }
+    let refused_at = Clock.now();
+    for _ in 0..1000 {
+        assert_eq!(a.send(&b.id, 0).await, Err(LinkError::Full));
+    }
+    assert!(Clock.now() - refused_at < PROMPT, "who is refused does not wait");
+    a.send(&c.id, 1).await.unwrap();
+    c.hears(1, PROMPT).await;
+    // It goes on: everything that was taken arrives, in order, and there is no gap.
+    let heard = b.hears(taken, PATIENCE).await;
+    assert_eq!(heard.messages, Vec::from_iter(1..=taken));
+    assert_eq!(heard.resyncs, 0);
+    a.send(&b.id, taken + 1).await.unwrap();
+    b.hears(taken + 1, PROMPT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_between_nodes_is_noticed_within_seconds_and_told_when_it_heals() {
+    let listed = Listed::default();
+    let mut b = Node::start(Setting::new("b", None, &listed)).await;
+    let proxy = FaultProxy::start(b.address).await.unwrap();
+    let a = Node::start(Setting::new("a", None, &listed)).await;
+    listed.lock().unwrap().push(record(&b.id, proxy.address().to_string()));
+    let is_connected = || a.metrics.peers_connected.get() == 1;
+    until("a reaching b", PATIENCE, is_connected).await;
+    until("a being without Redis", PATIENCE, || !a.link.redis_is_healthy()).await;
+    a.send(&b.id, 1).await.unwrap();
+    b.hears(1, PROMPT).await;
+    let cut_at = Clock.now();
+    proxy.cut();
+    // Something is always under way, and is lost when the connection is given up.
+    let noticed = async {
+        let mut sequence = 2;
+        while a.send(&b.id, sequence).await.is_ok() {
+            sequence += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, noticed).await.expect("the cut is noticed");
+    // Three seconds until it is noticed, one until nothing is queued for it any more.
+    assert!(Clock.now() - cut_at < Duration::from_secs(6));
+    proxy.heal();
+    b.resyncs(PATIENCE).await;
+    until("a reaching b again", PATIENCE, is_connected).await;
+    a.send(&b.id, 1000).await.unwrap();
+    b.hears(1000, PROMPT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_on_the_port_are_shown_out() {
+    let (a, _b) = pair().await;
+    let mut silent = TcpStream::connect(a.address).await.unwrap();
+    let mut loud = TcpStream::connect(a.address).await.unwrap();
+    loud.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    for socket in [&mut loud, &mut silent] {
+        let mut said = Vec::new();
+        let ended = timeout(PATIENCE, socket.read_to_end(&mut said)).await;
+        assert!(ended.is_ok(), "the connection is ended");
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.contains(a.id.as_str()), "a stranger learns nothing");
+    }
+}

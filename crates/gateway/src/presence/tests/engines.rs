@@ -1,0 +1,227 @@
+//! Engines that fail when they are told to.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use heartline_durability::members::Edited;
+use heartline_durability::{ContactsFull, Profile, Profiles, Relation, Sight, StoreError};
+use heartline_protocol::rest::Visibility;
+use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
+use heartline_routing::{
+    Change, Directory, DirectoryError, Lease, LeaseKey, LiveConnection, LiveNode, MemoryDirectory,
+    NodeRecord, Policy, PresenceState, Registration, Route,
+};
+use tokio::sync::broadcast;
+
+use super::fixtures::user;
+
+/// A store that knows what it was told, and can fail.
+#[derive(Debug, Default)]
+pub(super) struct ScriptedProfiles {
+    visibilities: Mutex<HashMap<UserId, Visibility>>,
+    contacts: Mutex<HashSet<(UserId, UserId)>>,
+    last_seen: Mutex<HashMap<UserId, Timestamp>>,
+    /// Whether it refuses.
+    pub(super) is_down: AtomicBool,
+    /// Whether it does not answer at all.
+    pub(super) hangs: AtomicBool,
+    /// How often it was asked.
+    pub(super) questions: AtomicUsize,
+}
+
+impl ScriptedProfiles {
+    pub(super) fn choose(&self, name: &str, visibility: Visibility) {
+        self.visibilities.lock().unwrap().insert(user(name), visibility);
+    }
+
+    /// Makes two users each other's contacts.
+    pub(super) fn befriend(&self, one: &str, other: &str) {
+        let mut contacts = self.contacts.lock().unwrap();
+        contacts.extend([(user(one), user(other)), (user(other), user(one))]);
+    }
+
+    /// One of the two removes the other.
+    pub(super) fn part(&self, one: &str, other: &str) {
+        self.contacts.lock().unwrap().remove(&(user(one), user(other)));
+    }
+
+    pub(super) fn was_seen(&self, name: &str, unix_ms: u64) {
+        self.last_seen.lock().unwrap().insert(user(name), Timestamp { unix_ms });
+    }
+}
+
+#[async_trait]
+impl Profiles for ScriptedProfiles {
+    async fn relations(&self, sights: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(StoreError::rejected("it was told to fail"));
+        }
+        let contacts = self.contacts.lock().unwrap();
+        let has_put =
+            |one: &UserId, other: &UserId| contacts.contains(&(one.clone(), other.clone()));
+        let relation = |Sight { observer_id, user_id }: &Sight| Relation {
+            visibility: self.visibilities.lock().unwrap().get(user_id).copied(),
+            are_contacts: has_put(observer_id, user_id) && has_put(user_id, observer_id),
+            last_seen: self.last_seen.lock().unwrap().get(user_id).copied(),
+        };
+        Ok(sights.iter().map(relation).collect())
+    }
+
+    async fn profile(&self, _: &UserId) -> Result<Profile, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn set_display_name(&self, _: &UserId, _: Option<String>) -> Result<Profile, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn record_last_seen(&self, _: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn visibility(&self, _: &UserId) -> Result<Option<Visibility>, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn set_visibility(&self, _: &UserId, _: Visibility) -> Result<bool, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn contacts(
+        &self,
+        _: &UserId,
+        _: Option<&UserId>,
+        _: usize,
+    ) -> Result<Vec<UserId>, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn put_contact(
+        &self,
+        _: &UserId,
+        _: &UserId,
+    ) -> Result<Result<bool, ContactsFull>, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn remove_contact(&self, _: &UserId, _: &UserId) -> Result<bool, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+
+    async fn delete_user(&self, _: &UserId) -> Result<Vec<Edited>, StoreError> {
+        unreachable!("the plane only asks for relations")
+    }
+}
+
+/// The directory of a single node, which can be made silent as one on a network is.
+#[derive(Debug)]
+pub(super) struct MutableDirectory {
+    directory: MemoryDirectory,
+    /// For how many seconds it has not answered.
+    silence_seconds: AtomicU64,
+    /// Whether it is being told anew what it lost.
+    pub(super) is_rebuilding: AtomicBool,
+    /// Whether it refuses.
+    pub(super) is_down: AtomicBool,
+}
+
+impl MutableDirectory {
+    pub(super) fn new(directory: MemoryDirectory) -> Self {
+        let [is_rebuilding, is_down] = [const { AtomicBool::new(false) }; 2];
+        Self { directory, silence_seconds: AtomicU64::new(0), is_rebuilding, is_down }
+    }
+
+    pub(super) fn is_silent_for(&self, seconds: u64) {
+        self.silence_seconds.store(seconds, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Directory for MutableDirectory {
+    async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
+        self.directory.register(lease, policy).await
+    }
+
+    async fn renew(
+        &self,
+        leases: &[LeaseKey],
+        duration: Duration,
+    ) -> Result<Vec<LeaseKey>, DirectoryError> {
+        self.directory.renew(leases, duration).await
+    }
+
+    async fn extend(&self, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError> {
+        self.directory.extend(leases).await
+    }
+
+    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError> {
+        self.directory.unregister(lease, keep).await
+    }
+
+    async fn routes(
+        &self,
+        user_ids: &[UserId],
+        own: &NodeId,
+    ) -> Result<Vec<Route>, DirectoryError> {
+        self.directory.routes(user_ids, own).await
+    }
+
+    async fn by_user(
+        &self,
+        user_ids: &[UserId],
+    ) -> Result<Vec<Vec<LiveConnection>>, DirectoryError> {
+        self.directory.by_user(user_ids).await
+    }
+
+    async fn by_node(&self, node_id: &NodeId) -> Result<Vec<LiveConnection>, DirectoryError> {
+        self.directory.by_node(node_id).await
+    }
+
+    async fn by_connection(
+        &self,
+        connection_id: ConnectionId,
+    ) -> Result<Option<LiveConnection>, DirectoryError> {
+        self.directory.by_connection(connection_id).await
+    }
+
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
+        self.directory.sweep(limit, policy).await
+    }
+
+    async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(DirectoryError("it was told to fail".into()));
+        }
+        if self.is_rebuilding.load(Ordering::Relaxed) {
+            return Ok(vec![PresenceState::Stale; user_ids.len()]);
+        }
+        self.directory.presence(user_ids).await
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.directory.changes()
+    }
+
+    async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError> {
+        self.directory.announce(node, duration).await
+    }
+
+    async fn withdraw(&self, node_id: &NodeId) -> Result<(), DirectoryError> {
+        self.directory.withdraw(node_id).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
+        self.directory.nodes().await
+    }
+
+    fn silence(&self) -> Duration {
+        Duration::from_secs(self.silence_seconds.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,246 @@
+//! What the tests of the plane are made of.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use heartline_durability::Profiles;
+use heartline_protocol::rest::Visibility;
+use heartline_protocol::{ConnectionId, UserId};
+use heartline_routing::{
+    Clock, Directory, Lease, LeaseKey, LeaseKind, MemoryDirectory, Policy, PresenceNews, Transition,
+};
+use prometheus_client::metrics::counter::Counter;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use ulid::Ulid;
+
+use super::super::{PresencePlane, PresenceTask, Sights, Watch};
+use super::engines::{MutableDirectory, ScriptedProfiles};
+use crate::budget::Budget;
+use crate::handle::{Handle, Identity};
+use crate::hub::{Hub, Listing};
+use crate::metrics::Metrics;
+use crate::outbox::{Outbox, Signal};
+use crate::pressure::Bounds;
+use crate::session::Answer;
+
+/// Longer than anything that is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
+/// A connection of a user that nobody reads but the test.
+pub(super) fn handle(name: &str, number: u128) -> Arc<Handle> {
+    let bounds = Bounds { messages: 1000, bytes: 1 << 20, grace: Duration::from_secs(5) };
+    let outbox = Outbox::new(bounds, Arc::new(Budget::new(1 << 30)), Counter::default());
+    let handle = Handle::new(outbox, None, Clock.now());
+    let device_id = format!("device-{number}").parse().unwrap();
+    handle.identify(Identity { key: key(name, number), device_id, is_leased: true });
+    Arc::new(handle)
+}
+
+fn key(name: &str, number: u128) -> LeaseKey {
+    LeaseKey {
+        user_id: user(name),
+        node_id: "node".parse().unwrap(),
+        connection_id: ConnectionId { ulid: Ulid(number), shard: 0 },
+    }
+}
+
+/// A plane and everything around it.
+pub(super) struct World {
+    pub(super) plane: PresencePlane,
+    pub(super) directory: Arc<MutableDirectory>,
+    pub(super) profiles: Arc<ScriptedProfiles>,
+    pub(super) metrics: Metrics,
+    hub: Arc<Hub>,
+    policy: Policy,
+    numbers: u128,
+    /// The task before it runs.
+    waiting: Option<PresenceTask>,
+    running: JoinSet<()>,
+}
+
+/// A connection that is listed.
+pub(super) struct Listener {
+    pub(super) handle: Arc<Handle>,
+    /// Its place in the hub, as long as it lives.
+    _listing: Listing,
+}
+
+impl World {
+    /// A plane that works.
+    pub(super) fn start(default_visibility: Visibility) -> Self {
+        let mut world = Self::resting(default_visibility);
+        world.wake();
+        world
+    }
+
+    /// A plane whose task does not run yet.
+    pub(super) fn resting(default_visibility: Visibility) -> Self {
+        let metrics = Metrics::default();
+        let hub = Arc::new(Hub::new(Clock, metrics.clone(), Duration::from_secs(5)));
+        let directory = Arc::new(MutableDirectory::new(MemoryDirectory::new(8, Clock)));
+        let profiles = Arc::new(ScriptedProfiles::default());
+        let lease = Duration::from_secs(15);
+        let sights = Sights {
+            directory: Arc::clone(&directory) as Arc<dyn Directory>,
+            profiles: Arc::clone(&profiles) as Arc<dyn Profiles>,
+            default_visibility,
+            window: lease,
+        };
+        let (plane, task) = PresencePlane::new(Arc::clone(&hub), sights);
+        let policy = Policy {
+            single_session: false,
+            connections_per_user: 20,
+            lease,
+            offline_linger: Duration::ZERO,
+        };
+        let (waiting, running) = (Some(task), JoinSet::new());
+        Self { plane, directory, profiles, metrics, hub, policy, numbers: 0, waiting, running }
+    }
+
+    /// Lets the task run.
+    pub(super) fn wake(&mut self) {
+        self.running.spawn(self.waiting.take().expect("it rests").run());
+    }
+
+    /// A connection of somebody who listens. It has no lease: it is not seen itself.
+    pub(super) fn listener(&mut self, name: &str) -> Listener {
+        self.numbers += 1;
+        let handle = handle(name, self.numbers);
+        let _listing = self.hub.list(Arc::clone(&handle));
+        Listener { handle, _listing }
+    }
+
+    /// Somebody comes online; answers the lease.
+    pub(super) async fn comes(&mut self, name: &str) -> LeaseKey {
+        self.numbers += 1;
+        let key = key(name, self.numbers);
+        let lease = Lease {
+            key: key.clone(),
+            device_id: format!("device-{}", self.numbers).parse().unwrap(),
+            kind: LeaseKind::Chat,
+            age: Duration::ZERO,
+            again: false,
+        };
+        self.directory.register(lease, self.policy).await.unwrap();
+        key
+    }
+
+    /// And leaves.
+    pub(super) async fn goes(&self, key: &LeaseKey) {
+        self.directory.unregister(key, Duration::ZERO).await.unwrap();
+    }
+
+    /// These users share an active chat with somebody who came or left.
+    pub(super) fn news(&self, name: &str, is_online: bool, observers: &[&str]) {
+        let transition = Transition { user_id: user(name), is_online, version: 1, last_seen: None };
+        let observer_ids = observers.iter().map(|name| user(name)).collect();
+        self.plane.news(vec![PresenceNews { transition, observer_ids }]);
+    }
+
+    /// Has a connection begin to watch, and waits until that is answered.
+    pub(super) async fn subscribe(&self, listener: &Listener, names: &[&str]) {
+        let answer = timeout(PATIENCE, self.ask(listener, names, true)).await;
+        assert_eq!(answer.expect("an answer in time"), Ok(Answer::OnItsWay));
+    }
+
+    /// Asks to begin or to end watching.
+    pub(super) fn ask(
+        &self,
+        listener: &Listener,
+        names: &[&str],
+        begins: bool,
+    ) -> oneshot::Receiver<Answer> {
+        self.try_ask(listener, names, begins).expect("there is room")
+    }
+
+    pub(super) fn try_ask(
+        &self,
+        listener: &Listener,
+        names: &[&str],
+        begins: bool,
+    ) -> Option<oneshot::Receiver<Answer>> {
+        self.plane.watch(Watch {
+            handle: Arc::clone(&listener.handle),
+            request_id: "request".parse().unwrap(),
+            user_ids: names.iter().map(|name| user(name)).collect(),
+            begins,
+        })
+    }
+
+    /// Waits until a gauge of the plane says how many watches there are.
+    pub(super) async fn watches_become(&self, count: i64) {
+        let wait = async {
+            while self.metrics.presence.watches.get() != count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let in_time = timeout(PATIENCE, wait).await;
+        assert!(in_time.is_ok(), "{} watches", self.metrics.presence.watches.get());
+    }
+}
+
+impl Listener {
+    pub(super) fn connection_id(&self) -> ConnectionId {
+        self.handle.connection_id().unwrap()
+    }
+
+    /// The next frames, at least so many; without their time.
+    pub(super) async fn hears(&self, count: usize) -> Vec<Value> {
+        let mut heard = Vec::new();
+        let hearing = async {
+            while heard.len() < count {
+                let signal = poll_fn(|context| self.handle.outbox.poll_signal(context, None)).await;
+                assert_eq!(signal, Signal::Writable);
+                heard.extend(self.heard());
+            }
+        };
+        let in_time = timeout(PATIENCE, hearing).await.is_ok();
+        assert!(in_time, "{count} frames were expected: {heard:?}");
+        heard
+    }
+
+    /// One frame and no more.
+    pub(super) async fn hears_one(&self) -> Value {
+        let mut heard = self.hears(1).await;
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        heard.remove(0)
+    }
+
+    /// What has come so far.
+    pub(super) fn heard(&self) -> Vec<Value> {
+        let mut bytes = Vec::new();
+        let taken = self.handle.outbox.flush_with(|slices| {
+            slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+            Ok(slices.iter().map(|slice| slice.len()).sum())
+        });
+        taken.unwrap();
+        frames(&bytes)
+    }
+}
+
+/// The texts of server frames as JSON, without their time.
+fn frames(mut bytes: &[u8]) -> Vec<Value> {
+    let mut frames = Vec::new();
+    while let [0x81, length, rest @ ..] = bytes {
+        let (length, rest) = match length {
+            126 => (usize::from(u16::from_be_bytes([rest[0], rest[1]])), &rest[2..]),
+            127 => panic!("a presence frame is short"),
+            length => (usize::from(*length), rest),
+        };
+        let (text, after) = rest.split_at(length);
+        let mut frame: Value = serde_json::from_slice(text).unwrap();
+        frame.as_object_mut().unwrap().remove("timestamp").expect("it carries its time");
+        frames.push(frame);
+        bytes = after;
+    }
+    assert!(bytes.is_empty(), "whole text frames and nothing else");
+    frames
+}
