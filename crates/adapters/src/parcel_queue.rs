@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 pub(crate) const QUEUE_PARCELS_MAX: usize = 1024;
 
 /// Bytes of parcels that may wait.
-pub(crate) const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const QUEUE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A queue that many fill and one empties. Who finds it full waits for [`ROOM_TIME`] and is then
 /// refused; from then on, until it moves again, everybody is refused at once.

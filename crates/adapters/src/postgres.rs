@@ -3,6 +3,9 @@
 //! Every number is given under the lock of its chat's row, in the transaction that stores the
 //! message, so commit order is the order of numbers on whatever node they are sent. Nothing is
 //! answered before its commit, and every session makes its commits wait for the disk.
+//!
+//! Settings, statements and locks belong to sessions, so a pooler on the way must keep sessions
+//! apart; one that hands out a connection per transaction does not.
 
 mod append;
 mod chats;

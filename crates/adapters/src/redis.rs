@@ -16,15 +16,24 @@ mod scripts;
 mod server_clock;
 mod changes;
 mod directory;
+mod settings;
+mod figures;
+mod availability;
+mod inspect;
 mod link;
 
+pub use availability::RedisAvailability;
 pub use client::{RedisClient, RedisTime};
 pub use config::{DEADLINE_DEFAULT, RedisConfig, RedisConfigError};
 pub use counters::RedisCounters;
 pub use directory::{RedisDirectory, RedisDirectoryConfig, RedisDirectoryError};
 pub use failure::RedisFailure;
+pub use inspect::{
+    Anomaly, Inspection, Roster, Rule, Sweeps, Vitals, inspect, roster, sweeps, vitals,
+};
 pub use link::{RedisCarrier, RedisLinkTasks};
 pub use script::Script;
+pub use settings::{Finding, Severity, check_settings};
 pub use subscription::{Event, Message, Subscription};
 
 #[cfg(test)]

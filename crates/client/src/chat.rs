@@ -3,8 +3,8 @@
 //! A [`ChatClient`] adds memory to a [`Client`]. The rules are pure and stand apart from the
 //! task: `outbox` keeps what is to be sent until its definite answer, `cursor` knows how far each
 //! chat has come, `manifest` and `sync` ask for what is missing, `receipts` tell the server what
-//! has arrived, `catch_up` notices when everything has, `pace` and `verdict` keep to what the
-//! server allows. `state` puts them together, `incoming` says what follows from each event of the
+//! has arrived, `catch_up` notices when everything has, `watching` names the users whose presence
+//! is wanted, `pace` and `verdict` keep to what the server allows. `state` puts them together, `incoming` says what follows from each event of the
 //! connection, and `task` runs it.
 
 mod catch_up;
@@ -23,8 +23,9 @@ mod state;
 mod sync;
 mod task;
 mod verdict;
+mod watching;
 
-use heartline_protocol::{ChatId, ClientMessageId};
+use heartline_protocol::{ChatId, ClientMessageId, UserId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,7 @@ use task::{ChatTask, Command};
 pub use config::{Backlog, ChatConfig};
 pub use draft::{Draft, SendError};
 pub use event::ChatEvent;
+pub use watching::WatchError;
 
 /// Commands that may wait for the task, which takes them at once.
 const COMMAND_CAPACITY: usize = 64;
@@ -112,6 +114,16 @@ impl ChatClient {
         self.sender.typing(chat_id, is_typing).await
     }
 
+    /// See [`ChatSender::presence_subscribe`].
+    pub async fn presence_subscribe(&self, user_ids: Vec<UserId>) -> Result<(), WatchError> {
+        self.sender.presence_subscribe(user_ids).await
+    }
+
+    /// See [`ChatSender::presence_unsubscribe`].
+    pub async fn presence_unsubscribe(&self, user_ids: Vec<UserId>) -> Result<(), ClientStopped> {
+        self.sender.presence_unsubscribe(user_ids).await
+    }
+
     /// See [`ChatSender::send_text`].
     pub async fn send_text(&self, text: impl Into<String>) -> Result<(), ClientStopped> {
         self.sender.send_text(text).await
@@ -167,6 +179,22 @@ impl ChatSender {
     /// Tells a chat that the user is typing, or no longer; nothing happens without a connection.
     pub async fn typing(&self, chat_id: ChatId, is_typing: bool) -> Result<(), ClientStopped> {
         self.command(Command::Typing { chat_id, is_typing }).await
+    }
+
+    /// Watches users from now on, on this connection and every later one. Each is told of as a
+    /// [`Presence`](ChatEvent::Presence) event, also if they were watched already, and again
+    /// whenever it changes. If they are too many together with those who are watched, none is.
+    pub async fn presence_subscribe(&self, user_ids: Vec<UserId>) -> Result<(), WatchError> {
+        let (taken, answer) = oneshot::channel();
+        let command = Command::Watch { user_ids, taken };
+        self.command(command).await.map_err(|_| WatchError::Stopped)?;
+        answer.await.unwrap_or(Err(WatchError::Stopped))
+    }
+
+    /// Watches users no longer. Those who share an active chat with this user are told of all the
+    /// same.
+    pub async fn presence_unsubscribe(&self, user_ids: Vec<UserId>) -> Result<(), ClientStopped> {
+        self.command(Command::Unwatch { user_ids }).await
     }
 
     /// Sends any text as a frame, as [`FrameSender::send_text`] does. Its answer is seen in

@@ -7,7 +7,8 @@
 //!
 //! [`ChatClient::start`] adds that: it syncs after every connection, hands over every message of
 //! every chat once and in order as a [`ChatEvent`], and sends messages again until each has a
-//! definite answer.
+//! definite answer. It also watches the presence of whom the application names, on every
+//! connection anew; [`PresenceView`] is its rule of what counts.
 //!
 //! The rules are pure and stand apart from the sockets: [`back_off`] and [`policy`] say when to
 //! come back, `heartbeat` when the server is dead, `refresh` when a newer token is due.
@@ -20,6 +21,7 @@ pub mod chat;
 pub mod config;
 pub mod event;
 pub mod policy;
+pub mod presence;
 pub mod raw;
 pub mod token;
 
@@ -35,9 +37,12 @@ mod session;
 mod upgrade;
 
 pub use back_off::{BackOff, BackOffConfig};
-pub use chat::{Backlog, ChatClient, ChatConfig, ChatEvent, ChatSender, Draft, SendError};
+pub use chat::{
+    Backlog, ChatClient, ChatConfig, ChatEvent, ChatSender, Draft, SendError, WatchError,
+};
 pub use client::{Client, ClientStopped, FrameSender};
 pub use config::{Authentication, ClientConfig, ConfigError};
 pub use event::{ClientEvent, Ending, Loss, Refusal, StopReason};
 pub use policy::{Next, Policy};
+pub use presence::PresenceView;
 pub use token::{TokenError, TokenNeed, TokenProvider, expiry_of};

@@ -144,11 +144,10 @@ impl Postgres {
     /// # Panics
     /// The cluster does not run.
     pub fn fresh_database(&self) -> String {
-        let number = {
-            let mut state = self.lock();
-            state.databases += 1;
-            state.databases
-        };
+        // One after the other, because each copies the same template.
+        let mut state = self.lock();
+        state.databases += 1;
+        let number = state.databases;
         self.create_database(&format!("fresh_{number}"))
     }
 

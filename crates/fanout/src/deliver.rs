@@ -154,10 +154,12 @@ impl Fanout {
 
     pub(crate) async fn routes(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {
         let attempts = self.attempts(user_ids);
-        match tokio::time::timeout(ATTEMPTS_TIME, attempts).await {
+        let routes = match tokio::time::timeout(ATTEMPTS_TIME, attempts).await {
             Ok(routes) => routes,
             Err(late) => Err(DirectoryError(Box::new(late))),
-        }
+        };
+        self.metrics.routing.looked_up(routes.is_ok());
+        routes
     }
 
     async fn attempts(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {

@@ -1,5 +1,6 @@
 //! What fanout counts. `docs/metrics.md` defines each.
 
+use heartline_routing::RoutingMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -30,6 +31,9 @@ pub struct Metrics {
     pub broadcasts: Counter,
     /// Transitions of which those who share an active chat could not be told.
     pub transitions_untold: Counter,
+    /// Routing's own, which whoever put the node together registers: routes are read here, and
+    /// what this node decided is taken up here.
+    pub routing: RoutingMetrics,
 }
 
 impl Metrics {

@@ -84,6 +84,7 @@ impl PresenceFanout {
     async fn take_next(&mut self, decided: &mut HashMap<UserId, Transition>) -> bool {
         match self.changes.recv().await {
             Ok(Change::Decided(transition)) => {
+                self.fanout.metrics.routing.decided(transition.is_online);
                 decided.insert(transition.user_id.clone(), transition);
             }
             Ok(Change::Transition(_) | Change::Gap) => {}

@@ -365,6 +365,9 @@ impl Connection {
     }
 
     fn send(&self, frame: &ServerFrame) {
+        if matches!(frame, ServerFrame::HeartbeatAck { .. }) {
+            self.gateway.metrics().heartbeats.inc();
+        }
         let text = encode_server(frame, self.gateway.clock().wall());
         self.handle.outbox.push_urgent(text_frame(&text));
     }

@@ -44,6 +44,9 @@ struct Cursor {
     /// When the hole before those ahead is read; none while it is being read.
     hole_due: Option<Instant>,
     touched_at: Instant,
+    /// Whether nobody who was named last is here. The next message begins anew, but never below
+    /// where it ended: somebody may listen whom the sender did not know of.
+    is_resting: bool,
 }
 
 /// What to do with messages, in order.
@@ -78,11 +81,22 @@ impl Cursors {
             self.make_room();
             let next = sequence + 1;
             let (ahead, hole_due) = (BTreeMap::new(), None);
-            let cursor = Cursor { begins: sequence, next, ahead, hole_due, touched_at: now };
+            let cursor = Cursor {
+                begins: sequence,
+                next,
+                ahead,
+                hole_due,
+                touched_at: now,
+                is_resting: false,
+            };
             self.chats.insert(chat_id, cursor);
             return orders.deliveries.push(delivery);
         };
         cursor.touched_at = now;
+        if std::mem::take(&mut cursor.is_resting) {
+            cursor.begins = sequence.max(cursor.next);
+            cursor.next = cursor.begins;
+        }
         if sequence == cursor.next {
             cursor.next += 1;
             orders.deliveries.push(delivery);
@@ -164,10 +178,11 @@ impl Cursors {
         cursor.follow(now, orders);
     }
 
-    /// Nobody here listens to a chat any more: whoever comes next syncs first.
-    pub(crate) fn forget(&mut self, chat_id: ChatId) {
-        if self.chats.get(&chat_id).is_some_and(|cursor| cursor.ahead.is_empty()) {
-            self.chats.remove(&chat_id);
+    /// Nobody here listens to a chat any more, as far as its sender knew: whoever comes next
+    /// syncs first.
+    pub(crate) fn rest(&mut self, chat_id: ChatId) {
+        if let Some(cursor) = self.chats.get_mut(&chat_id) {
+            cursor.is_resting = cursor.ahead.is_empty();
         }
     }
 

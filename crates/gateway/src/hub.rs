@@ -321,6 +321,14 @@ impl Holdings for Hub {
         self.metrics.connections_active.get().try_into().unwrap_or(0)
     }
 
+    fn multi_device_users(&self) -> usize {
+        let several = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.users.values().filter(|handles| handles.len() > 1).count()
+        };
+        self.shards.iter().map(several).sum()
+    }
+
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease> {
         self.find(lease)?.lease_again(self.clock.now())
     }

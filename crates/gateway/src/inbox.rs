@@ -13,11 +13,11 @@ use heartline_routing::{Delivery, Envelope, ResyncReason};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::gateway::Gateway;
-use crate::presence::{PresencePlane, TypingNews};
 use crate::cursor::{Cursors, Hole, Orders, Resync};
+use crate::gateway::Gateway;
 use crate::handle::Handle;
 use crate::hub::Hub;
+use crate::presence::{PresencePlane, TypingNews};
 use crate::websocket::text_frame;
 
 /// Envelopes taken together. What waited together leaves together: one write per connection.
@@ -208,7 +208,7 @@ impl Arrivals<'_> {
         let offline = push.user_ids.len() - users_here;
         self.hub.metrics().delivery.delivered(connections, offline);
         if users_here == 0 {
-            self.cursors.forget(chat_id);
+            self.cursors.rest(chat_id);
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Metrics {
     pub outbox_elevated: Counter,
     /// Messages and control frames received.
     pub frames_received: Counter,
+    /// Heartbeats of clients that were answered.
+    pub heartbeats: Counter,
     /// Frames written.
     pub frames_sent: Counter,
     /// Data frames dropped because their connection was closing.
@@ -188,6 +190,7 @@ impl Metrics {
             ),
             ("outbox_elevated", "Outboxes risen over 80 percent", &self.outbox_elevated),
             ("frames_received", "Messages and control frames received", &self.frames_received),
+            ("heartbeats", "Heartbeats of clients that were answered", &self.heartbeats),
             ("frames_sent", "Frames written", &self.frames_sent),
             ("frames_dropped", "Data frames dropped by a closing", &self.frames_dropped),
             ("bad_frames", "Frames that were no JSON object or too early", &self.bad_frames),

@@ -10,6 +10,7 @@ pub mod directory;
 pub mod lease;
 pub mod link;
 pub mod memory;
+pub mod metrics;
 pub mod presence;
 pub mod renewal;
 
@@ -18,8 +19,7 @@ pub use directory::{
     Directory, DirectoryError, LiveNode, NodeRecord, Policy, Refusal, Registration, Route,
 };
 pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
-pub use link::{
-    Delivery, Envelope, LinkError, LocalLink, NodeLink, PresenceNews, ResyncReason,
-};
+pub use link::{Delivery, Envelope, LinkError, LocalLink, NodeLink, PresenceNews, ResyncReason};
 pub use memory::MemoryDirectory;
+pub use metrics::RoutingMetrics;
 pub use presence::{Change, PresenceState, Transition};

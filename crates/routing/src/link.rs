@@ -20,9 +20,7 @@ mod reception;
 mod cluster;
 mod metrics;
 
-pub use carrier::{
-    Carrier, DirectCarrier, RETURNS_MAX, ROOM_TIME, Reach, Refused, Returned,
-};
+pub use carrier::{Carrier, DirectCarrier, RETURNS_MAX, ROOM_TIME, Reach, Refused, Returned};
 pub use cluster::{ClusterLink, ClusterParts};
 pub use envelope::{Delivery, Envelope, PresenceNews, ResyncReason};
 pub use health::{PROOF_AGE_MAX, WORSE_OFF_AGE};

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::directory::{Directory, NodeRecord, Policy, Registration};
 use crate::lease::{Lease, LeaseKey};
 use crate::link::{Envelope, NodeLink};
+use crate::metrics::RoutingMetrics;
 
 /// The connections whose leases a node keeps: implemented by the gateway's hub.
 pub trait Holdings: Send + Sync {
@@ -23,6 +24,9 @@ pub trait Holdings: Send + Sync {
 
     /// How many connections there are.
     fn connections(&self) -> usize;
+
+    /// How many users have more than one.
+    fn multi_device_users(&self) -> usize;
 
     /// The lease to claim again for a connection that is still open.
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease>;
@@ -41,7 +45,7 @@ pub trait Holdings: Send + Sync {
 const TICK: Duration = Duration::from_secs(1);
 
 /// Leases renewed in one call.
-const BATCH: usize = 1000;
+const BATCH: usize = 10_000;
 
 /// Lost leases that are claimed again at the same time.
 const CLAIMS_IN_FLIGHT: usize = 32;
@@ -57,7 +61,7 @@ const RECONCILE_INTERVAL: Duration = Duration::from_secs(60);
 const RECONCILE_AGE: Duration = Duration::from_secs(30);
 
 /// Leases removed in one sweep; the next one continues.
-const SWEEP_LIMIT: usize = 1000;
+const SWEEP_LIMIT: usize = 10_000;
 
 /// Keeps this node and its leases alive.
 #[derive(Clone)]
@@ -76,6 +80,8 @@ pub struct Renewal {
     pub renew_interval: Duration,
     /// The clocks.
     pub clock: Clock,
+    /// What is counted.
+    pub metrics: RoutingMetrics,
 }
 
 impl std::fmt::Debug for Renewal {
@@ -92,10 +98,15 @@ impl Renewal {
         let mut ticks = interval(TICK.min(self.renew_interval));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut announced_at = self.clock.now();
+        let mut unleased = vec![0; slices as usize];
         for tick in 0_u64.. {
             ticks.tick().await;
             self.announce(&mut announced_at).await;
-            self.renew(self.holdings.leases_in_slice(tick % slices, slices)).await;
+            let slice = tick % slices;
+            let leases = self.holdings.leases_in_slice(slice, slices);
+            unleased[slice as usize] = self.renew(leases).await;
+            self.metrics.connections_unleased.set(unleased.iter().sum::<usize>() as i64);
+            self.metrics.multi_device_users.set(self.holdings.multi_device_users() as i64);
             let slice = tick % extend_slices;
             self.extend(self.holdings.leases_in_slice(slice, extend_slices)).await;
         }
@@ -114,38 +125,61 @@ impl Renewal {
                 }
                 *announced_at = now;
             }
-            Err(error) => warn!(%error, "the node was not announced"),
+            Err(error) => {
+                self.metrics.announcements_failed.inc();
+                warn!(%error, "the node was not announced");
+            }
         }
     }
 
-    async fn renew(&self, leases: Vec<LeaseKey>) {
+    /// Answers how many of them are not known to be held now.
+    async fn renew(&self, leases: Vec<LeaseKey>) -> usize {
+        let mut unleased = 0;
         for batch in leases.chunks(BATCH) {
-            match self.directory.renew(batch, self.policy.lease).await {
-                Ok(lost) => self.claim_all_again(lost).await,
-                Err(error) => warn!(%error, leases = batch.len(), "leases were not renewed"),
+            let started_at = self.clock.now();
+            let renewed = self.directory.renew(batch, self.policy.lease).await;
+            let duration = self.clock.now() - started_at;
+            match renewed {
+                Ok(lost) => {
+                    self.metrics.renewed(batch.len(), duration);
+                    unleased += self.claim_all_again(lost).await;
+                }
+                Err(error) => {
+                    self.metrics.not_renewed(batch.len(), duration);
+                    unleased += batch.len();
+                    warn!(%error, leases = batch.len(), "leases were not renewed");
+                }
             }
         }
+        unleased
     }
 
     async fn extend(&self, leases: Vec<LeaseKey>) {
         for batch in leases.chunks(BATCH) {
             match self.directory.extend(batch).await {
-                Ok(lost) => self.claim_all_again(lost).await,
+                // Who is still without a lease then is counted when it is renewed.
+                Ok(lost) => drop(self.claim_all_again(lost).await),
                 Err(error) => warn!(%error, leases = batch.len(), "leases were not extended"),
             }
         }
     }
 
-    async fn claim_all_again(&self, lost: Vec<LeaseKey>) {
+    /// Answers how many of their connections are still without a lease.
+    async fn claim_all_again(&self, lost: Vec<LeaseKey>) -> usize {
+        let mut unleased = 0;
         for batch in lost.chunks(CLAIMS_IN_FLIGHT) {
             let claims: Vec<_> = batch.iter().map(|key| self.claim_again(key)).collect();
-            futures_util::future::join_all(claims).await;
+            let settled = futures_util::future::join_all(claims).await;
+            unleased += settled.into_iter().filter(|is_settled| !is_settled).count();
         }
+        unleased
     }
 
-    async fn claim_again(&self, key: &LeaseKey) {
+    /// False if the connection goes on without a lease.
+    async fn claim_again(&self, key: &LeaseKey) -> bool {
         // A connection that closed meanwhile has given its lease back: nothing to claim.
-        let Some(lease) = self.holdings.lease_again(key) else { return };
+        let Some(lease) = self.holdings.lease_again(key) else { return true };
+        self.metrics.leases_lost.inc();
         match self.directory.register(lease, self.policy).await {
             // It closed meanwhile, and its end found no lease to give back.
             Ok(Registration::Admitted { .. }) if self.holdings.lease_again(key).is_none() => {
@@ -157,11 +191,16 @@ impl Renewal {
             Ok(Registration::Admitted { replaced }) => {
                 close_replaced(&*self.link, replaced).await;
                 debug!(connection_id = %key.connection_id, "a lost lease is held again");
+                self.metrics.leases_claimed_again.inc();
                 self.holdings.lease_healed(key);
             }
             Ok(Registration::Refused(_)) => self.holdings.lease_replaced(key),
-            Err(error) => warn!(%error, "a lost lease was not claimed again"),
+            Err(error) => {
+                warn!(%error, "a lost lease was not claimed again");
+                return false;
+            }
         }
+        true
     }
 
     /// Compares what the directory holds of this node with what the node has, for ever.
@@ -204,8 +243,14 @@ impl Renewal {
             ticks.tick().await;
             match self.directory.sweep(SWEEP_LIMIT, self.policy).await {
                 Ok(swept) if swept.is_empty() => {}
-                Ok(swept) => debug!(leases = swept.len(), "swept leases that ran out"),
-                Err(error) => warn!(%error, "the sweep failed"),
+                Ok(swept) => {
+                    self.metrics.leases_swept.inc_by(swept.len() as u64);
+                    debug!(leases = swept.len(), "swept leases that ran out");
+                }
+                Err(error) => {
+                    self.metrics.sweeps_failed.inc();
+                    warn!(%error, "the sweep failed");
+                }
             }
         }
     }

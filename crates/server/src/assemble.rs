@@ -9,7 +9,7 @@ use heartline_fanout::Fanout;
 use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Envelope, NodeRecord};
+use heartline_routing::{Clock, Envelope, NodeRecord, RoutingMetrics};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use ulid::Ulid;
@@ -51,7 +51,9 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let chat = Chat::new(store, &config, clock, &mut registry);
     let cluster = Cluster::connect(&config, node_id.clone(), clock, &mut registry).await?;
     let Cluster { directory, link, envelopes, record, others } = cluster;
-    let fanout_metrics = heartline_fanout::Metrics::default();
+    let routing = RoutingMetrics::default();
+    routing.register(&mut registry);
+    let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
     fanout_metrics.register(&mut registry);
     let registry = Arc::new(registry);
     let (gateway, presence) = Gateway::new(Parts {
@@ -65,13 +67,8 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         profiles,
         metrics,
     });
-    let fanout = Fanout {
-        node_id,
-        directory: Arc::clone(&directory),
-        link,
-        clock,
-        metrics: fanout_metrics,
-    };
+    let fanout =
+        Fanout { node_id, directory: Arc::clone(&directory), link, clock, metrics: fanout_metrics };
     let tls = match (&config.server.tls_cert, &config.server.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)

@@ -91,17 +91,7 @@ impl Chat {
         let publications = Publications::default();
         let availability = Availability::new(store.engine(), registry);
         let retention = config.store.retention;
-        Self {
-            store,
-            plane,
-            publications,
-            availability,
-            metrics,
-            shards,
-            events,
-            retention,
-            clock,
-        }
+        Self { store, plane, publications, availability, metrics, shards, events, retention, clock }
     }
 
     /// What the gateway works with.

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use heartline_adapters::direct::{ClusterSecret, DirectServer, DirectTasks, HttpCarrier};
 use heartline_adapters::redis::{
-    RedisCarrier, RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig,
-    RedisLinkTasks,
+    Finding, RedisAvailability, RedisCarrier, RedisClient, RedisConfig, RedisCounters,
+    RedisDirectory, RedisDirectoryConfig, RedisLinkTasks, Severity, check_settings,
 };
 use heartline_protocol::NodeId;
 use heartline_routing::link::{
@@ -20,7 +20,7 @@ use heartline_routing::{
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tracing::info;
+use tracing::{debug, info, warn};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
@@ -56,6 +56,7 @@ pub(crate) struct Others {
     returned: mpsc::Receiver<Returned>,
     redis_tasks: RedisLinkTasks,
     direct_tasks: DirectTasks,
+    availability: RedisAvailability,
 }
 
 impl Cluster {
@@ -102,6 +103,8 @@ impl Cluster {
         counters.register(registry);
         let redis = RedisConfig::from_url(url, &config.redis.key_prefix)?;
         let client = RedisClient::new(redis, clock, counters);
+        let availability = RedisAvailability::new(client.clone(), registry);
+        check_redis(&client).await?;
         let directory = RedisDirectoryConfig {
             shards: config.routing.shards,
             lease: config.routing.lease,
@@ -139,6 +142,7 @@ impl Cluster {
             returned,
             redis_tasks,
             direct_tasks,
+            availability,
         };
         let record = NodeRecord { address: Some(address), ..record };
         Ok(Self { directory, link, envelopes, record, others: Some(others) })
@@ -149,7 +153,7 @@ impl Others {
     /// Opens the way: listens for other nodes, and returns when what is sent to this one is heard.
     /// Only then may it announce itself and register connections.
     pub(crate) async fn open(self, lifecycle: &Lifecycle, user_timeout: Duration) -> Result<()> {
-        let Self { link, listen, server, returned, redis_tasks, direct_tasks } = self;
+        let Self { link, listen, server, returned, redis_tasks, direct_tasks, availability } = self;
         let listener = listen::bind(listen, user_timeout).map_err(|error| {
             anyhow!("cannot listen on {listen}: {error}; set another cluster.listen")
         })?;
@@ -157,6 +161,7 @@ impl Others {
         lifecycle.spawn_support("direct listener", server.serve(listener, std::future::pending()));
         lifecycle.spawn_support("direct links", direct_tasks.run());
         lifecycle.spawn_support("Redis link", redis_tasks.run());
+        lifecycle.spawn_support("Redis availability", availability.run());
         lifecycle.spawn_support("link", Arc::clone(&link).run(returned));
         timeout(SUBSCRIBED_DEADLINE, link.subscribed()).await.map_err(|_| {
             anyhow!("redis.url: nothing that is sent to this node is heard; is PUBLISH allowed?")
@@ -164,4 +169,18 @@ impl Others {
         info!(%listen, "reached by other nodes");
         Ok(())
     }
+}
+
+/// Refuses a Redis whose settings could make connections vanish, and warns of lesser faults.
+async fn check_redis(client: &RedisClient) -> Result<()> {
+    for finding in check_settings(client).await? {
+        let Finding { severity, server, setting, value, advice } = finding;
+        let value = value.as_deref().unwrap_or("not to be seen");
+        match severity {
+            Severity::Refuse => bail!("{setting} of the Redis {server} is {value}: {advice}"),
+            Severity::Warn => warn!(%server, setting, value, "{advice}"),
+            Severity::Unchecked => debug!(%server, setting, "{advice}"),
+        }
+    }
+    Ok(())
 }

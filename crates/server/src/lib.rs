@@ -70,6 +70,7 @@ pub async fn run(
         policy: gateway.config().policy(),
         renew_interval: config.routing.renew_interval,
         clock: gateway.clock(),
+        metrics: api.fanout.metrics.routing.clone(),
     };
     let sweep = renewal.clone().sweep_for_ever(config.routing.sweep_interval);
     lifecycle.spawn_support("sweep", sweep);

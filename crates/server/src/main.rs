@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use heartline::bench::{self, BenchArgs};
 use heartline::commands::config::{self, ConfigArguments};
 use heartline::commands::connect::{self, ConnectArgs};
+use heartline::commands::doctor::{self, DoctorArguments};
 use heartline::commands::repair::{self, RepairArguments};
 use heartline::commands::serve::{self, DevArguments, ServeArguments, StartError};
 use heartline::commands::store::{self, StoreArguments};
@@ -36,6 +37,8 @@ enum Command {
     Config(ConfigArguments),
     /// Copy the embedded store while it runs, put a copy back, or check it
     Store(StoreArguments),
+    /// Check configuration, engines, nodes and invariants, and say what to do
+    Doctor(DoctorArguments),
     /// Let a halted chat go on
     Repair(RepairArguments),
     /// Measure what connections and deliveries cost
@@ -57,6 +60,9 @@ fn main() -> ExitCode {
             config::run(&arguments, environment, &mut output, &mut errors).into()
         }
         Command::Store(arguments) => store::run(&arguments, &mut output, &mut errors).into(),
+        Command::Doctor(arguments) => {
+            doctor::run(&arguments, Clock, &mut output, &mut errors).into()
+        }
         Command::Repair(arguments) => {
             repair::run(&arguments, Clock, &mut output, &mut errors).into()
         }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use heartline_adapters::postgres::{PostgresConfig, PostgresStore};
-use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
-use heartline_durability::{ChatLog, Members, Profiles};
+use heartline_adapters::sqlite::{Repair, SqliteConfig, SqliteStore};
+use heartline_durability::{ChatLog, Members, Profiles, StoreError};
+use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 use prometheus_client::registry::Registry;
 
@@ -87,6 +88,14 @@ impl Store {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// Sets a halted chat's counter to exactly its newest number and lifts the halt.
+    pub(crate) async fn repair_counter(&self, chat_id: ChatId) -> Result<Repair, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.repair_counter(chat_id).await,
+            Self::Postgres(store) => store.repair_counter(chat_id).await,
         }
     }
 

@@ -49,7 +49,7 @@ impl Outgoing {
         let mut piece = BytesMut::with_capacity(room);
         let mut departures = lock(&self.departures);
         loop {
-            waiting.parcel.stamp(departures.next(&self.receiver));
+            departures.stamp(&self.receiver, &mut waiting.parcel);
             self.append(&mut piece, &waiting.parcel);
             if piece.len() >= PIECE_BYTES {
                 break;

@@ -41,7 +41,7 @@ type Key<'batch> = (ChatId, &'batch UserId, &'batch ClientMessageId);
 /// each message of the batch is.
 pub(super) struct Batch {
     messages: Vec<NewMessage>,
-    /// The first of the batch with the same key, by their places in `messages`.
+    /// The places in `messages` of the distinct ones, the first of each.
     firsts: Vec<usize>,
     /// For each place in `messages`, which of the distinct ones it is.
     distinct: Vec<usize>,
@@ -171,7 +171,10 @@ impl Fate {
                 Ok(Appended { message, duplicate: false, published: false, members_version })
             }
             Self::Found { found, published, members_version } => {
-                found.answer(new, *published, *members_version)
+                let answer = found.answer(new, *published, *members_version);
+                // Under this id nobody else has stored it: the answer to that was lost.
+                let is_own = found.message_id == message_id;
+                answer.map(|appended| Appended { duplicate: !is_own, ..appended })
             }
             Self::Refused(refusal) => Err(*refusal),
             Self::WrongCounter { .. } => Err(AppendError::Halted),
@@ -185,9 +188,10 @@ impl Fate {
                 let found = stored(*sequence, *created_at, first, message_id);
                 found.answer(new, false, *members_version)
             }
-            Self::Found { .. } | Self::Refused(_) | Self::WrongCounter { .. } => {
-                self.of_first(new, message_id)
+            Self::Found { found, published, members_version } => {
+                found.answer(new, *published, *members_version)
             }
+            Self::Refused(_) | Self::WrongCounter { .. } => self.of_first(new, message_id),
         }
     }
 }

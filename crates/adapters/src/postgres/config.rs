@@ -61,6 +61,22 @@ impl SynchronousCommit {
     }
 }
 
+/// How long calls may take, waiting for a connection included.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadlines {
+    /// Those that write. Below the deadline of a send, so that the store answers it and not the
+    /// deadline.
+    pub(super) write: Duration,
+    /// Those that only read.
+    pub(super) read: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self { write: Duration::from_millis(4500), read: Duration::from_millis(3000) }
+    }
+}
+
 /// Where the database is and how carefully it is used.
 #[derive(Debug, Clone)]
 pub struct PostgresConfig {
@@ -72,8 +88,10 @@ pub struct PostgresConfig {
     pub pool_size: usize,
     /// Whether the operator has said that losing acknowledged messages is acceptable.
     pub allow_unsafe: bool,
+    /// How long calls may take.
+    pub(super) deadlines: Deadlines,
     /// Host, user, password and the like. Its own `Debug` hides the password.
-    server: tokio_postgres::Config,
+    pub(super) server: tokio_postgres::Config,
 }
 
 /// A URL that names no PostgreSQL store. It does not show the URL, which holds a password.
@@ -105,7 +123,7 @@ impl PostgresConfig {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             // A password with an unescaped ? ends up here, so only known names are repeated.
             let (name, value) = parameter.split_once('=').ok_or_else(|| {
-                wrong("a parameter has no value; a ? or & in a name or password is written %3F or %26")
+                wrong("a parameter has no value; a ? or & in a password is written %3F or %26")
             })?;
             if COMMON_PARAMETERS.contains(&name) {
                 common.push(parameter);
@@ -212,6 +230,7 @@ impl OwnParameters {
             synchronous_commit: self.synchronous_commit.unwrap_or(SynchronousCommit::On),
             pool_size: self.pool_size.unwrap_or(POOL_SIZE),
             allow_unsafe: false,
+            deadlines: Deadlines::default(),
             server,
         })
     }

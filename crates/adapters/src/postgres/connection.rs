@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Socket, Statement};
 
-use super::config::PostgresConfig;
+use super::config::{Deadlines, PostgresConfig};
 use super::open::{OpenError, prove, settings};
 use super::tls::{Encrypted, Tls};
 
@@ -35,12 +35,14 @@ pub(super) struct Patience {
     pub(super) silence: Duration,
 }
 
-/// What the sessions of a serving node have.
-pub(super) const SERVING: Patience = Patience {
-    statement: Duration::from_millis(4000),
-    lock: Duration::from_millis(3000),
-    silence: Duration::from_millis(3000),
-};
+impl Patience {
+    /// What the sessions of a serving node have, all within the deadline of a call. Whoever is
+    /// silent in a transaction is ended before those who wait for its locks give up.
+    pub(super) fn of_calls(deadlines: Deadlines) -> Self {
+        let part = |percent| deadlines.write * percent / 100;
+        Self { statement: part(90), lock: part(80), silence: part(45) }
+    }
+}
 
 /// What the session has that changes the schema, or waits for another node that does.
 pub(super) const MIGRATING: Patience = Patience {

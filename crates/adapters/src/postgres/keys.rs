@@ -22,7 +22,8 @@ pub(super) struct FirstResult {
 }
 
 /// Two requests with one key come one after the other, on whatever nodes they are.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(' ', $1::text, $2::text, $3::text), 0))";
+const LOCK: &str = "SELECT pg_advisory_xact_lock(
+    hashtextextended(concat_ws(' ', $1::text, $2::text, $3::text), 0))";
 
 const RECALL: &str = "SELECT k.fingerprint, k.members_version, k.chat
     FROM users u CROSS JOIN LATERAL (

@@ -1,6 +1,7 @@
 //! Opening a session: the settings that durability and speed depend on, set and proved; every
 //! obstacle a sentence.
 
+use tokio_postgres::error::SqlState;
 use tracing::warn;
 
 use super::config::{PostgresConfig, SynchronousCommit};
@@ -109,7 +110,12 @@ impl OpenError {
 
     /// The database refuses what it was asked.
     pub(super) fn database(config: &PostgresConfig, error: &tokio_postgres::Error) -> Self {
-        Self::Database { address: config.address(), reason: describe(error) }
+        let mut reason = describe(error);
+        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            reason.push_str("; let its administrator run CREATE SCHEMA heartline AUTHORIZATION ");
+            reason.push_str(config.server.get_user().unwrap_or_default());
+        }
+        Self::Database { address: config.address(), reason }
     }
 }
 
@@ -197,7 +203,7 @@ pub(super) async fn prove(
     match danger(config, &facts) {
         None => Ok(()),
         Some(problem) if config.allow_unsafe => {
-            warn!(%address, problem, "the store is not durable, and that was said to be acceptable");
+            warn!(%address, problem, "the store is not durable, which was said to be acceptable");
             Ok(())
         }
         Some(problem) => Err(OpenError::Unsafe { address, problem: problem.to_owned() }),

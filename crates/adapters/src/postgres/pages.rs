@@ -54,8 +54,8 @@ macro_rules! page {
     };
 }
 
-const PAGE_AFTER: &str = page!(">", "ASC");
-const PAGE_BEFORE: &str = page!("<", "DESC");
+pub(super) const PAGE_AFTER: &str = page!(">", "ASC");
+pub(super) const PAGE_BEFORE: &str = page!("<", "DESC");
 
 /// A page of a chat; none when the reader is not a member or there is no such chat.
 pub(super) async fn page(mut lease: Lease<'_>, read: &LogRead) -> Result<Option<LogPage>, Failure> {
@@ -87,7 +87,7 @@ pub(super) async fn page(mut lease: Lease<'_>, read: &LogRead) -> Result<Option<
     Ok(Some(LogPage { messages, has_more, head_sequence: head.max(last) }))
 }
 
-const MANIFEST: &str = concat!(
+pub(super) const MANIFEST: &str = concat!(
     "SELECT c.chat_id, ",
     head!(),
     ", m.last_acked_sequence

@@ -14,19 +14,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
-use super::config::PostgresConfig;
-use super::connection::{Connection, SERVING};
+use super::config::{Deadlines, PostgresConfig};
+use super::connection::{Connection, Patience};
 use super::counters::PostgresCounters;
 use super::failure::{Failure, Remedy};
 use super::lease::Lease;
+use super::open::OpenError;
 use super::tls::Tls;
-
-/// How long a call that writes may take, waiting included. Below the deadline of a send, so that
-/// the store answers it and not the deadline.
-const WRITE_DEADLINE: Duration = Duration::from_millis(4500);
-
-/// How long a call that only reads may take, waiting included.
-const READ_DEADLINE: Duration = Duration::from_millis(3000);
 
 /// Calls that may wait for a connection; who comes then is refused at once.
 const WAITING_MAX: usize = 1024;
@@ -51,10 +45,10 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    fn deadline(self) -> Duration {
+    fn deadline(self, deadlines: Deadlines) -> Duration {
         match self {
-            Self::Read => READ_DEADLINE,
-            Self::Append | Self::Note | Self::Change => WRITE_DEADLINE,
+            Self::Read => deadlines.read,
+            Self::Append | Self::Note | Self::Change => deadlines.write,
         }
     }
 
@@ -127,7 +121,7 @@ impl Pool {
     where
         Answer: Future<Output = Result<T, Failure>>,
     {
-        let deadline = self.clock.now() + purpose.deadline();
+        let deadline = self.clock.now() + purpose.deadline(self.config.deadlines);
         let mut was_uncertain = false;
         let mut attempt = 1;
         loop {
@@ -145,7 +139,9 @@ impl Pool {
                 Remedy::None => false,
                 Remedy::Again => true,
                 // One that lay idle may have been dead for long; a new one was not.
-                Remedy::AnotherConnection => was_idle && purpose.is_repeatable(),
+                Remedy::AnotherConnection => {
+                    was_idle && (purpose.is_repeatable() || failure.outcome == Outcome::Rejected)
+                }
             };
             let pause = Duration::from_millis(rand::random_range(PAUSE_MS));
             if !is_worth_it || attempt == ATTEMPTS_MAX || self.clock.now() + pause >= deadline {
@@ -182,19 +178,14 @@ impl Pool {
         places: &'pool Semaphore,
         deadline: Instant,
     ) -> Result<SemaphorePermit<'pool>, Failure> {
-        let closed = |_| Failure::rejected("the store is closed");
-        match places.try_acquire() {
-            Ok(place) => return Ok(place),
-            Err(tokio::sync::TryAcquireError::Closed) => {
-                return Err(Failure::rejected("the store is closed"));
-            }
-            Err(tokio::sync::TryAcquireError::NoPermits) => {}
+        if let Ok(place) = places.try_acquire() {
+            return Ok(place);
         }
         self.counters.waits.inc();
         let _waiting = Waiting::begin(&self.waiting)
             .ok_or_else(|| Failure::rejected("too many calls wait for a connection"))?;
         match timeout_at(deadline, places.acquire()).await {
-            Ok(place) => place.map_err(closed),
+            Ok(place) => place.map_err(|_| Failure::rejected("the store is closed")),
             Err(_) => {
                 self.counters.timeouts.inc();
                 Err(Failure::rejected("no connection to the database was free in time"))
@@ -213,12 +204,16 @@ impl Pool {
     }
 
     async fn connect(&self, deadline: Instant) -> Result<Connection, Failure> {
-        match Connection::open(&self.config, &self.tls, SERVING, deadline).await {
+        let patience = Patience::of_calls(self.config.deadlines);
+        match Connection::open(&self.config, &self.tls, patience, deadline).await {
             Ok(connection) => {
                 self.counters.connections_opened.inc();
                 Ok(connection.counted(self.counters.connections.clone()))
             }
             Err(error) => {
+                if matches!(error, OpenError::Late { .. }) {
+                    self.counters.timeouts.inc();
+                }
                 warn!(%error, "no connection to the database");
                 Err(Failure::rejected(error.to_string()))
             }
@@ -235,7 +230,7 @@ impl Pool {
     /// Refuses whatever comes, waits for what is under way, and says goodbye to the server.
     pub(super) async fn close(&self) {
         let size = u32::try_from(self.config.pool_size.max(2)).unwrap_or(u32::MAX);
-        let deadline = self.clock.now() + WRITE_DEADLINE;
+        let deadline = self.clock.now() + self.config.deadlines.write;
         self.common_places.close();
         // Every call ends by its deadline, and gives its place back.
         let all = timeout_at(deadline, self.places.acquire_many(size)).await;

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::failure::Failure;
 use super::lease::Lease;
-use super::rows::{self, Id, duration_ms, get, number, row_limit, signed};
+use super::rows::{self, Id, duration_ms, head, number, row_limit, signed};
 
 /// How long a chat that was given to one node is not given to another.
 const CLAIM: Duration = Duration::from_secs(10);
@@ -18,9 +18,9 @@ pub(super) const RANGES_MAX: usize = 500;
 /// Marks that one look moves out of the way of the next at most.
 const MOVED_MAX: usize = 1000;
 
-const RECORD: &str = "SELECT place FROM record_published($1, $2, $3)";
+const RECORD: &str = "SELECT place, published_sequence FROM record_published($1, $2, $3)";
 
-/// A range, and the places of those that it was joined from.
+/// A range, and those that it was joined from.
 struct Joined {
     range: Published,
     parts: Vec<Published>,
@@ -69,13 +69,14 @@ pub(super) async fn record(
     let chat_ids: Vec<Id> = ranges().map(|range| range.chat_id.into()).collect();
     let firsts: Vec<i64> = ranges().map(|range| signed(range.first)).collect();
     let lasts: Vec<i64> = ranges().map(|range| signed(range.last)).collect();
-    let early = lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await?;
+    let unfinished = lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await?;
     let mut untaken = Vec::new();
-    for row in &early {
+    for row in &unfinished {
         // Places count from one.
-        let place = usize::try_from(number(row, 0)?).unwrap_or(0);
+        let (place, published) = (usize::try_from(number(row, 0)?).unwrap_or(0), number(row, 1)?);
         let joined = place.checked_sub(1).and_then(|place| bite.0.get(place));
-        untaken.extend(joined.into_iter().flat_map(|joined| joined.parts.iter().copied()));
+        let parts = joined.into_iter().flat_map(|joined| &joined.parts);
+        untaken.extend(parts.filter(|part| part.first > published + 1));
     }
     Ok(untaken)
 }
@@ -83,7 +84,8 @@ pub(super) async fn record(
 /// Takes the chats that have been marked for long enough and that no other store has claimed, the
 /// longest first. Those whose oldest unannounced message has waited as long are claimed; the marks
 /// of the others are moved to that message, out of the way of the next look.
-const CLAIM_UNPUBLISHED: &str = "WITH now AS MATERIALIZED (
+pub(super) const CLAIM_UNPUBLISHED: &str = concat!(
+    "WITH now AS MATERIALIZED (
         SELECT now_ms() AS ms
     ), marked AS MATERIALIZED (
         SELECT u.chat_key FROM unpublished_chats u
@@ -96,7 +98,9 @@ const CLAIM_UNPUBLISHED: &str = "WITH now AS MATERIALIZED (
             coalesce(m.created_at <= (SELECT ms FROM now) - $2::bigint, false) AS is_due
         FROM marked k
         CROSS JOIN LATERAL (
-            SELECT c.chat_id, c.published_sequence, c.head_sequence, c.members_version
+            SELECT c.chat_id, c.published_sequence, c.members_version, ",
+    head!(),
+    " AS head_sequence
             FROM chats c WHERE c.chat_key = k.chat_key LIMIT 1
         ) c
         LEFT JOIN LATERAL (
@@ -114,7 +118,8 @@ const CLAIM_UNPUBLISHED: &str = "WITH now AS MATERIALIZED (
         FROM waiting w WHERE u.chat_key = w.chat_key AND NOT w.is_due
     )
     SELECT d.chat_id, d.published_sequence, d.head_sequence, d.members_version
-    FROM due d ORDER BY d.created_at";
+    FROM due d ORDER BY d.created_at"
+);
 
 /// Chats whose oldest unannounced message has waited this long, claimed for this store.
 pub(super) async fn unpublished(
@@ -131,7 +136,7 @@ pub(super) async fn unpublished(
         Ok(Unpublished {
             chat_id: rows::chat_id(row, 0)?,
             published_sequence: number(row, 1)?,
-            head_sequence: get::<Option<i64>>(row, 2)?.map_or(0, rows::unsigned),
+            head_sequence: number(row, 2)?,
             members_version: number(row, 3)?,
         })
     };

@@ -20,11 +20,21 @@ pub(super) const VERSION: usize = MIGRATIONS.len();
 /// Whoever changes the schema holds this lock, on every node the same: "HLCL" in ASCII.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1212957516)";
 
-const EXISTS: &str = "SELECT to_regclass('heartline.schema_versions') IS NOT NULL";
+/// By the rows of the catalogue: a session's memory of names does not hear at once of what
+/// another one has made.
+const EXISTS: &str = "SELECT EXISTS (
+        SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'heartline' AND c.relname = 'schema_versions'
+    )";
 
 const FOUND: &str = "SELECT coalesce(max(version), 0) FROM heartline.schema_versions";
 
-const PREPARE: &str = "CREATE SCHEMA IF NOT EXISTS heartline;
+/// Whoever may not make the schema can be given one.
+const PREPARE: &str = "DO $$ BEGIN
+        IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = 'heartline') THEN
+            CREATE SCHEMA heartline;
+        END IF;
+    END $$;
     CREATE TABLE heartline.schema_versions (
         version integer PRIMARY KEY,
         migrated_at timestamptz NOT NULL DEFAULT now()

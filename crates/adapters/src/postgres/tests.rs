@@ -1,1 +1,9 @@
+mod alike;
 mod contract;
+mod costs;
+mod faults;
+mod halts;
+mod nodes;
+mod obstacles;
+mod scratch;
+mod transport;

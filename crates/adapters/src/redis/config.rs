@@ -186,6 +186,9 @@ fn seed(scheme: &str, rest: &str) -> Result<ConnectionInfo, RedisConfigError> {
     }
     let refused = RedisConfigError::Url("it must be [user:password@]host[:port][/database]");
     let info = format!("{scheme}://{rest}").into_connection_info().map_err(|_| refused)?;
+    // Naming the library takes a permission that we need for nothing else.
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    let info = info.set_redis_settings(settings);
     Ok(info.set_tcp_settings(redis::io::tcp::TcpSettings::default().set_nodelay(true)))
 }
 

@@ -33,6 +33,8 @@ pub struct RedisCounters {
     pub subscription_losses: Counter,
     /// Messages dropped because their reader was too slow.
     pub messages_dropped: Counter,
+    /// Sweeps that saw rebuilds of shards end.
+    pub rebuilds: Counter,
 }
 
 /// Around a round trip within a data centre, up to the deadline.
@@ -50,6 +52,7 @@ impl Default for RedisCounters {
             reconnects: Counter::default(),
             subscription_losses: Counter::default(),
             messages_dropped: Counter::default(),
+            rebuilds: Counter::default(),
         }
     }
 }
@@ -71,6 +74,9 @@ impl RedisCounters {
         let duration = "How long calls took";
         redis.register_with_unit("call", duration, Unit::Seconds, self.call_seconds.clone());
         redis.register("breaker_state", "0 closed, 1 open", self.breaker_state.clone());
+        // A matter of routing, although only this directory can lose what it knows.
+        let (routing, rebuilds) = (registry.sub_registry_with_prefix("routing"), "Rebuilds seen");
+        routing.register("rebuilds", rebuilds, self.rebuilds.clone());
     }
 
     pub(super) fn failed(&self, kind: &'static str) {

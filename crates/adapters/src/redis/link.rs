@@ -72,7 +72,7 @@ impl RedisCarrier {
         let mut departures = self.departures();
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while let Some(mut waiting) = next {
-            waiting.parcel.stamp(departures.next(&waiting.receiver));
+            departures.stamp(&waiting.receiver, &mut waiting.parcel);
             bytes += waiting.parcel.len();
             batch.push(waiting);
             let is_complete = batch.len() == BATCH_PARCELS || bytes >= BATCH_BYTES;

@@ -63,13 +63,19 @@ impl Scripts {
         }
     }
 
-    pub(super) fn register_call(&self, lease: &Lease, policy: Policy) -> Cmd {
+    pub(super) fn register_call(
+        &self,
+        lease: &Lease,
+        policy: Policy,
+        asked_at_ms: Option<u64>,
+    ) -> Cmd {
         let mut command = self.call(&self.register, self.keys.shard_of(&lease.key.user_id));
         name_lease(&mut command, &lease.key);
         let age_us = u64::try_from(lease.age.as_micros()).unwrap_or(u64::MAX);
         command.arg(lease.device_id.as_str()).arg(lease.kind.as_str()).arg(age_us);
         command.arg(u8::from(lease.again)).arg(u8::from(policy.single_session));
         command.arg(policy.connections_per_user).arg(ms(policy.lease)).arg(SESSION_TTL.as_secs());
+        command.arg(asked_at_ms.map_or_else(String::new, |asked_at| asked_at.to_string()));
         command
     }
 

@@ -49,6 +49,13 @@ impl ServerClock {
         Ok(shards.iter().filter_map(known).collect())
     }
 
+    /// The server's time in milliseconds now, as far as it is known without asking.
+    pub(super) fn guess_ms(&self, shard: u16) -> Option<u64> {
+        let clock = if self.client.config().is_cluster() { shard } else { 0 };
+        let now = self.client.clock().now();
+        self.lock().get(&clock).map(|reading| reading.at(now))
+    }
+
     /// Takes over a reading that came with another answer of the same server.
     pub(super) fn note(&self, shard: u16, unix_ms: u64) {
         let clock = if self.client.config().is_cluster() { shard } else { 0 };

@@ -1,12 +1,20 @@
+mod access;
 mod client;
 mod contract;
+mod footprint;
+mod inspection;
+mod outage;
+mod recovery;
 mod subscription;
+mod wrong_clock;
 
 use std::time::Duration;
 
 use heartline_engines::{Redis, RedisCluster};
-use heartline_protocol::UserId;
-use heartline_routing::{Clock, Directory, Policy, PresenceState};
+use heartline_protocol::{ConnectionId, UserId};
+use heartline_routing::{
+    Clock, Directory, Lease, LeaseKey, LeaseKind, Policy, PresenceState, shard_of,
+};
 use tokio::time::sleep;
 
 use super::{RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig};
@@ -18,6 +26,18 @@ const LEASE: Duration = Duration::from_secs(1);
 fn client(url: &str) -> RedisClient {
     let config = RedisConfig::from_url(url, "test:").unwrap();
     RedisClient::new(config, Clock, RedisCounters::default())
+}
+
+/// The same with a deadline that also a very busy machine keeps, for tests about something else.
+fn patient_client(url: &str) -> RedisClient {
+    let mut config = RedisConfig::from_url(url, "test:").unwrap();
+    config.deadline = Duration::from_secs(5);
+    RedisClient::new(config, Clock, RedisCounters::default())
+}
+
+/// The directory of a node that waits.
+async fn patient_directory(url: &str, node: &str, shards: u16) -> RedisDirectory {
+    RedisDirectory::connect(patient_client(url), config(node, shards), Clock).await.unwrap()
 }
 
 fn config(node: &str, shards: u16) -> RedisDirectoryConfig {
@@ -40,6 +60,27 @@ fn policy() -> Policy {
         connections_per_user: 20,
         lease: LEASE,
         offline_linger: Duration::ZERO,
+    }
+}
+
+fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
+/// The connection of this number, from a device of its own.
+fn lease(name: &str, node: &str, number: u64, shards: u16) -> Lease {
+    let user_id = user(name);
+    let shard = shard_of(&user_id, shards);
+    Lease {
+        key: LeaseKey {
+            connection_id: ConnectionId { ulid: u128::from(number).into(), shard },
+            user_id,
+            node_id: node.parse().unwrap(),
+        },
+        device_id: format!("device-{number}").parse().unwrap(),
+        kind: LeaseKind::Chat,
+        age: Duration::ZERO,
+        again: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! People: what they are called, when they were here, how far they have read, and their going.
 
 use heartline_durability::{Edited, Profile, Watermark};
-use heartline_protocol::server_frame::{Chat, ChatKind, Role};
+use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -9,7 +9,7 @@ use super::chats;
 use super::edit::{apply, set_role};
 use super::rows::{self, milliseconds, sequence_of, signed, unsigned};
 use super::session::{Session, message_range};
-use crate::rules::Change;
+use crate::rules::{self, Change};
 
 /// A user's profile; one who never came has an empty one.
 pub(super) fn profile(connection: &Connection, user_id: &UserId) -> rusqlite::Result<Profile> {
@@ -98,7 +98,7 @@ fn leave(session: &mut Session<'_>, chat_id: ChatId, user_id: &UserId) -> rusqli
     if whole.chat.members.len() <= 1 {
         return apply(session, whole, Change::End);
     }
-    if let Some(heir) = heir(&whole.chat, user_id) {
+    if let Some(heir) = rules::heir(&whole.chat, user_id) {
         set_role(session, whole.key, &heir, Role::Owner)?;
     }
     if whole.chat.kind == ChatKind::Direct {
@@ -106,17 +106,6 @@ fn leave(session: &mut Session<'_>, chat_id: ChatId, user_id: &UserId) -> rusqli
         session.connection.prepare_cached(sql)?.execute([whole.key])?;
     }
     apply(session, whole, Change::Go(user_id.clone()))
-}
-
-/// Who becomes owner when the owner goes: the admin, or else the member, who came first.
-fn heir(chat: &Chat, leaving: &UserId) -> Option<UserId> {
-    let is_owner = |role: Role| role == Role::Owner;
-    if !chat.members.iter().any(|member| member.user_id == *leaving && is_owner(member.role)) {
-        return None;
-    }
-    // Members are in the order of their coming, and the first of the mightiest is taken.
-    let others = chat.members.iter().filter(|member| member.user_id != *leaving);
-    others.min_by_key(|member| rows::role_number(member.role)).map(|heir| heir.user_id.clone())
 }
 
 /// Notes every chat in which the person has said something, with its newest number, so that what

@@ -1,7 +1,6 @@
 //! Direct links by themselves: nodes without Redis that find each other by `cluster.peers`, and
 //! everything that a direct link must refuse or survive.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use heartline_engines::FaultProxy;
@@ -12,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::directory::{Listed, record};
-use crate::harness::{Node, PATIENCE, PROMPT, Setting, until};
+use crate::harness::{Node, PATIENCE, PROMPT, Setting, free_address, until};
 
 /// Two nodes that never had a Redis; the second one knows where the first one is.
 async fn pair() -> (Node, Node) {
@@ -46,7 +45,7 @@ fn refusals(node: &Node, reason: &'static str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_find_each_other_without_redis_and_envelopes_keep_their_order() {
     let (mut a, mut b) = pair().await;
-    assert_eq!(a.link.peers(), [b.id.clone()]);
+    assert_eq!(a.link.peers(), std::slice::from_ref(&b.id));
     for sequence in 1..=5000 {
         b.send(&a.id, sequence).await.unwrap();
         if sequence % 500 == 0 {
@@ -63,10 +62,7 @@ async fn nodes_find_each_other_without_redis_and_envelopes_keep_their_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn its_own_address_among_the_peers_is_no_peer() {
     let listed = Listed::default();
-    let address: SocketAddr = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap()
-    };
+    let address = free_address();
     let node = Node::start(Setting {
         peers: vec![address.to_string()],
         listen: Some(address),
@@ -79,7 +75,7 @@ async fn its_own_address_among_the_peers_is_no_peer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_secret_is_refused_counted_and_told_nothing() {
-    let (a, b) = pair().await;
+    let (mut a, b) = pair().await;
     let listed = Listed::default();
     let stranger = Node::start(Setting {
         peers: vec![a.address.to_string(), b.address.to_string()],
@@ -91,10 +87,18 @@ async fn a_wrong_secret_is_refused_counted_and_told_nothing() {
     assert!(stranger.link.peers().is_empty());
     // Also by a sender that knows whom it wants.
     listed.lock().unwrap().push(record(&a.id, a.address.to_string()));
+    until("a being known", PATIENCE, || stranger.link.peers() == std::slice::from_ref(&a.id)).await;
+    until("being without Redis", PATIENCE, || !stranger.link.redis_is_healthy()).await;
     let before = refusals(&a, "unauthorized");
-    assert!(stranger.send(&a.id, 1).await.is_err());
+    let is_given_up = async {
+        while stranger.send(&a.id, 1).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, is_given_up).await.expect("nothing is taken for it");
     until("being refused again", PATIENCE, || refusals(&a, "unauthorized") > before).await;
-    assert_eq!(a.link.peers(), [b.id.clone()]);
+    assert_eq!(a.link.peers(), std::slice::from_ref(&b.id));
+    assert!(a.empty().messages.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,7 +106,7 @@ async fn a_restarted_node_at_the_same_address_is_another_one() {
     let (mut a, b) = pair().await;
     a.send(&b.id, 1).await.unwrap();
     let (old, address) = (b.id.clone(), b.address);
-    drop(b);
+    b.kill().await;
     let mut b = Node::start(Setting {
         peers: vec![a.address.to_string()],
         listen: Some(address),
@@ -110,7 +114,10 @@ async fn a_restarted_node_at_the_same_address_is_another_one() {
     })
     .await;
     acquainted(&a, &b).await;
-    until("the old one being forgotten", PATIENCE, || a.link.peers() == [b.id.clone()]).await;
+    until("the old one being forgotten", PATIENCE, || {
+        a.link.peers() == std::slice::from_ref(&b.id)
+    })
+    .await;
     assert_eq!(a.send(&old, 2).await, Err(LinkError::Gone));
     assert!(refusals(&b, "other_node") > 0);
     a.send(&b.id, 3).await.unwrap();
@@ -124,7 +131,7 @@ async fn a_restarted_node_at_the_same_address_is_another_one() {
 async fn a_node_that_is_killed_is_gone_within_seconds() {
     let (a, b) = pair().await;
     let old = b.id.clone();
-    drop(b);
+    b.kill().await;
     let killed_at = Clock.now();
     let is_refused = async {
         while a.send(&old, 1).await.is_ok() {
@@ -169,10 +176,16 @@ async fn a_receiver_that_stalls_bounds_its_sender_and_hurts_nobody_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_between_nodes_is_noticed_within_seconds_and_told_when_it_heals() {
     let listed = Listed::default();
-    let mut b = Node::start(Setting::new("b", None, &listed)).await;
-    let proxy = FaultProxy::start(b.address).await.unwrap();
+    let address = free_address();
+    let proxy = FaultProxy::start(address).await.unwrap();
+    let mut b = Node::start(Setting {
+        listen: Some(address),
+        advertise: Some(proxy.address()),
+        ..Setting::new("b", None, &listed)
+    })
+    .await;
     let a = Node::start(Setting::new("a", None, &listed)).await;
-    listed.lock().unwrap().push(record(&b.id, proxy.address().to_string()));
+    b.announce();
     let is_connected = || a.metrics.peers_connected.get() == 1;
     until("a reaching b", PATIENCE, is_connected).await;
     until("a being without Redis", PATIENCE, || !a.link.redis_is_healthy()).await;

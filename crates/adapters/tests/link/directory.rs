@@ -31,12 +31,12 @@ impl ListDirectory {
 }
 
 pub(crate) fn record(node_id: &NodeId, address: String) -> NodeRecord {
-    let started_at = Timestamp { unix_ms: 0 };
     NodeRecord {
         node_id: node_id.clone(),
         address: Some(address),
         planes: String::new(),
-        started_at,
+        started_at: Timestamp { unix_ms: 0 },
+        connections: 0,
     }
 }
 

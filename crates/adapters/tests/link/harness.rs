@@ -40,13 +40,16 @@ pub(crate) struct Setting {
     pub(crate) peers: Vec<String>,
     /// Where it listens; any free port if none.
     pub(crate) listen: Option<SocketAddr>,
+    /// Where others are told that it listens; there if none.
+    pub(crate) advertise: Option<SocketAddr>,
     pub(crate) listed: Listed,
 }
 
 impl Setting {
     pub(crate) fn new(name: &'static str, redis: Option<String>, listed: &Listed) -> Self {
         let listed = Arc::clone(listed);
-        Self { name, redis, secret: SECRET, peers: Vec::new(), listen: None, listed }
+        let (peers, listen, advertise) = (Vec::new(), None, None);
+        Self { name, redis, secret: SECRET, peers, listen, advertise, listed }
     }
 }
 
@@ -58,8 +61,8 @@ pub(crate) struct Node {
     pub(crate) metrics: LinkMetrics,
     pub(crate) inbox: mpsc::Receiver<Envelope>,
     listed: Listed,
-    /// Ends everything that belongs to the node.
-    _tasks: JoinSet<()>,
+    /// Everything that belongs to the node, and ends with it.
+    tasks: JoinSet<()>,
 }
 
 impl Node {
@@ -67,7 +70,7 @@ impl Node {
         let id: NodeId = format!("{}-{:08x}", setting.name, rand::random::<u32>()).parse().unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = TcpListener::bind(setting.listen.unwrap_or(any)).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let address = setting.advertise.unwrap_or(listener.local_addr().unwrap());
         let metrics = LinkMetrics::default();
         let (reception, inbox) = Reception::new(id.clone(), Clock, metrics.clone());
         let secret = ClusterSecret::new(setting.secret).unwrap();
@@ -80,7 +83,8 @@ impl Node {
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
         let (redis, redis_tasks) =
             RedisCarrier::new(client.clone(), id.clone(), Arc::clone(&reception), returns);
-        let directory = ListDirectory::new(Arc::clone(&setting.listed), Some(client));
+        let asked = setting.redis.is_some().then_some(client);
+        let directory = ListDirectory::new(Arc::clone(&setting.listed), asked);
         let link = ClusterLink::new(ClusterParts {
             address: Some(address.to_string()),
             peers: setting.peers,
@@ -100,13 +104,18 @@ impl Node {
             timeout(PATIENCE, link.subscribed()).await.expect("the node hears itself");
         }
         let listed = setting.listed;
-        Self { id, address, link, metrics, inbox, listed, _tasks: tasks }
+        Self { id, address, link, metrics, inbox, listed, tasks }
     }
 
     /// Shows the node to those who ask the directory.
     pub(crate) fn announce(&self) {
         let record = record(&self.id, self.address.to_string());
         self.listed.lock().unwrap().push(record);
+    }
+
+    /// Ends the node without a word, and waits until its address is free.
+    pub(crate) async fn kill(mut self) {
+        self.tasks.shutdown().await;
     }
 
     /// Sends a message with this number.
@@ -252,6 +261,11 @@ impl Cluster {
             }
         }
     }
+}
+
+/// An address of loopback where nobody listens.
+pub(crate) fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Waits until so long after a moment.

@@ -1,6 +1,6 @@
 //! What a chat client tells its application.
 
-use heartline_protocol::server_frame::{Chat, ChatChange, Message, MessageAck};
+use heartline_protocol::server_frame::{Chat, ChatChange, Message, MessageAck, Presence};
 use heartline_protocol::{ChatId, ClientMessageId, ErrorFrame, UserId};
 
 use crate::event::ClientEvent;
@@ -52,6 +52,16 @@ pub enum ChatEvent {
     Outgoing {
         /// The frame as it is sent.
         text: String,
+    },
+    /// Somebody came or left, or is no longer or again to be known about: a user who is watched,
+    /// or one who shares an active chat. Only what is new to the application is told.
+    Presence(Presence),
+    /// Users are not watched, because the server refuses it for good.
+    WatchRefused {
+        /// Who.
+        user_ids: Vec<UserId>,
+        /// Why.
+        error: ErrorFrame,
     },
     /// Somebody is typing, or no longer; it expires after 10 s.
     Typing {

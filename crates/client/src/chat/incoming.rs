@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heartline_protocol::server_frame::{
-    Chat, ChatChange, ConnectionEstablished, ManifestChat, Message, MessageAck,
+    Chat, ChatChange, ConnectionEstablished, ManifestChat, Message, MessageAck, Presence,
 };
 use heartline_protocol::{ChatId, ErrorFrame, ServerFrame, UserId};
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use crate::chat::manifest::PageTaken;
 use crate::chat::outbox;
 use crate::chat::state::{ChatState, Established, other_pace};
 use crate::chat::sync;
+use crate::chat::watching;
 use crate::event::ClientEvent;
 
 /// How long a hole may be open before it is a gap: an ack may overtake the pushes before it, and
@@ -48,6 +49,7 @@ impl ChatState {
         self.is_open = true;
         self.pace = other_pace(&established.limits);
         self.outbox.connected(&established.limits);
+        self.watching.connected(&established.limits);
         self.manifest.connected(now);
         self.catch_up = CatchUp::default();
     }
@@ -57,6 +59,8 @@ impl ChatState {
         self.outbox.disconnected();
         self.manifest.disconnected();
         self.sync.disconnected();
+        self.watching.disconnected();
+        self.presence.disconnected();
         self.typing.clear();
     }
 
@@ -76,6 +80,11 @@ impl ChatState {
                 let (chat_id, user_id, is_typing) = (*chat_id, user_id.clone(), *is_typing);
                 self.events.push_back(ChatEvent::Typing { chat_id, user_id, is_typing });
             }
+            ServerFrame::PresenceSnapshot { request_id, users } => {
+                self.watching.answered(request_id);
+                users.iter().for_each(|presence| self.on_presence(presence));
+            }
+            ServerFrame::PresenceChanged(presence) => self.on_presence(presence),
             ServerFrame::ResyncRequired { chat_ids, delay_ms, .. } => {
                 let delay = Duration::from_millis(*delay_ms);
                 self.manifest.resync(chat_ids.as_deref(), delay, now);
@@ -84,14 +93,13 @@ impl ChatState {
                 self.outbox.token_refreshed();
                 self.manifest.token_refreshed();
                 self.sync.token_refreshed();
+                self.watching.token_refreshed();
             }
             ServerFrame::Error(error) => self.on_error(error, now),
             ServerFrame::ConnectionClosing(_) => self.is_open = false,
             ServerFrame::AuthChallenge { .. }
             | ServerFrame::ConnectionEstablished(_)
             | ServerFrame::HeartbeatAck { .. }
-            | ServerFrame::PresenceSnapshot { .. }
-            | ServerFrame::PresenceChanged(_)
             | ServerFrame::Event { .. }
             | ServerFrame::TokenExpired { .. }
             | ServerFrame::Unknown => {}
@@ -208,7 +216,27 @@ impl ChatState {
         match self.sync.refused(error, now) {
             sync::Refused::NotAMember(chat_id) => self.forget(chat_id),
             sync::Refused::ForNow | sync::Refused::Definitely => {}
-            sync::Refused::NotMine => _ = self.manifest.refused(error, now),
+            sync::Refused::NotMine => {
+                let is_manifests = self.manifest.refused(error, now);
+                if !is_manifests {
+                    self.on_watch_error(error, now);
+                }
+            }
+        }
+    }
+
+    fn on_watch_error(&mut self, error: &ErrorFrame, now: Instant) {
+        if let watching::Refused::Definitely(user_ids) = self.watching.refused(error, now) {
+            user_ids.iter().for_each(|user_id| self.presence.forget(user_id));
+            self.events.push_back(ChatEvent::WatchRefused { user_ids, error: error.clone() });
+        }
+    }
+
+    /// What is said of somebody who is being left alone was on its way already.
+    fn on_presence(&mut self, presence: &Presence) {
+        let is_ending = self.watching.is_ending(&presence.user_id);
+        if !is_ending && self.presence.take(presence) {
+            self.events.push_back(ChatEvent::Presence(presence.clone()));
         }
     }
 

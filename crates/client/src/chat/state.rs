@@ -20,6 +20,8 @@ use crate::chat::outbox::Outbox;
 use crate::chat::pace::Pace;
 use crate::chat::receipts::Receipts;
 use crate::chat::sync::Sync;
+use crate::chat::watching::{WatchError, Watching};
+use crate::presence::PresenceView;
 
 /// Typing that may wait to be told; what is more is dropped, because nobody misses it.
 const TYPING_MAX: usize = 64;
@@ -39,6 +41,8 @@ pub(crate) struct ChatState {
     pub(super) sync: Sync,
     pub(super) receipts: Receipts,
     pub(super) catch_up: CatchUp,
+    pub(super) watching: Watching,
+    pub(super) presence: PresenceView,
     /// Whether the user is typing, for chats that were not told yet.
     pub(super) typing: BTreeMap<ChatId, bool>,
     /// The pace of everything but messages.
@@ -68,6 +72,8 @@ impl ChatState {
             outbox: Outbox::new(&config, back_off(1)),
             manifest: Manifest::new(back_off(2)),
             sync: Sync::new(back_off(3)),
+            watching: Watching::new(back_off(4)),
+            presence: PresenceView::default(),
             cursors: Cursors::new(config.cursors, config.backlog),
             backlog: config.backlog,
             tells_outgoing: config.tells_outgoing,
@@ -92,6 +98,19 @@ impl ChatState {
         if self.is_open && has_room {
             self.typing.insert(chat_id, is_typing);
         }
+    }
+
+    /// The application wants to know when these users come and go.
+    pub(crate) fn watch(&mut self, user_ids: &[UserId]) -> Result<(), WatchError> {
+        self.watching.subscribe(user_ids)?;
+        user_ids.iter().for_each(|user_id| self.presence.watch(user_id));
+        Ok(())
+    }
+
+    /// It does no longer.
+    pub(crate) fn unwatch(&mut self, user_ids: &[UserId]) {
+        self.watching.unsubscribe(user_ids);
+        user_ids.iter().for_each(|user_id| self.presence.forget(user_id));
     }
 
     /// Whether the application has something to learn.
@@ -134,7 +153,9 @@ impl ChatState {
             return None;
         }
         let typing = (!self.typing.is_empty()).then_some(now);
-        let others = [typing, self.manifest.due_at(), self.sync.due_at(), self.receipts.due_at()];
+        let [manifest, sync] = [self.manifest.due_at(), self.sync.due_at()];
+        let [watching, receipts] = [self.watching.due_at(now), self.receipts.due_at()];
+        let others = [typing, manifest, sync, watching, receipts];
         let others_at = others.into_iter().flatten().min();
         let others_at = others_at.map(|at| at.max(self.pace.ready_at(now)));
         [others_at, self.outbox.due_at(now)].into_iter().flatten().min()
@@ -165,6 +186,9 @@ impl ChatState {
         }
         if let Some(frame) = self.sync.next(now, &self.cursors, &self.outbox) {
             return Some(ClientFrame::SyncRequest(frame));
+        }
+        if let Some(frame) = self.watching.next(now) {
+            return Some(frame);
         }
         self.receipts.next(now).map(ClientFrame::Ack)
     }

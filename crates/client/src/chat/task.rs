@@ -1,12 +1,13 @@
 //! The task between the connection and the application.
 
-use heartline_protocol::{ChatId, ClientFrame, encode_client};
+use heartline_protocol::{ChatId, ClientFrame, UserId, encode_client};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::draft::{Draft, SendError};
 use crate::chat::event::ChatEvent;
 use crate::chat::state::ChatState;
+use crate::chat::watching::WatchError;
 use crate::client::{Client, ClientStopped, Outgoing};
 use crate::clock;
 use crate::connection::until;
@@ -19,6 +20,10 @@ pub(crate) enum Command {
     Send { draft: Draft, taken: oneshot::Sender<Result<(), SendError>> },
     /// Tell a chat that the user is typing, or no longer.
     Typing { chat_id: ChatId, is_typing: bool },
+    /// Watch users, and say whether they are not too many.
+    Watch { user_ids: Vec<UserId>, taken: oneshot::Sender<Result<(), WatchError>> },
+    /// Watch users no longer.
+    Unwatch { user_ids: Vec<UserId> },
     /// Break the present connection.
     DropSocket,
 }
@@ -91,6 +96,10 @@ impl ChatTask {
                     Some(Command::Typing { chat_id, is_typing }) => {
                         state.typing(chat_id, is_typing);
                     }
+                    Some(Command::Watch { user_ids, taken }) => {
+                        _ = taken.send(state.watch(&user_ids));
+                    }
+                    Some(Command::Unwatch { user_ids }) => state.unwatch(&user_ids),
                     Some(Command::DropSocket) => client.drop_socket(),
                 },
             }

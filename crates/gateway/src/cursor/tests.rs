@@ -116,16 +116,34 @@ fn too_many_that_wait_are_not_waited_with() {
 }
 
 #[test]
-fn a_chat_without_listeners_is_forgotten_unless_something_waits() {
+fn a_chat_without_listeners_begins_anew_unless_something_waits_and_never_goes_back() {
     let (mut cursors, now) = (Cursors::default(), Clock.now());
     arrive(&mut cursors, &[5, 7], now);
-    cursors.forget(CHAT);
+    cursors.rest(CHAT);
     assert_eq!(arrive(&mut cursors, &[6], now), (vec![6, 7], 0));
-    cursors.forget(CHAT);
-    assert_eq!(arrive(&mut cursors, &[3], now), (vec![3], 0));
+    cursors.rest(CHAT);
+    assert_eq!(arrive(&mut cursors, &[20, 21], now), (vec![20, 21], 0));
+    cursors.rest(CHAT);
+    assert_eq!(arrive(&mut cursors, &[3, 4, 21, 22], now), (vec![22], 1));
 }
 
 proptest! {
+    /// Whether or not those who listen are known to the senders.
+    #[test]
+    fn pushes_only_ascend_over_rests(
+        arrivals in prop::collection::vec((1..40u64, any::<bool>()), 1..200),
+    ) {
+        let (mut cursors, now) = (Cursors::default(), Clock.now());
+        let mut pushed = Vec::new();
+        for (sequence, rests) in arrivals {
+            pushed.extend(arrive(&mut cursors, &[sequence], now).0);
+            if rests {
+                cursors.rest(CHAT);
+            }
+        }
+        prop_assert!(pushed.is_sorted_by(|a, b| a < b), "{pushed:?}");
+    }
+
     /// Whatever is repeated, swapped or lost: pushes ascend, and what was not pushed was told.
     #[test]
     fn pushes_only_ascend(

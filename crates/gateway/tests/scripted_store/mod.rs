@@ -136,11 +136,7 @@ impl Profiles for Scripted {
         down()
     }
 
-    async fn set_display_name(
-        &self,
-        _: &UserId,
-        _: Option<String>,
-    ) -> Result<Profile, StoreError> {
+    async fn set_display_name(&self, _: &UserId, _: Option<String>) -> Result<Profile, StoreError> {
         down()
     }
 

@@ -15,7 +15,7 @@ impl Contract<'_> {
         self.an_unrenewed_lease_ends_although_a_sibling_is_renewed().await;
         self.a_renewal_says_which_leases_were_lost().await;
         self.many_leases_are_renewed_and_extended_in_one_call().await;
-        self.an_extension_says_what_is_missing().await;
+        self.an_extension_misses_nothing_of_a_party_connection().await;
         self.each_ended_lease_is_swept_exactly_once().await;
     }
 
@@ -130,13 +130,13 @@ impl Contract<'_> {
         assert_eq!(by_node, []);
     }
 
-    async fn an_extension_says_what_is_missing(&self) {
+    async fn an_extension_misses_nothing_of_a_party_connection(&self) {
         let (user, node) = (self.user(), self.node());
         let held = self.party(&user, &node, "phone");
         self.connect(&held, policy(LONG)).await;
         let keys = slice::from_ref(&held.key);
         let answer = self.first().extend(keys).await.expect("the directory answers");
-        assert_eq!(answer, [], "also of a connection that is no target of routes");
+        assert_eq!(answer, [], "which is no target of routes");
         self.disconnect(&held).await;
     }
 

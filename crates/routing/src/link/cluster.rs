@@ -108,16 +108,6 @@ impl ClusterLink {
     fn metrics(&self) -> &LinkMetrics {
         self.0.reception.metrics()
     }
-
-    async fn send_direct(
-        &self,
-        node_id: &NodeId,
-        address: &str,
-        parcel: Parcel,
-    ) -> Result<(), LinkError> {
-        let carried = self.0.direct.carry(node_id, Some(address), parcel).await;
-        carried.map_err(|refused| refused.error)
-    }
 }
 
 #[async_trait]
@@ -135,18 +125,27 @@ impl NodeLink for ClusterLink {
             self.metrics().dropped("too_large");
             return Err(LinkError::Full);
         }
-        let address = match way {
-            Way::Direct(address) => return self.send_direct(node_id, &address, parcel).await,
-            Way::Redis(address) => address,
-        };
-        let carried = self.0.redis.carry(node_id, address.as_deref(), parcel).await;
-        match (carried, address) {
-            (Ok(()), _) => Ok(()),
-            (Err(Refused { parcel, .. }), Some(address)) => {
-                self.send_direct(node_id, &address, parcel).await
+        let (redis, direct) = (&self.0.redis, &self.0.direct);
+        let carried = match &way {
+            Way::Redis(address) => {
+                let address = address.as_deref();
+                match redis.carry(node_id, address, parcel).await {
+                    Err(refused) if address.is_some() => {
+                        direct.carry(node_id, address, refused.parcel).await
+                    }
+                    carried => carried,
+                }
             }
-            (Err(Refused { error, .. }), None) => Err(error),
-        }
+            Way::Direct(address) => direct.carry(node_id, Some(&**address), parcel).await,
+            Way::DirectOrRedis(address) => {
+                let address = Some(&**address);
+                match direct.carry(node_id, address, parcel).await {
+                    Err(refused) => redis.carry(node_id, address, refused.parcel).await,
+                    carried => carried,
+                }
+            }
+        };
+        carried.map_err(|refused| refused.error)
     }
 
     fn peers(&self) -> Vec<NodeId> {
@@ -306,16 +305,12 @@ impl ClusterLink {
             if !parcel.is_envelope() {
                 continue;
             }
-            let sent = match address {
-                Some(address) => self.send_direct(&receiver, &address, parcel).await,
-                None => Err(LinkError::Gone),
-            };
-            match sent {
+            match self.0.direct.carry(&receiver, address.as_deref(), parcel).await {
                 Ok(()) => {
                     self.metrics().parcels_sent_again.inc();
                 }
                 // The receiver, if it is there, sees a gap in the numbers.
-                Err(error) => {
+                Err(Refused { error, .. }) => {
                     debug!(node = %receiver, %error, "a parcel went neither way");
                     self.metrics().dropped("undeliverable");
                 }

@@ -1,15 +1,18 @@
 //! Numbers on parcels, and what they say about what was lost.
 //!
-//! Each sender counts what leaves for each receiver on each transport, so the receiver expects
-//! exactly the next number. A number is a run and a count within it: a sender that had forgotten
-//! the receiver begins a new run, whose numbers are all higher, so that it can neither look like a
-//! repeat nor hide what the receiver missed.
+//! Each sender counts the envelopes that leave for each receiver on each transport, so the receiver
+//! expects exactly the next number. Probes and statuses repeat the last one: they show that an
+//! envelope is missing, and their own loss means nothing. A number is a run and a count within it:
+//! a sender that had forgotten the receiver begins a new run, whose numbers are all higher, so
+//! that it can neither look like a repeat nor hide what the receiver missed.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use heartline_protocol::NodeId;
 use tokio::time::Instant;
+
+use super::parcel::Parcel;
 
 /// Bits of a number that count within a run: at a million parcels a second, twelve days.
 const COUNT_BITS: u32 = 40;
@@ -30,7 +33,13 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// The number of the next parcel for this receiver.
+    /// Numbers a parcel that leaves for this receiver now.
+    pub fn stamp(&mut self, receiver: &NodeId, parcel: &mut Parcel) {
+        let number = if parcel.is_envelope() { self.next(receiver) } else { self.last(receiver) };
+        parcel.stamp(number);
+    }
+
+    /// The number of the next envelope for this receiver. One that is not used is a gap.
     pub fn next(&mut self, receiver: &NodeId) -> u64 {
         if let Some(last) = self.last.get_mut(receiver) {
             *last += 1;
@@ -110,6 +119,18 @@ impl Received {
         if is_next { Arrival::Next } else { Arrival::AfterGap }
     }
 
+    /// A parcel without an envelope says on this transport that this is the last number, 0 if
+    /// there was none. Answers whether something up to it did not come.
+    pub fn is_short_of(&mut self, number: u64, now: Instant) -> bool {
+        self.heard_at = now;
+        if number <= self.highest {
+            return false;
+        }
+        let is_short = !self.is_forgiven && !self.has_all_up_to(number);
+        (self.highest, self.is_forgiven) = (number, false);
+        is_short
+    }
+
     /// A parcel that left on this transport under this number came another way. Answers whether
     /// it is new.
     pub fn arrive_otherwise(&mut self, number: u64) -> bool {
@@ -123,7 +144,7 @@ impl Received {
         self.promised = None;
     }
 
-    /// The sender says that this was its last number on this transport.
+    /// The sender says another way that this is its last number on this transport.
     pub fn promise(&mut self, number: u64, now: Instant) {
         self.heard_at = now;
         if number > self.highest && self.promised.is_none() {

@@ -95,7 +95,7 @@ impl Parcel {
 
     /// Whether it carries an envelope: anything else need not be sent again.
     pub fn is_envelope(&self) -> bool {
-        !matches!(self.0[1], PROBE | STATUS)
+        is_envelope(self.0[1])
     }
 
     /// What leaves.
@@ -132,7 +132,7 @@ pub enum ParcelError {
 pub struct Arrived {
     /// Who sent it.
     pub sender: NodeId,
-    /// Its number on the way that it came.
+    /// Its number on the way that it came; without an envelope, the number of the last one.
     pub number: u64,
     /// The number under which it was sent another way before.
     pub earlier: Option<u64>,
@@ -164,11 +164,18 @@ impl Arrived {
         }
         let (kind, number, earlier) = (reader.byte()?, reader.number()?, reader.number()?);
         let sender = reader.id()?;
-        if !(1..NUMBERS_END).contains(&number) || earlier >= NUMBERS_END {
-            return Err(Malformed("its number is out of range").into());
-        }
         let earlier = (earlier != 0).then_some(earlier);
-        Ok(Self { sender, number, earlier, kind, body: reader })
+        let arrived = Self { sender, number, earlier, kind, body: reader };
+        let is_in_range = number.max(earlier.unwrap_or(0)) < NUMBERS_END;
+        match is_in_range && (number > 0 || !arrived.is_envelope()) {
+            true => Ok(arrived),
+            false => Err(Malformed("its number is out of range").into()),
+        }
+    }
+
+    /// Whether it carries an envelope, and has a number of its own.
+    pub fn is_envelope(&self) -> bool {
+        is_envelope(self.kind)
     }
 
     /// Reads the body.
@@ -188,6 +195,11 @@ impl Arrived {
             },
         }
     }
+}
+
+/// Whatever a later version sends beyond what is known here is something that must not be lost.
+fn is_envelope(kind: u8) -> bool {
+    !matches!(kind, PROBE | STATUS)
 }
 
 #[cfg(test)]

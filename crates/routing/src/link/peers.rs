@@ -59,6 +59,9 @@ pub(super) enum Way {
     Redis(Option<Arc<str>>),
     /// Directly to this address.
     Direct(Arc<str>),
+    /// Directly to this address; through Redis if that does not work, although Redis has just
+    /// given back a parcel.
+    DirectOrRedis(Arc<str>),
 }
 
 /// The other nodes.
@@ -144,8 +147,10 @@ impl Peers {
             peer.redis_sent_at = Some(now);
             return Some(Way::Redis(peer.address.clone()));
         }
-        match &peer.address {
-            Some(address) => Some(Way::Direct(address.clone())),
+        let may_hear_redis = redis_is_healthy && !peer.is_cut_off(now);
+        match peer.address.clone() {
+            Some(address) if may_hear_redis => Some(Way::DirectOrRedis(address)),
+            Some(address) => Some(Way::Direct(address)),
             None => redis_is_healthy.then_some(Way::Redis(None)),
         }
     }
@@ -233,3 +238,6 @@ impl Peer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

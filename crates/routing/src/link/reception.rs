@@ -26,7 +26,7 @@ use super::peers::Peers;
 use crate::clock::Clock;
 
 /// Envelopes that may wait for the inbox. Senders on this node and direct links wait for room;
-/// what comes through Redis waits [`INBOX_TIME`] and is then dropped, which is a gap.
+/// what comes through Redis waits 50 ms and is then dropped, which is a gap.
 pub const INBOX_ENVELOPES: usize = 1024;
 
 /// How long the Redis subscription may be held up by a full inbox. After it has been, nothing
@@ -159,18 +159,25 @@ impl Reception {
         let now = self.clock.now();
         let mut state = self.lock();
         let sender = state.sender(&arrived.sender, now);
-        let arrival = match transport {
-            Transport::Redis => sender.redis.arrive(arrived.number, now),
-            Transport::Direct => sender.direct.arrive(arrived.number, now),
-        };
         let is_new_otherwise =
             arrived.earlier.is_none_or(|earlier| sender.redis.arrive_otherwise(earlier));
+        let received = match transport {
+            Transport::Redis => &mut sender.redis,
+            Transport::Direct => &mut sender.direct,
+        };
+        let (is_new, is_gap) = match arrived.is_envelope() {
+            true => {
+                let arrival = received.arrive(arrived.number, now);
+                (arrival != Arrival::Repeat, arrival == Arrival::AfterGap)
+            }
+            false => (true, received.is_short_of(arrived.number, now)),
+        };
         drop(state);
-        if arrival == Arrival::AfterGap {
+        if is_gap {
             debug!(node = %arrived.sender, transport = transport.as_str(), "numbers jumped");
             self.gap("numbers_jumped");
         }
-        arrival != Arrival::Repeat && is_new_otherwise
+        is_new && is_new_otherwise
     }
 
     fn heard(&self, sender: &NodeId, status: Status) {

@@ -46,10 +46,14 @@ impl Writer<'_> {
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    /// Thousands of users are common: all lengths come first, then all texts as one.
     pub(super) fn user_ids(&mut self, user_ids: &[UserId]) {
         self.count(user_ids.len());
+        self.0.extend(user_ids.iter().map(|user_id| {
+            u8::try_from(user_id.as_str().len()).expect("ids are at most 255 bytes")
+        }));
         for user_id in user_ids {
-            self.text(user_id.as_str());
+            self.0.extend_from_slice(user_id.as_str().as_bytes());
         }
     }
 
@@ -133,8 +137,22 @@ impl Reader {
     }
 
     pub(super) fn user_ids(&mut self) -> Result<Arc<[UserId]>, Malformed> {
+        let cut_off = Malformed("it is cut off");
         let count = self.count(2)?;
-        (0..count).map(|_| self.id()).collect()
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let (lengths, rest) = rest.split_at_checked(count).ok_or(cut_off)?;
+        let texts_length = lengths.iter().copied().map(usize::from).sum();
+        let texts = rest.get(..texts_length).ok_or(cut_off)?;
+        let texts = std::str::from_utf8(texts).map_err(|_| Malformed("a text is not UTF-8"))?;
+        let mut begin = 0;
+        let user_ids = lengths.iter().map(|&length| {
+            let end = begin + usize::from(length);
+            let text = texts.get(std::mem::replace(&mut begin, end)..end).unwrap_or_default();
+            text.parse().map_err(|_| Malformed("an id has not the required form"))
+        });
+        let user_ids = user_ids.collect::<Result<_, _>>()?;
+        self.position += count + texts_length;
+        Ok(user_ids)
     }
 
     /// The frame at the end, which shares the parcel's bytes.

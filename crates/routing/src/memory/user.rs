@@ -79,8 +79,11 @@ impl User {
             return Registration::Refused(Refusal::ConnectionLimit);
         }
         let user_id = &lease.key.user_id;
-        let replaced =
-            self.held.extract_if(.., |held| contested(held)).map(|held| held.key(user_id)).collect();
+        let replaced = self
+            .held
+            .extract_if(.., |held| contested(held))
+            .map(|held| held.key(user_id))
+            .collect();
         // Most users have one connection: growing by one keeps the table small.
         self.held.reserve_exact(1);
         self.held.push(Held {

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod connect;
+pub mod doctor;
 pub mod repair;
 pub mod serve;
 pub mod store;

@@ -9,6 +9,8 @@ use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 
 use super::store::{StoreLocation, told};
+use crate::config::is_postgres;
+use crate::store::Store;
 
 /// Mends what a server must not mend by itself.
 #[derive(Debug, clap::Args)]
@@ -19,8 +21,8 @@ pub struct RepairArguments {
 
 #[derive(Debug, Subcommand)]
 enum RepairCommand {
-    /// Set a halted chat's counter to its newest message and let it go on; the server must be
-    /// stopped
+    /// Set a halted chat's counter to its newest message and let it go on; a server with an
+    /// embedded store must be stopped
     Counter {
         /// The chat that answers CHAT_HALTED
         chat_id: ChatId,
@@ -41,20 +43,19 @@ pub fn run(
 }
 
 fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<String> {
-    let config = location.find()?;
-    anyhow::ensure!(config.path.exists(), "there is no store at {}", config.path.display());
-    let store = SqliteStore::open(&config, clock)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
         .build()
         .context("the runtime cannot start")?;
     let repaired = runtime.block_on(async {
+        let store = open(location, clock).await?;
         let repaired = store.repair_counter(chat_id).await;
         store.close().await;
-        repaired
+        Ok::<_, anyhow::Error>(repaired?)
     })?;
     match repaired {
         Repair::NoSuchChat => {
-            anyhow::bail!("there is no chat {chat_id} in {}", config.path.display())
+            anyhow::bail!("there is no chat {chat_id} in the store")
         }
         Repair::NotNeeded { head } => {
             Ok(format!("{chat_id} is not halted and its counter, {head}, is right"))
@@ -64,6 +65,18 @@ fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<Str
             Ok(format!("the counter of {chat_id} was {before} and is {after}: the chat goes on"))
         }
     }
+}
+
+/// Opens the store that was named, and makes none where there is none.
+async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
+    if let Some(config) = location.configuration()?
+        && is_postgres(&config.store.url)
+    {
+        return Store::open(&config, clock).await;
+    }
+    let config = location.find()?;
+    anyhow::ensure!(config.path.exists(), "there is no store at {}", config.path.display());
+    Ok(Store::Sqlite(SqliteStore::open(&config, clock)?))
 }
 
 #[cfg(test)]

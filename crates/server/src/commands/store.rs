@@ -12,7 +12,7 @@ use heartline_adapters::sqlite::{
     SqliteConfig, Thoroughness, back_up, check_store, restore, unfinished,
 };
 
-use crate::config::{Disk, Layer, Sources, load};
+use crate::config::{Config, Disk, Layer, Sources, is_postgres, load};
 use crate::dev::DATA_DIRECTORY;
 
 /// How long a backup may take before it says how far it has come, and how often it then does.
@@ -30,15 +30,12 @@ pub struct StoreLocation {
 }
 
 impl StoreLocation {
-    /// Where the store is.
+    /// The configuration that was named, if one was.
     ///
     /// # Errors
-    /// The configuration is refused, or names another kind of store.
-    pub fn find(&self) -> Result<SqliteConfig> {
-        let Some(file) = &self.config else {
-            let directory = self.data_dir.as_deref().unwrap_or(Path::new(DATA_DIRECTORY));
-            return Ok(SqliteConfig::in_directory(directory));
-        };
+    /// It is refused.
+    pub(super) fn configuration(&self) -> Result<Option<Config>> {
+        let Some(file) = &self.config else { return Ok(None) };
         let loaded = load(&Sources {
             preset: Layer::default(),
             file: Some(file),
@@ -46,7 +43,24 @@ impl StoreLocation {
             arguments: Layer::default(),
             files: &Disk,
         })?;
-        let (store, server) = (&loaded.config.store, &loaded.config.server);
+        Ok(Some(loaded.config))
+    }
+
+    /// Where the embedded store is.
+    ///
+    /// # Errors
+    /// The configuration is refused, or names another kind of store.
+    pub fn find(&self) -> Result<SqliteConfig> {
+        let Some(config) = self.configuration()? else {
+            let directory = self.data_dir.as_deref().unwrap_or(Path::new(DATA_DIRECTORY));
+            return Ok(SqliteConfig::in_directory(directory));
+        };
+        let (store, server) = (&config.store, &config.server);
+        anyhow::ensure!(
+            !is_postgres(&store.url),
+            "store.url is a PostgreSQL database: copy and check it with PostgreSQL's own tools, \
+             such as pg_dump and pg_amcheck"
+        );
         let mut config =
             SqliteConfig::from_url(&store.url, &server.data_dir).context("store.url")?;
         config.allow_unsafe = store.allow_unsafe;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::check;
-use super::value::Value;
 use super::rule::Rule::{self, Boolean, Choice, Integer, List, Text};
+use super::value::Value;
 
 /// One key of the configuration.
 pub(super) struct Key {

@@ -37,8 +37,8 @@ use heartline_durability::{Availability, CatchUp, EventBus, Ingest, Members, Pro
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
-use heartline_protocol::rest::Visibility;
 use heartline_protocol::ErrorCode;
+use heartline_protocol::rest::Visibility;
 use heartline_routing::Directory;
 use heartline_routing::link::ClusterLink;
 use http::StatusCode;

@@ -6,7 +6,9 @@ use heartline_protocol::ErrorCode::{
 };
 
 use super::openapi::{Operation, Parameter, Routes};
-use super::{admin, chats, contacts, health, members, messages, metrics, push, presence, users, visibility};
+use super::{
+    admin, chats, contacts, health, members, messages, metrics, presence, push, users, visibility,
+};
 
 const CHATS: &str = "/v1/chats";
 const CHAT: &str = "/v1/chats/{chat_id}";

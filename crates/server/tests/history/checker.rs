@@ -11,6 +11,7 @@ mod agreement;
 mod order;
 mod requests;
 mod readers;
+mod routes;
 mod reached;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,12 @@ pub(crate) enum Rule {
     AnsweredLate,
     /// A second answer, or one to a request that nobody made.
     AnsweredTwice,
+    /// A node lists a connection that is no more.
+    ZombieRoute,
+    /// A node does not list a connection that stands.
+    RouteMissing,
+    /// A client's only connection was ended in favour of one that the client does not have.
+    ReplacedByNobody,
     /// A connection that broke without a word while the server lived.
     SilentDisconnect,
 }
@@ -94,6 +101,9 @@ impl Rule {
             Self::NeverAnswered => "request-never-answered",
             Self::AnsweredLate => "answered-late",
             Self::AnsweredTwice => "answered-twice",
+            Self::ZombieRoute => "zombie-route",
+            Self::RouteMissing => "route-missing",
+            Self::ReplacedByNobody => "replaced-by-nobody",
             Self::SilentDisconnect => "silent-disconnect",
         }
     }
@@ -160,5 +170,6 @@ pub(crate) fn check(history: &[Entry]) -> Report {
     order::check(&view, &mut findings);
     requests::check(&view, &mut findings);
     readers::check(&view, &mut findings);
+    routes::check(&view, &mut findings);
     Report { violations: findings.0, counts: Counts::of(&view), reached: Reached::of(&view) }
 }

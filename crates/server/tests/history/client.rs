@@ -39,6 +39,8 @@ pub(crate) struct Client {
     shared: Arc<Shared>,
     index: usize,
     user: String,
+    /// The node that it connects to next.
+    node: usize,
     random: StdRng,
     cursors: HashMap<String, Cursor>,
     /// How many messages were sent to each chat: their names repeat from chat to chat and from
@@ -63,6 +65,7 @@ impl Client {
             shared: Arc::clone(shared),
             index,
             user: shared.users[index].clone(),
+            node: index % shared.addresses.len(),
             random: StdRng::seed_from_u64(seed.wrapping_add(index as u64 + 1)),
             cursors: cursors.collect(),
             sent: HashMap::new(),
@@ -75,7 +78,9 @@ impl Client {
     /// Lives until the run is read to its end.
     pub(crate) async fn run(mut self) {
         loop {
-            let Some(mut session) = Session::connect(&self.shared, &self.user).await else {
+            let connecting = Session::connect(&self.shared, &self.user, self.node);
+            let Some(mut session) = connecting.await else {
+                self.node = (self.node + 1) % self.shared.addresses.len();
                 let pause = Duration::from_millis(self.random.random_range(10..100));
                 tokio::time::sleep(pause).await;
                 continue;
@@ -87,6 +92,7 @@ impl Client {
             if matches!(lived, Lived::Finished) {
                 return;
             }
+            self.node = self.random.random_range(0..self.shared.addresses.len());
         }
     }
 
@@ -196,6 +202,7 @@ impl Client {
                 let draft = self.draft(NO_CHAT, 10);
                 session.send(draft).await;
             }
+            840..930 if self.is_steady() => {}
             840..900 => {
                 let after = self.random.random_range(0..=self.cursors[&chat].complete);
                 let limit = self.random.random_range(1..=20);
@@ -203,13 +210,19 @@ impl Client {
             }
             900..930 => session.manifest().await,
             930..980 => session.watermark(&chat, self.cursors[&chat].complete).await,
-            980..990 => return true,
+            980..990 => return !self.is_steady(),
             _ => {
                 self.burst(session).await;
-                return true;
+                return !self.is_steady();
             }
         }
         false
+    }
+
+    /// Whether it never hangs up, nor asks for anything of its own accord: then all that heals it
+    /// is what it is told.
+    fn is_steady(&self) -> bool {
+        self.index < self.shared.steady
     }
 
     fn draft(&mut self, chat: &str, bytes: usize) -> Draft {

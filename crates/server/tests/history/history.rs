@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use heartline_routing::Clock;
 use serde::Serialize;
@@ -58,17 +59,61 @@ pub(crate) enum End {
     Lost,
 }
 
-/// What was done to the server.
+/// What was done to a node, counted from 0, or to an engine that nodes share. It is written down
+/// before it is done, and its end when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
-    Started,
-    Killed,
+    Started {
+        node: usize,
+    },
+    Killed {
+        node: usize,
+    },
     PowerCut,
-    Paused,
-    Resumed,
+    Paused {
+        node: usize,
+    },
+    Resumed {
+        node: usize,
+    },
+    /// Asked to end; it says goodbye to everybody first.
+    Drained {
+        node: usize,
+    },
     DiskFilled,
     DiskFreed,
+    StoreKilled,
+    StorePaused,
+    StoreBack,
+    RedisKilled,
+    RedisPaused,
+    /// Emptied, and it goes on.
+    RedisWiped,
+    RedisBack,
+}
+
+impl Fault {
+    /// What a person calls it; none for its end.
+    pub(crate) const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Killed { .. } => Some("node killed"),
+            Self::PowerCut => Some("power cut"),
+            Self::Paused { .. } => Some("node paused"),
+            Self::Drained { .. } => Some("node drained"),
+            Self::DiskFilled => Some("disk filled"),
+            Self::StoreKilled => Some("PostgreSQL killed"),
+            Self::StorePaused => Some("PostgreSQL paused"),
+            Self::RedisKilled => Some("Redis killed"),
+            Self::RedisPaused => Some("Redis paused"),
+            Self::RedisWiped => Some("Redis wiped"),
+            Self::Started { .. }
+            | Self::Resumed { .. }
+            | Self::DiskFreed
+            | Self::StoreBack
+            | Self::RedisBack => None,
+        }
+    }
 }
 
 /// One thing that happened.
@@ -78,6 +123,14 @@ pub(crate) enum Event {
     Connected {
         connection: u64,
         client: String,
+        node: usize,
+        /// What the node calls it.
+        id: String,
+    },
+    /// The client gave up waiting for a connection, which a node may still take up later.
+    Abandoned {
+        client: String,
+        node: usize,
     },
     Ended {
         connection: u64,
@@ -145,6 +198,12 @@ pub(crate) enum Event {
     CaughtUp {
         client: String,
     },
+    /// The connections of a client as a node knows them, long after the last fault.
+    Routed {
+        node: usize,
+        client: String,
+        ids: Vec<String>,
+    },
     /// All of a chat, read from its beginning after the last fault.
     FinalRead {
         reader: String,
@@ -153,6 +212,10 @@ pub(crate) enum Event {
     },
     Fault {
         fault: Fault,
+    },
+    /// What the nodes wrote in their logs: how often they left the store alone for a while.
+    BreakersOpened {
+        count: usize,
     },
 }
 
@@ -187,6 +250,13 @@ impl Recorder {
         let mut entries = self.entries.lock().unwrap();
         let at_us = self.origin.elapsed().as_micros() as u64;
         entries.push(Entry { at_us, event });
+    }
+
+    /// When the last fault began or ended.
+    pub(crate) fn last_fault_at(&self) -> Instant {
+        let entries = self.entries.lock().unwrap();
+        let last = entries.iter().rfind(|entry| matches!(entry.event, Event::Fault { .. }));
+        self.origin + Duration::from_micros(last.map_or(0, |entry| entry.at_us))
     }
 
     pub(crate) fn fault(&self, fault: Fault) {

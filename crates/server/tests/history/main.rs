@@ -11,6 +11,10 @@ mod rest;
 mod server;
 mod mounts;
 mod nemesis;
+mod cluster;
+mod strikes;
 mod run;
 #[cfg(test)]
 mod runs;
+#[cfg(test)]
+mod cluster_runs;

@@ -20,7 +20,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 /// How long a server is paused: longer than any deadline of a request.
 const PAUSE: Duration = Duration::from_secs(8);
 
-async fn between(random: &mut StdRng, milliseconds: std::ops::Range<u64>) {
+pub(crate) async fn between(random: &mut StdRng, milliseconds: std::ops::Range<u64>) {
     sleep(Duration::from_millis(random.random_range(milliseconds))).await;
 }
 
@@ -28,12 +28,12 @@ async fn between(random: &mut StdRng, milliseconds: std::ops::Range<u64>) {
 pub(crate) async fn kill(server: &mut Server, shared: &Shared, random: &mut StdRng, times: usize) {
     for _ in 0..times {
         between(random, 300..2500).await;
-        shared.until_in_flight().await;
-        shared.recorder.fault(Fault::Killed);
+        shared.until_in_flight(None).await;
+        shared.recorder.fault(Fault::Killed { node: 0 });
         server.kill().await;
         between(random, 0..200).await;
         server.start().await;
-        shared.recorder.fault(Fault::Started);
+        shared.recorder.fault(Fault::Started { node: 0 });
     }
     sleep(AFTERWARDS).await;
 }
@@ -42,12 +42,12 @@ pub(crate) async fn kill(server: &mut Server, shared: &Shared, random: &mut StdR
 pub(crate) async fn pause(server: &mut Server, shared: &Shared, random: &mut StdRng, times: usize) {
     for _ in 0..times {
         between(random, 1000..3000).await;
-        shared.until_in_flight().await;
-        shared.recorder.fault(Fault::Paused);
+        shared.until_in_flight(None).await;
+        shared.recorder.fault(Fault::Paused { node: 0 });
         server.freeze().await;
         sleep(PAUSE).await;
         server.signal("CONT").await;
-        shared.recorder.fault(Fault::Resumed);
+        shared.recorder.fault(Fault::Resumed { node: 0 });
     }
     sleep(AFTERWARDS).await;
 }
@@ -166,7 +166,7 @@ impl PoweredDisk {
         namespace.run(&format!("sync -f {}", self.mounted())).await;
         for _ in 0..times {
             between(random, 500..2500).await;
-            shared.until_in_flight().await;
+            shared.until_in_flight(None).await;
             shared.recorder.fault(Fault::PowerCut);
             server.freeze().await;
             let (old, new) = (self.image(self.generation), self.image(self.generation + 1));
@@ -190,7 +190,7 @@ impl PoweredDisk {
             namespace.run(&swap).await;
             self.generation += 1;
             server.start().await;
-            shared.recorder.fault(Fault::Started);
+            shared.recorder.fault(Fault::Started { node: 0 });
         }
         sleep(AFTERWARDS).await;
     }

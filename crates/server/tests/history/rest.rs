@@ -23,16 +23,23 @@ const PAGE: usize = 200;
 /// A token that outlives the longest run.
 pub(crate) fn token(user: &str) -> String {
     let expires = Clock.wall().unix_ms / 1000 + 24 * 3600;
-    let claims = json!({ "sub": user, "exp": expires });
-    let key = EncodingKey::from_secret(SECRET.as_bytes());
-    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
+    sign(&json!({ "sub": user, "exp": expires }))
 }
 
-async fn ask(server: SocketAddr, user: &str, start: &str, body: &str) -> (u16, Value) {
+fn service_token() -> String {
+    let expires = Clock.wall().unix_ms / 1000 + 3600;
+    sign(&json!({ "sub": "operator", "exp": expires, "scope": "service" }))
+}
+
+fn sign(claims: &Value) -> String {
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
+}
+
+async fn ask(server: SocketAddr, token: &str, start: &str, body: &str) -> (u16, Value) {
     let request = format!(
-        "{start} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+        "{start} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        token(user),
         body.len()
     );
     let exchange = async {
@@ -52,7 +59,7 @@ async fn ask(server: SocketAddr, user: &str, start: &str, body: &str) -> (u16, V
 /// Makes a group chat of all these users, the first of whom asks for it.
 pub(crate) async fn create_chat(server: SocketAddr, name: &str, users: &[String]) -> String {
     let body = json!({ "type": "group", "name": name, "member_ids": users[1..] }).to_string();
-    let (status, chat) = ask(server, &users[0], "POST /v1/chats", &body).await;
+    let (status, chat) = ask(server, &token(&users[0]), "POST /v1/chats", &body).await;
     assert_eq!(status, 201, "{chat}");
     chat["chat_id"].as_str().unwrap().to_owned()
 }
@@ -63,7 +70,7 @@ pub(crate) async fn read_chat(server: SocketAddr, user: &str, chat: &str) -> Vec
     loop {
         let after = messages.last().map_or(0, |last| last.sequence);
         let path = format!("/v1/chats/{chat}/messages?after_sequence={after}&limit={PAGE}");
-        let (status, page) = ask(server, user, &format!("GET {path}"), "").await;
+        let (status, page) = ask(server, &token(user), &format!("GET {path}"), "").await;
         assert_eq!(status, 200, "{page}");
         let items = page["items"].as_array().unwrap();
         messages.extend(items.iter().map(seen_in));
@@ -71,4 +78,13 @@ pub(crate) async fn read_chat(server: SocketAddr, user: &str, chat: &str) -> Vec
             return messages;
         }
     }
+}
+
+/// The connections of a user, by the names that the servers gave them, as this node knows them.
+pub(crate) async fn connections(server: SocketAddr, user: &str) -> Vec<String> {
+    let start = format!("GET /v1/admin/users/{user}/connections");
+    let (status, page) = ask(server, &service_token(), &start, "").await;
+    assert_eq!(status, 200, "{page}");
+    let items = page["items"].as_array().unwrap().iter();
+    items.map(|item| item["connection_id"].as_str().unwrap().to_owned()).collect()
 }

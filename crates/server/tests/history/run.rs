@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use heartline_routing::Clock;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
@@ -17,9 +18,9 @@ use crate::checker::{Report, check};
 use crate::client::Client;
 use crate::history::{Event, Fault, Recorder, write};
 use crate::rest;
-use crate::server::Server;
 
-const CLIENTS: usize = 6;
+/// How many clients a run has.
+pub(crate) const CLIENTS: usize = 6;
 const CHATS: usize = 3;
 
 /// How long everything may take to be answered, sent again and synced after the last fault.
@@ -30,6 +31,9 @@ const STILL: Duration = Duration::from_millis(400);
 
 /// How long that is waited for.
 const STILL_MAX: Duration = Duration::from_secs(5);
+
+/// What a node logs when it leaves the store alone for a while.
+const BREAKER_OPENED: &str = "too many failures: calls are refused";
 
 /// What the clients are doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +49,18 @@ pub(crate) enum Phase {
 /// What everybody in a run knows.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) address: SocketAddr,
+    /// Where the nodes are, for whoever connects.
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) users: Vec<String>,
     pub(crate) chats: Vec<String>,
     pub(crate) recorder: Recorder,
     pub(crate) phase: watch::Sender<Phase>,
-    /// Sends that are open, over all clients.
-    pub(crate) in_flight: AtomicUsize,
+    /// Sends that are open, over all clients, by node.
+    pub(crate) in_flight: Vec<AtomicUsize>,
     /// Milliseconds between two actions of a client.
     pub(crate) pace_ms: Range<u64>,
+    /// So many clients, the first, never hang up and sync only when they are told to or miss one.
+    pub(crate) steady: usize,
     settled: watch::Sender<[bool; CLIENTS]>,
 }
 
@@ -64,10 +71,11 @@ impl Shared {
             .send_if_modified(|all| std::mem::replace(&mut all[client], settled) != settled);
     }
 
-    /// Waits until a send is open, for a moment at most.
-    pub(crate) async fn until_in_flight(&self) {
-        for _ in 0..200 {
-            if self.in_flight.load(Ordering::Relaxed) > 0 {
+    /// Waits until a send is open at a node, or at any if none is named, for a moment at most.
+    pub(crate) async fn until_in_flight(&self, node: Option<usize>) {
+        let nodes = node.map_or(0..self.in_flight.len(), |node| node..node + 1);
+        for _ in 0..1000 {
+            if self.in_flight[nodes.clone()].iter().any(|open| open.load(Ordering::Relaxed) > 0) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -84,76 +92,170 @@ pub(crate) struct Finished {
     pub(crate) history: PathBuf,
 }
 
-/// Runs clients against a server while `nemesis` does its work, then reads and checks.
-pub(crate) async fn run(
-    name: &str,
-    seed: u64,
-    server: &mut Server,
-    nemesis: impl AsyncFnOnce(&mut Server, &Shared, &mut StdRng),
+impl Finished {
+    /// Removes what was kept of a run that nobody needs to look into.
+    pub(crate) fn discard(&self) {
+        std::fs::remove_file(&self.history).unwrap();
+        std::fs::remove_file(log_path(&self.history)).unwrap();
+    }
+}
+
+/// What a run is against: one server, or some nodes.
+pub(crate) trait Target {
+    /// Where the nodes are.
+    fn addresses(&self) -> Vec<SocketAddr>;
+
+    /// What each node logged in all its lives.
+    fn logs(&self) -> Vec<String>;
+}
+
+/// How a run is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) name: &'static str,
+    pub(crate) seed: u64,
+    /// Milliseconds between two actions of a client.
+    pub(crate) pace_ms: Range<u64>,
+    /// So many clients, the first, never hang up and sync only when they are told to or miss one.
+    pub(crate) steady: usize,
+    /// How long after the last fault everybody must have everything.
+    pub(crate) recovery: Duration,
+}
+
+impl Plan {
+    /// One server.
+    pub(crate) fn single(name: &'static str, seed: u64) -> Self {
+        Self { name, seed, pace_ms: 5..60, steady: 0, recovery: Duration::ZERO }
+    }
+}
+
+/// Runs clients against a target while `nemesis` does its work, then reads and checks.
+pub(crate) async fn run<T: Target>(
+    plan: &Plan,
+    target: &mut T,
+    nemesis: impl AsyncFnOnce(&mut T, &Shared, &mut StdRng),
 ) -> Finished {
+    let (addresses, seed) = (target.addresses(), plan.seed);
     let users: Vec<_> = (0..CLIENTS).map(|index| format!("client_{index}")).collect();
     let mut chats = Vec::new();
     for index in 0..CHATS {
-        chats.push(rest::create_chat(server.address, &format!("chat {index}"), &users).await);
+        chats.push(rest::create_chat(addresses[0], &format!("chat {index}"), &users).await);
     }
     let shared = Arc::new(Shared {
-        address: server.address,
+        in_flight: addresses.iter().map(|_| AtomicUsize::new(0)).collect(),
+        addresses,
         users,
         chats,
         recorder: Recorder::new(),
         phase: watch::Sender::new(Phase::Busy),
-        in_flight: AtomicUsize::new(0),
-        pace_ms: 5..60,
+        pace_ms: plan.pace_ms.clone(),
+        steady: plan.steady,
         settled: watch::Sender::new([false; CLIENTS]),
     });
-    shared.recorder.fault(Fault::Started);
+    for node in 0..shared.addresses.len() {
+        shared.recorder.fault(Fault::Started { node });
+    }
     let mut clients = JoinSet::new();
     for index in 0..CLIENTS {
         clients.spawn(Client::new(&shared, index, seed).run());
     }
-    nemesis(server, &shared, &mut StdRng::seed_from_u64(seed)).await;
-    let complaint = finish(&shared, &mut clients).await.err();
+    nemesis(target, &shared, &mut StdRng::seed_from_u64(seed)).await;
+    let complaint = finish(&shared, &mut clients, plan.recovery).await.err();
+    let logs = target.logs();
+    let count = logs.iter().map(|log| log.matches(BREAKER_OPENED).count()).sum();
+    shared.recorder.record(Event::BreakersOpened { count });
     let entries = shared.recorder.entries();
     let report = check(&entries);
-    let history = history_path(name, seed);
+    let history = history_path(plan.name, seed);
     let keep = std::env::var_os("HISTORY_KEEP").is_some();
     if keep || complaint.is_some() || !report.violations.is_empty() {
         write(&entries, &history).unwrap();
+        std::fs::write(log_path(&history), logs.join("\n== the next node\n")).unwrap();
     }
-    let complaint = complaint.map(|complaint| format!("{complaint}\n{}", server.log()));
+    let complaint = complaint.map(|complaint| {
+        let ends: Vec<_> = logs.iter().map(|log| end_of(log)).collect();
+        format!("{complaint}\n{}", ends.join("\n\n"))
+    });
     Finished { report, complaint, history }
+}
+
+/// The end of what a node logged.
+pub(crate) fn end_of(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 fn history_path(name: &str, seed: u64) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history-{name}-{seed}.ndjson"))
 }
 
+/// Where the logs of the nodes are kept beside a history.
+fn log_path(history: &Path) -> PathBuf {
+    history.with_extension("log")
+}
+
 /// Lets the clients settle, waits until all is still, and reads.
-async fn finish(shared: &Arc<Shared>, clients: &mut JoinSet<()>) -> Result<(), String> {
+async fn finish(
+    shared: &Arc<Shared>,
+    clients: &mut JoinSet<()>,
+    recovery: Duration,
+) -> Result<(), String> {
+    let recovered_at = shared.recorder.last_fault_at() + recovery;
     shared.phase.send_replace(Phase::Settle);
+    until_settled(shared).await?;
+    if Clock.now() < recovered_at {
+        tokio::time::sleep_until(recovered_at).await;
+        until_settled(shared).await?;
+    }
+    // Where it is never still, the checker says why.
+    let _ = timeout(STILL_MAX, until_still(shared)).await;
+    if recovery > Duration::ZERO {
+        routes(shared).await;
+    }
+    shared.phase.send_replace(Phase::Read);
+    until_read(shared, clients).await?;
+    for chat in &shared.chats {
+        let messages = rest::read_chat(shared.addresses[0], &shared.users[0], chat).await;
+        let (reader, chat) = ("rest".to_owned(), chat.clone());
+        shared.recorder.record(Event::FinalRead { reader, chat, messages });
+    }
+    Ok(())
+}
+
+/// Asks every node where everybody is.
+async fn routes(shared: &Shared) {
+    for (node, address) in shared.addresses.iter().enumerate() {
+        for client in shared.users.clone() {
+            let ids = rest::connections(*address, &client).await;
+            shared.recorder.record(Event::Routed { node, client, ids });
+        }
+    }
+}
+
+async fn until_settled(shared: &Shared) -> Result<(), String> {
     let mut settled = shared.settled.subscribe();
     let all = settled.wait_for(|all| all.iter().all(|one| *one));
     if timeout(SETTLE_MAX, all).await.is_err() {
         let states = *shared.settled.borrow();
         return Err(format!("the clients did not settle: {states:?}"));
     }
-    // Where it is never still, the checker says why.
-    let _ = timeout(STILL_MAX, until_still(shared)).await;
-    shared.phase.send_replace(Phase::Read);
-    let reading = async {
-        while let Some(client) = clients.join_next().await {
-            client.map_err(|error| format!("a client failed: {error}"))?;
-        }
-        Ok(())
-    };
-    let read = timeout(SETTLE_MAX, reading).await;
-    read.unwrap_or_else(|_| Err("the clients do not come to the end of their reads".to_owned()))?;
-    for chat in &shared.chats {
-        let messages = rest::read_chat(shared.address, &shared.users[0], chat).await;
-        let (reader, chat) = ("rest".to_owned(), chat.clone());
-        shared.recorder.record(Event::FinalRead { reader, chat, messages });
-    }
     Ok(())
+}
+
+/// Waits until every client has read everything. A long history may take them long, but they get
+/// on with it.
+async fn until_read(shared: &Shared, clients: &mut JoinSet<()>) -> Result<(), String> {
+    loop {
+        let length = shared.recorder.length();
+        match timeout(SETTLE_MAX, clients.join_next()).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(client)) => client.map_err(|error| format!("a client failed: {error}"))?,
+            Err(_) if shared.recorder.length() == length => {
+                return Err("the clients do not come to the end of their reads".to_owned());
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 async fn until_still(shared: &Shared) {

@@ -7,7 +7,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::checker::{Rule, Wanted};
 use crate::nemesis::{self, PoweredDisk, SmallDisk};
-use crate::run::{Finished, Shared, run};
+use crate::run::{Finished, Plan, Shared, run};
 use crate::server::Server;
 
 /// A store that acknowledges before the disk has it: what a power cut must show.
@@ -20,23 +20,23 @@ const SEARCHES_MAX: usize = 5;
 /// Each run wants the machine for itself: clients that wait for a processor are no late answers.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-async fn turn() -> MutexGuard<'static, ()> {
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().await
 }
 
 /// How often the fault comes: short unless the environment says otherwise.
-fn rounds(short: usize) -> usize {
+pub(crate) fn rounds(short: usize) -> usize {
     let given = std::env::var("HISTORY_ROUNDS").ok();
     given.map_or(short, |given| given.parse().expect("HISTORY_ROUNDS is a number"))
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let given = std::env::var("HISTORY_SEED").ok();
     given.map_or_else(rand::random, |given| given.parse().expect("HISTORY_SEED is a number"))
 }
 
 /// Prints what was measured, and fails if a promise was broken or too little was tried.
-fn judge(name: &str, seed: u64, finished: &Finished, wanted: &[Wanted]) {
+pub(crate) fn judge(name: &str, seed: u64, finished: &Finished, wanted: &[Wanted]) {
     let Finished { report, complaint, history } = finished;
     println!("run              {name}, HISTORY_SEED={seed}");
     if complaint.is_none() {
@@ -49,12 +49,12 @@ fn judge(name: &str, seed: u64, finished: &Finished, wanted: &[Wanted]) {
     assert!(lacks.is_empty(), "{name}, seed {seed} is void, it did not reach: {lacks:?}\n{report}");
 }
 
-async fn kill(name: &str, seed: u64, kills: usize) -> Finished {
+async fn kill(name: &'static str, seed: u64, kills: usize) -> Finished {
     let mut server = Server::start_new(None, "data", "").await;
     let nemesis = async |server: &mut Server, shared: &Shared, random: &mut StdRng| {
         nemesis::kill(server, shared, random, kills).await;
     };
-    run(name, seed, &mut server, nemesis).await
+    run(&Plan::single(name, seed), &mut server, nemesis).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,12 +73,12 @@ async fn a_server_that_is_paused_keeps_every_promise() {
     let nemesis = async |server: &mut Server, shared: &Shared, random: &mut StdRng| {
         nemesis::pause(server, shared, random, pauses).await;
     };
-    let finished = run("pauses", seed, &mut server, nemesis).await;
+    let finished = run(&Plan::single("pauses", seed), &mut server, nemesis).await;
     judge("pauses", seed, &finished, &[Wanted::ACKED_AFTERWARDS, Wanted::REPEATS_ANSWERED]);
 }
 
 /// Fills the disk of a server that keeps so much of it free.
-async fn fill_disk(name: &str, reserve: &str) {
+async fn fill_disk(name: &'static str, reserve: &str) {
     let _turn = turn().await;
     let (fillings, seed) = (rounds(2), seed());
     let (disk, namespace) = SmallDisk::mount().await;
@@ -87,7 +87,7 @@ async fn fill_disk(name: &str, reserve: &str) {
     let nemesis = async |server: &mut Server, shared: &Shared, random: &mut StdRng| {
         disk.fill(server, shared, random, fillings).await;
     };
-    let finished = run(name, seed, &mut server, nemesis).await;
+    let finished = run(&Plan::single(name, seed), &mut server, nemesis).await;
     let wanted = [Wanted::REFUSED_WHILE_FULL, Wanted::READ_WHILE_FULL, Wanted::ACKED_AFTERWARDS];
     judge(name, seed, &finished, &wanted);
 }
@@ -102,13 +102,13 @@ async fn a_disk_that_is_full_in_the_middle_of_a_write_breaks_no_promise() {
     fill_disk("no-reserve", "0KiB").await;
 }
 
-async fn cut_power(name: &str, seed: u64, cuts: usize, more: &str) -> Finished {
+async fn cut_power(name: &'static str, seed: u64, cuts: usize, more: &str) -> Finished {
     let (mut disk, namespace) = PoweredDisk::mount().await;
     let mut server = Server::start_new(Some(namespace), &disk.data(), more).await;
     let nemesis = async |server: &mut Server, shared: &Shared, random: &mut StdRng| {
         disk.cut(server, shared, random, cuts).await;
     };
-    let finished = run(name, seed, &mut server, nemesis).await;
+    let finished = run(&Plan::single(name, seed), &mut server, nemesis).await;
     disk.unmount(&mut server).await;
     finished
 }
@@ -123,15 +123,16 @@ async fn a_server_whose_power_is_cut_keeps_every_promise() {
 
 /// Looks for a defect that is there until it is found. What is found must be in a run that came
 /// to its end: reads that were never made show nothing.
-async fn must_find(name: &str, rule: Rule, search: impl AsyncFn(u64) -> Finished) {
+pub(crate) async fn must_find(name: &str, rule: Rule, search: impl AsyncFn(u64) -> Finished) {
     for count in 1..=SEARCHES_MAX {
         let seed = seed();
-        let Finished { report, complaint, history } = search(seed).await;
-        if complaint.is_none() && report.has(rule) {
+        let finished = search(seed).await;
+        let report = &finished.report;
+        if finished.complaint.is_none() && report.has(rule) {
             println!(
                 "run              {name}, HISTORY_SEED={seed}, found by search {count}\n{report}"
             );
-            return std::fs::remove_file(history).unwrap();
+            return finished.discard();
         }
     }
     panic!("{SEARCHES_MAX} searches did not find {}, though it is there", rule.name());

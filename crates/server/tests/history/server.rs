@@ -15,12 +15,16 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::mounts::Namespace;
+use crate::run::{Target, end_of};
 
 /// The secret of every token.
 pub(crate) const SECRET: &str = "a secret for histories that is long enough to be taken";
 
 /// How long a server may take to start: after a crash it has files to mend.
 const START_MAX: Duration = Duration::from_secs(30);
+
+/// How long a drain may take by default, and what the machine may add to it.
+const DRAIN_MAX: Duration = Duration::from_secs(30 + 5);
 
 /// A server's files, and the process while it runs.
 #[derive(Debug)]
@@ -88,7 +92,7 @@ impl Server {
             }
         });
         let listens = timeout(START_MAX, listening.wait_for(|listens| *listens)).await;
-        assert!(matches!(listens, Ok(Ok(_))), "the server did not start:\n{}", self.log());
+        assert!(matches!(listens, Ok(Ok(_))), "the server did not start:\n{}", end_of(&self.log()));
         self.process = Some(Process { child, _reader: reader });
     }
 
@@ -97,6 +101,16 @@ impl Server {
         let mut process = self.process.take().expect("it runs");
         process.child.start_kill().unwrap();
         process.child.wait().await.unwrap();
+    }
+
+    /// Asks the process to end, which takes it as long as it has something to say, and is a
+    /// success.
+    pub(crate) async fn drain(&mut self) {
+        self.signal("TERM").await;
+        let mut process = self.process.take().expect("it runs");
+        let ended = timeout(DRAIN_MAX, process.child.wait()).await;
+        let status = ended.expect("a drain has an end").unwrap();
+        assert!(status.success(), "a drain ends with {status}:\n{}", end_of(&self.log()));
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -129,11 +143,19 @@ impl Server {
         self.directory.join("server.log")
     }
 
-    /// The end of what the server logged in all its lives.
+    /// What the server logged in all its lives.
     pub(crate) fn log(&self) -> String {
-        let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(40)..].join("\n")
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+}
+
+impl Target for Server {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        vec![self.address]
+    }
+
+    fn logs(&self) -> Vec<String> {
+        vec![self.log()]
     }
 }
 
@@ -145,7 +167,7 @@ impl Drop for Server {
 
 /// A port that no client of this machine is given by chance: one that would be could connect to
 /// itself while the server is down.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     loop {
         let port = rand::random_range(15_000..30_000);
         let address = SocketAddr::from(([127, 0, 0, 1], port));

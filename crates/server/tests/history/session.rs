@@ -72,6 +72,7 @@ pub(crate) struct Page {
 pub(crate) struct Session {
     shared: Arc<Shared>,
     user: String,
+    node: usize,
     connection: u64,
     writer: OwnedWriteHalf,
     incoming: mpsc::Receiver<Incoming>,
@@ -97,28 +98,34 @@ pub(crate) enum Incoming {
 
 impl Session {
     /// Connects and is established; none if the server is not there.
-    pub(crate) async fn connect(shared: &Arc<Shared>, user: &str) -> Option<Self> {
+    pub(crate) async fn connect(shared: &Arc<Shared>, user: &str, node: usize) -> Option<Self> {
         let bearer = format!("Bearer {}", token(user));
         let headers = [("Authorization", bearer.as_str()), ("X-Device-ID", "the-only-one")];
         let connecting = async {
-            let upgrade = connect_raw(shared.address, "/v1/ws", &headers).await.ok()?;
+            let upgrade = connect_raw(shared.addresses[node], "/v1/ws", &headers).await.ok()?;
             if upgrade.status != 101 {
                 return None;
             }
             let (mut reader, writer) = upgrade.stream.into_split();
             let first = read_server_frame(&mut reader).await.ok()?;
             let first: Value = serde_json::from_slice(&first.payload).ok()?;
-            (first["type"] == "connection_established").then_some((reader, writer))
+            let is_established = first["type"] == "connection_established";
+            is_established.then(|| (reader, writer, text(&first, "connection_id")))
         };
-        let (reader, writer) = timeout(CONNECT_MAX, connecting).await.ok()??;
+        let Ok(connected) = timeout(CONNECT_MAX, connecting).await else {
+            shared.recorder.record(Event::Abandoned { client: user.to_owned(), node });
+            return None;
+        };
+        let (reader, writer, id) = connected?;
         let connection = shared.recorder.name();
-        shared.recorder.record(Event::Connected { connection, client: user.to_owned() });
+        shared.recorder.record(Event::Connected { connection, client: user.to_owned(), node, id });
         let (sender, incoming) = mpsc::channel(256);
         let mut tasks = JoinSet::new();
         tasks.spawn(read(reader, sender));
         Some(Self {
             shared: Arc::clone(shared),
             user: user.to_owned(),
+            node,
             connection,
             writer,
             incoming,
@@ -143,7 +150,7 @@ impl Session {
             None => End::Lost,
         };
         self.shared.recorder.record(Event::Ended { connection: self.connection, end });
-        self.shared.in_flight.fetch_sub(self.in_flight, Ordering::Relaxed);
+        self.shared.in_flight[self.node].fetch_sub(self.in_flight, Ordering::Relaxed);
         let drafts = self.pending.into_values().filter_map(|pending| match pending {
             Pending::Send(draft) => Some(draft),
             Pending::Sync { .. } | Pending::Manifest => None,
@@ -177,7 +184,7 @@ impl Session {
         let key = Key { chat, sender: self.user.clone(), id };
         self.shared.recorder.record(Event::SendInvoked { request, connection, key, hash });
         self.in_flight += 1;
-        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.shared.in_flight[self.node].fetch_add(1, Ordering::Relaxed);
         self.pending.insert(request, Pending::Send(draft));
         self.write(&frame).await;
     }
@@ -228,9 +235,9 @@ impl Session {
     }
 
     /// Whether a manifest was answered on this connection: then all that was stored before it
-    /// has been heard of.
+    /// has been heard of. One that is still to be asked for may tell of more.
     pub(crate) fn is_informed(&self) -> bool {
-        self.informed
+        self.informed && self.manifest_at.is_none()
     }
 
     /// The chats in which a send waits for its answer: a hole there may be the own message.
@@ -333,7 +340,7 @@ impl Session {
 
     fn sent(&mut self) {
         self.in_flight -= 1;
-        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.shared.in_flight[self.node].fetch_sub(1, Ordering::Relaxed);
     }
 
     fn acknowledged(

@@ -135,9 +135,9 @@ async fn a_client_that_comes_back_subscribes_anew_and_is_told_anew() {
     bo.leaves().await;
     let bo = server.connect("bo").await;
     let mut ana = server.connect_device("ana", "phone").await;
-    let _sentinel = server.connect(SENTINEL).await;
+    ana.subscribe(&[SENTINEL]).await;
     bo.leaves().await;
-    ana.is_open().await;
+    server.told_nothing(&mut ana).await;
     let after = ana.subscribe(&["bo"]).await;
     is_known(&after[0], "bo", "offline");
     assert!(version(&after[0]) > version(&before[0]));

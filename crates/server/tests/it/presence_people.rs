@@ -1,14 +1,22 @@
 //! Presence as tests speak it: people who come and go, choose who may see them, and look at each
 //! other; and a sentinel, whose coming and going shows that nothing else was told.
 
+use std::time::Duration;
+
 use heartline_client::raw::OPCODE_CLOSE;
 use serde_json::{Value, json};
 
+use crate::chatting::open_store;
 use crate::harness::{Server, Socket};
 
 /// Everybody is seen unless they choose otherwise, and long silences are fine.
-pub(crate) const OPEN: &str = "[presence]\ndefault_visibility = \"everyone\"\n\
-                               [gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
+pub(crate) const OPEN: &str = r#"
+[presence]
+default_visibility = "everyone"
+[gateway]
+heartbeat_interval = "60s"
+heartbeat_timeout = "120s"
+"#;
 
 /// Somebody whom a test watches only to know that what came before has been told.
 pub(crate) const SENTINEL: &str = "sentinel";
@@ -54,6 +62,22 @@ impl Server {
         let answer = self.rest(observer, "POST", "/v1/presence/query", Some(&body)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()["items"].as_array().unwrap().clone()
+    }
+
+    /// A group in which something was said just now; nobody hears it any more.
+    pub(crate) async fn active_group(&self, owner: &str, members: &[&str]) -> String {
+        let chat = self.create_group(owner, members).await;
+        let body = json!({ "client_message_id": "first", "content": "hello" });
+        let path = format!("/v1/chats/{chat}/messages");
+        let answer = self.rest(owner, "POST", &path, Some(&body)).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        // It is recorded as published after it was delivered.
+        let store = open_store(&self.data());
+        let sql = "SELECT count(*) FROM chats WHERE published_sequence < head_sequence";
+        while store.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        chat
     }
 
     /// Lets the sentinel come and go before an observer that hears of it; answers everything else

@@ -63,7 +63,8 @@ CREATE TABLE messages (
 -- chat comes first: whatever clients name their messages, those of one chat lie together.
 CREATE UNIQUE INDEX messages_once ON messages (chat_key, sender_key, client_message_id);
 
--- Exactly the chats whose head is ahead of what was announced.
+-- Exactly the chats whose head is ahead of what was announced. Rows come and go all the time, so
+-- what they leave behind is cleaned up often.
 CREATE TABLE unpublished_chats (
     chat_key bigint PRIMARY KEY,
     -- Nothing that waits is older than this.
@@ -71,7 +72,7 @@ CREATE TABLE unpublished_chats (
     -- Which store was given the chat to announce, and until when it is left to that one.
     claimed_by bigint,
     claimed_until bigint NOT NULL DEFAULT 0
-);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX unpublished_chats_since ON unpublished_chats (since);
 

@@ -128,18 +128,19 @@ BEGIN
 END
 $$;
 
--- Records ranges of numbers that were announced and answers the places of those that leave a
--- hole. Ranges of one chat must not touch each other. A chat that is gone has nothing to record.
+-- Records ranges of numbers that were announced. Of those that could not be recorded to their
+-- end, it answers how far their chat is recorded then. Ranges of one chat must not touch each
+-- other. A chat that is gone has nothing to record.
 CREATE FUNCTION record_published(chat_ids uuid[], firsts bigint[], lasts bigint[])
-RETURNS TABLE (place bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (place bigint, published_sequence bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM heartline.chats c WHERE c.chat_id = ANY (chat_ids)
         ORDER BY c.chat_id FOR NO KEY UPDATE;
     RETURN QUERY
     WITH ranges AS MATERIALIZED (
-        SELECT r.place, c.chat_key, c.head_sequence, c.published_sequence,
-            least(r.last, c.head_sequence) AS last,
+        SELECT r.place, r.last AS last_wanted, c.chat_key, c.head_sequence,
+            c.published_sequence, least(r.last, c.head_sequence) AS last,
             r.first <= c.published_sequence + 1 AS is_taken
         FROM unnest(chat_ids, firsts, lasts) WITH ORDINALITY AS r (chat_id, first, last, place)
         CROSS JOIN LATERAL (
@@ -165,7 +166,10 @@ BEGIN
         WHERE u.chat_key = t.chat_key AND t.last < t.head_sequence
             AND u.since < m.created_at - 1000
     )
-    SELECT r.place FROM ranges r WHERE NOT r.is_taken;
+    SELECT r.place,
+        CASE WHEN r.is_taken THEN greatest(r.published_sequence, r.last)
+            ELSE r.published_sequence END
+    FROM ranges r WHERE NOT r.is_taken OR r.last < r.last_wanted;
 END
 $$;
 

@@ -1,14 +1,47 @@
+use heartline_durability::ChatLog;
 use heartline_durability::contract::Contract;
-use heartline_engines::Postgres;
 use heartline_routing::Clock;
 
+use super::scratch::{Scratch, group, message, whole};
 use crate::postgres::{PostgresConfig, PostgresStore};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_every_promise_of_its_ports() {
-    let url = Postgres::shared().fresh_database();
-    let config = PostgresConfig::from_url(&url).unwrap();
-    let store = PostgresStore::open(&config, Clock).await.unwrap();
+    let scratch = Scratch::new();
+    let store = scratch.open().await;
     Contract::new(&store, &store, &store).run().await;
+    assert_eq!(store.counters().connections_lost.get(), 0);
+    scratch.check_marks();
     store.close().await;
+    assert_eq!(store.counters().connections.get(), 0);
+}
+
+#[tokio::test]
+async fn two_connections_and_one_runtime_thread_are_enough() {
+    let scratch = Scratch::new();
+    let config = PostgresConfig { pool_size: 2, ..scratch.config() };
+    let store = PostgresStore::open(&config, Clock).await.unwrap();
+    let contract = Contract::new(&store, &store, &store);
+    contract.prove_members().await;
+    contract.prove_chat_log().await;
+    assert!(store.counters().connections_opened.get() <= 2);
+    assert!(store.counters().waits.get() > 0);
+    scratch.check_marks();
+}
+
+#[tokio::test]
+async fn content_may_hold_what_text_in_the_database_may_not() {
+    let scratch = Scratch::new();
+    let store = scratch.open().await;
+    let chat_id = group(&store, "ana", &[]).await;
+    let mut odd = message(chat_id, "ana", "odd");
+    odd.content = "nothing \0 and more \u{10ffff}".to_owned();
+    odd.content_type = "text/\0".to_owned();
+    let batch = vec![odd.clone(), message(chat_id, "ana", "even")];
+    let answers = store.append(batch).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok));
+    let stored = whole(&store, chat_id).await;
+    assert_eq!((&stored[0].content, &stored[0].content_type), (&odd.content, &odd.content_type));
+    let again = store.append(vec![odd]).await.unwrap().remove(0).unwrap();
+    assert!(again.duplicate);
 }

@@ -1,7 +1,7 @@
 //! Who is connected, and who is online. Only live leases count: an index entry without one is
 //! passed over.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use heartline_protocol::{ConnectionId, DeviceId, NodeId, Timestamp, UserId};
@@ -64,7 +64,13 @@ impl RedisDirectory {
                 redis::cmd("SSCAN").arg(&key).arg(&cursor).arg("COUNT").arg(BATCH).to_owned();
             let (next, ids): (String, Vec<String>) = self.client.query(&command).await?;
             let ids: Vec<ConnectionId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
-            live.extend(self.connections_by_id(&ids).await?);
+            let entries = self.entries_by_id(&ids).await?;
+            // What nothing else knows of any more is there because its removal failed once.
+            let known: HashSet<ConnectionId> =
+                entries.iter().map(|entry| entry.key.connection_id).collect();
+            let unknown = ids.iter().filter(|id| !known.contains(id));
+            self.unlist(unknown.map(|id| (node_id, *id))).await;
+            live.extend(self.live_among(entries).await?);
             if next == "0" {
                 break;
             }
@@ -81,6 +87,11 @@ impl RedisDirectory {
         &self,
         ids: &[ConnectionId],
     ) -> Result<Vec<LiveConnection>, RedisFailure> {
+        let entries = self.entries_by_id(ids).await?;
+        self.live_among(entries).await
+    }
+
+    async fn entries_by_id(&self, ids: &[ConnectionId]) -> Result<Vec<Entry>, RedisFailure> {
         let ids: Vec<ConnectionId> =
             ids.iter().copied().filter(|id| id.shard < self.keys.shards()).collect();
         let mut entries = Vec::new();
@@ -95,7 +106,7 @@ impl RedisDirectory {
                 entries.extend(entry_of(*id, fields));
             }
         }
-        self.live_among(entries).await
+        Ok(entries)
     }
 
     /// Those whose lease is live, by the clock of the server that holds it.

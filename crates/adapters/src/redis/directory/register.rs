@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use heartline_protocol::{ConnectionId, NodeId};
 use heartline_routing::{Lease, LeaseKey, Policy, Refusal, Registration};
-use redis::{Pipeline, Value};
-use tracing::warn;
+use redis::Pipeline;
+use tracing::debug;
 
 use super::RedisDirectory;
 use crate::redis::failure::RedisFailure;
@@ -17,17 +18,18 @@ impl RedisDirectory {
         lease: &Lease,
         policy: Policy,
     ) -> Result<Registration, RedisFailure> {
-        let call = self.scripts.register_call(lease, policy);
+        let asked_at = self.server_clock.guess_ms(self.keys.shard_of(&lease.key.user_id));
+        let call = self.scripts.register_call(lease, policy, asked_at);
         let mut listing = Pipeline::with_capacity(2);
         self.list(&mut listing, std::slice::from_ref(&lease.key));
         // The node's own list is in another slot, so it is written beside the script.
-        let (mut replies, listed) = tokio::join!(
+        let (mut replies, is_listed) = tokio::join!(
             self.client.scripts(&self.scripts.register, vec![call]),
             self.client.pipe(&listing)
         );
         let reply = replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?;
-        if let Err(failure) = listed {
-            warn!(%failure, "a connection is missing in its node's list until that is extended");
+        if let Err(failure) = is_listed {
+            debug!(%failure, "a connection is missing in its node's list until that is extended");
         }
         type Reply = (String, String, Vec<String>, Vec<String>);
         let (standing, (outcome, transition, replaced, ended)) = standing::<Reply>(reply)?;
@@ -39,17 +41,18 @@ impl RedisDirectory {
             "admitted" => None,
             "replaced" => Some(Refusal::Replaced),
             "limit" => Some(Refusal::ConnectionLimit),
+            "late" => return Err(RedisFailure::Timeout),
             _ => return Err(RedisFailure::unexpected("a registration")),
         };
         if let Some(refusal) = refusal {
-            self.unlist(std::slice::from_ref(&lease.key)).await;
+            self.unlist([listed(&lease.key)].into_iter()).await;
             return Ok(Registration::Refused(refusal));
         }
         let replaced: Vec<LeaseKey> = replaced.iter().filter_map(|it| lease_of(it)).collect();
         let ended = ended.iter().filter_map(|member| lease_of(member));
         let ended = ended.filter(|ended| *ended != lease.key);
         let removed: Vec<LeaseKey> = replaced.iter().cloned().chain(ended).collect();
-        self.unlist(&removed).await;
+        self.unlist(removed.iter().map(listed)).await;
         Ok(Registration::Admitted { replaced })
     }
 
@@ -61,7 +64,7 @@ impl RedisDirectory {
         let call = self.scripts.unregister_call(lease, keep);
         let (mut replies, ()) = tokio::join!(
             self.client.scripts(&self.scripts.unregister, vec![call]),
-            self.unlist(std::slice::from_ref(lease))
+            self.unlist([listed(lease)].into_iter())
         );
         let reply = replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?;
         let (_, (transition,)) = standing::<(String,)>(reply)?;
@@ -73,7 +76,7 @@ impl RedisDirectory {
 
     /// Adds connections to the lists of their nodes.
     pub(super) fn list(&self, pipeline: &mut Pipeline, leases: &[LeaseKey]) {
-        for (node_id, connections) in by_node(leases) {
+        for (node_id, connections) in by_node(leases.iter().map(listed)) {
             let key = self.keys.server_connections(node_id);
             pipeline.cmd("SADD").arg(&key).arg(connections);
             pipeline.cmd("EXPIRE").arg(&key).arg(INDEX_TTL.as_secs());
@@ -82,25 +85,31 @@ impl RedisDirectory {
 
     /// Removes connections from the lists of their nodes. If that fails, they are passed over when
     /// the list is read, and the list of a dead node ends by itself.
-    pub(super) async fn unlist(&self, leases: &[LeaseKey]) {
+    pub(super) async fn unlist<'a>(&self, listed: impl Iterator<Item = Listed<'a>>) {
         let mut pipeline = Pipeline::new();
-        for (node_id, connections) in by_node(leases) {
+        for (node_id, connections) in by_node(listed) {
             pipeline.cmd("SREM").arg(self.keys.server_connections(node_id)).arg(connections);
         }
-        let result: Result<Vec<Value>, RedisFailure> = self.client.pipe(&pipeline).await;
-        if let Err(failure) = result {
-            warn!(%failure, "connections that ended stay in their node's list for a while");
+        if let Err(failure) = self.client.pipe(&pipeline).await {
+            debug!(%failure, "connections that ended stay in their node's list for a while");
         }
     }
 }
 
-fn by_node(leases: &[LeaseKey]) -> Vec<(&heartline_protocol::NodeId, Vec<String>)> {
-    let mut nodes: Vec<(&heartline_protocol::NodeId, Vec<String>)> = Vec::new();
-    for lease in leases {
-        let id = lease.connection_id.to_string();
-        match nodes.iter_mut().find(|(node_id, _)| **node_id == lease.node_id) {
+/// A connection in the list of its node.
+pub(super) type Listed<'a> = (&'a NodeId, ConnectionId);
+
+pub(super) fn listed(lease: &LeaseKey) -> Listed<'_> {
+    (&lease.node_id, lease.connection_id)
+}
+
+fn by_node<'a>(listed: impl Iterator<Item = Listed<'a>>) -> Vec<(&'a NodeId, Vec<String>)> {
+    let mut nodes: Vec<(&NodeId, Vec<String>)> = Vec::new();
+    for (node_id, connection_id) in listed {
+        let id = connection_id.to_string();
+        match nodes.iter_mut().find(|(known, _)| *known == node_id) {
             Some((_, connections)) => connections.push(id),
-            None => nodes.push((&lease.node_id, vec![id])),
+            None => nodes.push((node_id, vec![id])),
         }
     }
     nodes

@@ -8,6 +8,7 @@ use heartline_routing::{LeaseKey, Policy};
 use redis::Value;
 
 use super::RedisDirectory;
+use super::register::listed;
 use crate::redis::failure::RedisFailure;
 use crate::redis::keys::lease_of;
 use crate::redis::scripts::{Standing, standing};
@@ -47,7 +48,7 @@ impl RedisDirectory {
             offline_linger: Duration::ZERO,
         };
         let shards: Vec<u16> = (0..self.keys.shards()).collect();
-        for (shard, swept) in self.sweep_some(&shards, 0, policy).await {
+        for (shard, swept) in self.sweep_some(&shards, 0, policy, Duration::ZERO).await {
             self.epochs.settles(shard, &swept?.standing);
         }
         Ok(())
@@ -58,47 +59,56 @@ impl RedisDirectory {
         limit: usize,
         policy: Policy,
     ) -> Result<Vec<LeaseKey>, RedisFailure> {
-        let mut claimed: Vec<LeaseKey> = Vec::new();
-        let mut failure = None;
-        let mut has_gap = false;
+        let mut tally = Tally::default();
         let mut waiting = self.shards_in_own_order();
+        let mut spacing = self.config.sweep_spacing;
         while !waiting.is_empty() {
             let mut unfinished = Vec::new();
             for shards in waiting.chunks(SHARDS_TOGETHER) {
-                let room = limit - claimed.len();
-                // With no room left the sweep still says that the shards are looked after.
-                let (shards, each) = match room.checked_div(shards.len()) {
-                    Some(0) if room > 0 => {
-                        let (first, rest) = shards.split_at(room);
-                        unfinished.extend_from_slice(rest);
-                        (first, 1)
-                    }
-                    share => (shards, share.unwrap_or_default().min(CLAIMS_MAX)),
-                };
-                for (shard, swept) in self.sweep_some(shards, each, policy).await {
-                    match swept {
-                        Ok(swept) => {
-                            has_gap |= self.epochs.settles(shard, &swept.standing);
-                            claimed.extend(swept.claimed);
-                            if swept.has_more {
-                                unfinished.push(shard);
-                            }
-                        }
-                        Err(error) => failure = Some(error),
-                    }
+                let room = limit - tally.claimed.len();
+                // With less room than shards some are only told that they are looked after.
+                let (swept, told) = shards.split_at(room.min(shards.len()));
+                if !swept.is_empty() {
+                    let each = (room / swept.len()).min(CLAIMS_MAX);
+                    let results = self.sweep_some(swept, each, policy, spacing).await;
+                    unfinished.extend(self.count(results, &mut tally));
+                }
+                if !told.is_empty() {
+                    let results = self.sweep_some(told, 0, policy, spacing).await;
+                    self.count(results, &mut tally);
+                    unfinished.extend_from_slice(told);
                 }
             }
-            waiting = if claimed.len() < limit { unfinished } else { Vec::new() };
+            waiting = if tally.claimed.len() < limit { unfinished } else { Vec::new() };
+            // Where this sweep itself was a moment ago, it goes on.
+            spacing = Duration::ZERO;
         }
-        if has_gap {
+        if tally.has_gap {
+            self.client.counters().rebuilds.inc();
             self.changes.gap();
         }
-        self.unlist(&claimed).await;
+        self.unlist(tally.claimed.iter().map(listed)).await;
         // What was claimed must be answered although another shard failed: nobody else will.
-        match failure {
-            Some(failure) if claimed.is_empty() => Err(failure),
-            _ => Ok(claimed),
+        match tally.failure {
+            Some(failure) if tally.claimed.is_empty() => Err(failure),
+            _ => Ok(tally.claimed),
         }
+    }
+
+    /// Takes note of what was swept, and names the shards that have more.
+    fn count(&self, results: Vec<SweptShard>, tally: &mut Tally) -> Vec<u16> {
+        let mut unfinished = Vec::new();
+        for (shard, swept) in results {
+            match swept {
+                Ok(swept) => {
+                    tally.has_gap |= self.epochs.settles(shard, &swept.standing);
+                    tally.claimed.extend(swept.claimed);
+                    unfinished.extend(swept.has_more.then_some(shard));
+                }
+                Err(failure) => tally.failure = Some(failure),
+            }
+        }
+        unfinished
     }
 
     /// Sweeps some shards, each up to a limit, with one round trip.
@@ -107,8 +117,8 @@ impl RedisDirectory {
         shards: &[u16],
         limit: usize,
         policy: Policy,
-    ) -> Vec<(u16, Result<Swept, RedisFailure>)> {
-        let spacing = self.config.sweep_spacing;
+        spacing: Duration,
+    ) -> Vec<SweptShard> {
         let call = |shard: &u16| self.scripts.sweep_call(*shard, limit, policy, spacing);
         let calls = shards.iter().map(call).collect();
         let replies = self.client.scripts(&self.scripts.sweep, calls).await;
@@ -138,6 +148,17 @@ impl RedisDirectory {
         (first..shards).chain(0..first).collect()
     }
 }
+
+/// What a sweep of all shards did so far.
+#[derive(Default)]
+struct Tally {
+    claimed: Vec<LeaseKey>,
+    has_gap: bool,
+    failure: Option<RedisFailure>,
+}
+
+/// A shard, and what its sweep did.
+type SweptShard = (u16, Result<Swept, RedisFailure>);
 
 /// What a sweep of one shard did.
 struct Swept {

@@ -78,12 +78,22 @@ local function read_connections(user)
     for index = 1, #stored, 2 do
         local fields = '^(.-)/(.-)/(.-)/(.*)$'
         local kind, node, connected_at, device = string.match(stored[index + 1], fields)
-        local member = user .. '/' .. node .. '/' .. stored[index]
-        members[#members + 1] = member
-        connections[#connections + 1] = {
-            id = stored[index], member = member, kind = kind, node = node,
-            connected_at = tonumber(connected_at), device = device,
-        }
+        if kind then
+            local member = user .. '/' .. node .. '/' .. stored[index]
+            members[#members + 1] = member
+            connected_at = tonumber(connected_at)
+            -- Of the time of a server whose clock was ahead, a new socket would never be younger.
+            if connected_at > now_us then
+                connected_at = 0
+            end
+            connections[#connections + 1] = {
+                id = stored[index], member = member, kind = kind, node = node,
+                connected_at = connected_at, device = device,
+            }
+        else
+            -- Nobody but a person can have written this.
+            redis.call('HDEL', key('user_connections', user), stored[index])
+        end
     end
     if #members > 0 then
         local ends = redis.call('ZMSCORE', leases, unpack(members))
@@ -121,42 +131,52 @@ local function write_servers(user, connections)
     end
 end
 
+-- Whether a user is online, and since when they are only kept so, if they are.
+local function read_presence(user)
+    local user_presence = key('user_presence', user)
+    local stored = redis.call('HMGET', user_presence, 'status', 'version', 'left_at')
+    return {
+        user = user, key = user_presence, is_online = stored[1] == 'online',
+        version = tonumber(stored[2] or 0), left_at = tonumber(stored[3] or nil),
+    }
+end
+
 -- Decides whether a user is online. A transition is published here, in the same step as what
 -- causes it, and answered; nobody is told during a rebuild, when it may be false.
-local function decide(user, is_online, last_seen)
-    local user_presence = key('user_presence', user)
-    local stored = redis.call('HMGET', user_presence, 'status', 'version')
-    local status, version = stored[1], tonumber(stored[2] or 0)
-    if (status == 'online') == is_online then
-        redis.call('EXPIRE', user_presence, index_ttl)
+local function decide(presence, is_online, last_seen)
+    if presence.left_at then
+        redis.call('ZREM', leases, presence.user .. '//')
+        redis.call('HDEL', presence.key, 'left_at')
+    end
+    if presence.is_online == is_online then
+        redis.call('EXPIRE', presence.key, index_ttl)
         return nil
     end
-    status = is_online and 'online' or 'offline'
-    version = whole(math.max(version + 1, now))
-    last_seen = is_online and '' or whole(last_seen)
-    redis.call('HSET', user_presence, 'status', status, 'version', version,
-        'updated_at', whole(now))
-    redis.call('HDEL', user_presence, 'left_at', 'last_seen')
+    local status, version = 'online', whole(math.max(presence.version + 1, now))
+    local fields = { 'version', version, 'updated_at', whole(now) }
     if not is_online then
-        redis.call('HSET', user_presence, 'last_seen', last_seen)
+        status, last_seen = 'offline', whole(last_seen)
+        fields[#fields + 1] = 'last_seen'
+        fields[#fields + 1] = last_seen
     end
-    redis.call('EXPIRE', user_presence, index_ttl)
+    redis.call('HSET', presence.key, 'status', status, unpack(fields))
+    redis.call('EXPIRE', presence.key, index_ttl)
     if is_rebuilding then
         return nil
     end
-    local transition = table.concat({ status, version, last_seen, deciding_node, user }, '/')
+    local transition = { status, version, last_seen or '', deciding_node, presence.user }
+    transition = table.concat(transition, '/')
     redis.call(publish, channel, transition)
     return transition
 end
 
 -- Keeps a user online who has no connection any more, and remembers when they were last seen.
-local function keep_online(user, kept_until, seen)
-    local user_presence = key('user_presence', user)
-    if redis.call('HGET', user_presence, 'status') == 'online' then
-        redis.call('ZADD', leases, 'GT', whole(kept_until), user .. '//')
-        redis.call('HSET', user_presence, 'left_at', whole(seen))
+local function keep_online(presence, kept_until, seen)
+    if presence.is_online then
+        redis.call('ZADD', leases, 'GT', whole(kept_until), presence.user .. '//')
+        redis.call('HSET', presence.key, 'left_at', whole(seen))
         local kept_seconds = math.ceil((kept_until - now) / 1000)
-        redis.call('EXPIRE', user_presence, tonumber(index_ttl) + kept_seconds)
+        redis.call('EXPIRE', presence.key, tonumber(index_ttl) + kept_seconds)
     end
 end
 

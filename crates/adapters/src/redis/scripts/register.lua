@@ -13,12 +13,22 @@
 -- ARGV[16]  connections that a user may have
 -- ARGV[17]  length of the lease in ms
 -- ARGV[18]  how long the key session:<user> lives without being extended, in seconds
+-- ARGV[19]  this server's time in ms as the node knew it when it asked, or nothing
 --
--- Answers now, epoch, rebuilding, `admitted` | `replaced` | `limit`, the transition or nothing,
+-- Answers now, epoch, rebuilding, `admitted` | `replaced` | `limit` | `late`, the transition or nothing,
 -- the leases that were replaced, and those that had run out.
 
 local user, node, id, device, kind = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local is_again, is_single = ARGV[14] == '1', ARGV[15] == '1'
+
+-- A call that waited here while this server stood still comes too late: the age that it tells was
+-- true then, so an old socket would look young, and nobody waits for the answer any more.
+local LATE_MS = 1100
+local asked_at = tonumber(ARGV[19])
+if asked_at and now - asked_at > LATE_MS then
+    return reply('late', '', {}, {})
+end
+
 local connected_at = now_us - tonumber(ARGV[13])
 local connections = read_connections(user)
 
@@ -68,8 +78,6 @@ end
 local member = user .. '/' .. node .. '/' .. id
 local ends_at = now + tonumber(ARGV[17])
 redis.call('ZADD', leases, whole(ends_at), member)
--- A new lease takes over from whatever kept the user online until now.
-redis.call('ZREM', leases, user .. '//')
 local user_connections, connection = key('user_connections', user), key('connection', id)
 local fields = table.concat({ kind, node, whole(connected_at), device }, '/')
 redis.call('HSET', user_connections, id, fields)
@@ -80,9 +88,8 @@ redis.call('EXPIRE', connection, index_ttl)
 staying[#staying + 1] = { kind = kind, node = node, ends_at = ends_at }
 write_servers(user, staying)
 if is_single and kind == 'chat' then
-    local session = cjson.encode({ connection = id, node = node, device = device })
+    local session = cjson.encode({ connection_id = id, node_id = node, device_id = device })
     redis.call('SET', key('session', user), session, 'EX', ARGV[18])
 end
-redis.call('HDEL', key('user_presence', user), 'left_at')
-local transition = decide(user, true)
+local transition = decide(read_presence(user), true)
 return reply('admitted', transition or '', replaced, ended)

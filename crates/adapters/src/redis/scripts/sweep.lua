@@ -20,34 +20,39 @@ end
 
 local ended = redis.call('ZRANGE', leases, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, limit,
     'WITHSCORES')
-local claimed, users, order = {}, {}, {}
+local members, claimed, users, order = {}, {}, {}, {}
 for index = 1, #ended, 2 do
     local member, ended_at = ended[index], tonumber(ended[index + 1])
     local name, node, id = string.match(member, '^(.-)/(.-)/(.*)$')
-    redis.call('ZREM', leases, member)
+    members[#members + 1] = member
     local user = users[name]
     if not user then
-        user = { name = name, seen = 0, kept_until = 0 }
+        user = { name = name, claimed = {}, is_kept = true, seen = 0, kept_until = 0 }
         users[name] = user
         order[#order + 1] = user
     end
     if node == '' then
         -- The time for which the user was kept online is over.
-        local left_at = redis.call('HGET', key('user_presence', name), 'left_at')
-        user.seen = math.max(user.seen, tonumber(left_at or 0))
+        user.is_kept = false
     else
         claimed[#claimed + 1] = member
-        redis.call('DEL', key('connection', id))
+        user.claimed[id] = true
         user.seen = math.max(user.seen, ended_at - lease_ms)
         user.kept_until = math.max(user.kept_until, ended_at + linger_ms)
+        redis.call('DEL', key('connection', id))
     end
+end
+if #members > 0 then
+    redis.call('ZREM', leases, unpack(members))
 end
 
 local transitions = {}
 for _, user in ipairs(order) do
     local others = {}
     for _, connection in ipairs(read_connections(user.name)) do
-        if connection.ends_at == 0 then
+        if user.claimed[connection.id] then
+            redis.call('HDEL', key('user_connections', user.name), connection.id)
+        elseif connection.ends_at == 0 then
             remove(user.name, connection)
         else
             others[#others + 1] = connection
@@ -56,10 +61,14 @@ for _, user in ipairs(order) do
     write_servers(user.name, others)
     -- The others are live, or have run out as well and are claimed next.
     if #others == 0 then
+        local presence = read_presence(user.name)
+        local seen = math.max(user.seen, presence.left_at or 0)
+        local is_kept = user.is_kept and presence.left_at
+            and redis.call('ZSCORE', leases, user.name .. '//')
         if user.kept_until > now then
-            keep_online(user.name, user.kept_until, user.seen)
-        elseif not redis.call('ZSCORE', leases, user.name .. '//') then
-            transitions[#transitions + 1] = decide(user.name, false, user.seen)
+            keep_online(presence, user.kept_until, seen)
+        elseif not is_kept then
+            transitions[#transitions + 1] = decide(presence, false, seen)
         end
     end
 end

@@ -26,16 +26,16 @@ end
 write_servers(user, live)
 
 local session = redis.call('GET', key('session', user))
-if session and cjson.decode(session).connection == id then
+if session and string.find(session, '"' .. id .. '"', 1, true) then
     redis.call('DEL', key('session', user))
 end
 
 if #live > 0 then
     return reply('')
 end
+local presence = read_presence(user)
 if keep_ms == 0 then
-    redis.call('ZREM', leases, user .. '//')
-    return reply(decide(user, false, now) or '')
+    return reply(decide(presence, false, now) or '')
 end
-keep_online(user, now + keep_ms, now)
+keep_online(presence, now + keep_ms, now)
 return reply('')

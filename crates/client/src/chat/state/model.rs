@@ -214,6 +214,8 @@ impl World {
                 ChatEvent::Connection(_)
                 | ChatEvent::ChatChanged { .. }
                 | ChatEvent::Outgoing { .. }
+                | ChatEvent::Presence(_)
+                | ChatEvent::WatchRefused { .. }
                 | ChatEvent::Typing { .. } => {}
             }
         }

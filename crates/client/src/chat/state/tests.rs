@@ -1,5 +1,6 @@
 //! What follows from the events of a connection.
 
+mod presence;
 mod talk;
 
 use heartline_protocol::client_frame::SyncRequest;

@@ -122,9 +122,13 @@ proptest! {
         steps in prop::collection::vec(step(), 0..60),
     ) {
         // Two connections of each of two users.
-        let handles: Vec<_> = (0..4).map(|number| handle(["ana", "bo"][number % 2], number as u128)).collect();
-        let (mut watches, mut model) = (Watches::default(), HashMap::<usize, HashSet<UserId>>::new());
-        let named = |all: &[usize]| -> Vec<UserId> { all.iter().flat_map(|one| users(*one..one + 1)).collect() };
+        let owner = |number: usize| ["ana", "bo"][number % 2];
+        let handles = [0, 1, 2, 3].map(|number| handle(owner(number), number as u128));
+        let mut watches = Watches::default();
+        let mut model = HashMap::<usize, HashSet<UserId>>::new();
+        let named = |all: &[usize]| -> Vec<UserId> {
+            all.iter().flat_map(|number| users(*number..number + 1)).collect()
+        };
         for step in steps {
             match step {
                 Step::Subscribe(one, all) => {
@@ -150,7 +154,7 @@ proptest! {
             prop_assert_eq!(watches.users().into_iter().collect::<HashSet<_>>(), watched.clone());
             for user_id in watched {
                 let watching = model.iter().filter(|(_, all)| all.contains(&user_id));
-                let expected = watching.map(|(one, _)| user(["ana", "bo"][one % 2])).collect();
+                let expected = watching.map(|(one, _)| user(owner(*one))).collect();
                 prop_assert_eq!(watches.observers(&user_id), expected);
             }
         }

@@ -13,7 +13,7 @@ use super::{
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Things that clients say, good and bad.
-const TEXTS: [&str; 17] = [
+const TEXTS: [&str; 19] = [
     r#"{"type":"heartbeat"}"#,
     r#"{"type":"authenticate","token":"t"}"#,
     r#"{"type":"authenticate","token":"t","device_id":"phone"}"#,
@@ -27,6 +27,8 @@ const TEXTS: [&str; 17] = [
     r#"{"type":"sync_manifest","request_id":"f"}"#,
     r#"{"type":"typing","chat_id":"chat_00000000000000000000000001","is_typing":true}"#,
     r#"{"type":"presence_subscribe","request_id":"g","user_ids":["bo"]}"#,
+    r#"{"type":"presence_unsubscribe","request_id":"i","user_ids":["bo","cy"]}"#,
+    r#"{"type":"presence_unsubscribe","request_id":"j","user_ids":[]}"#,
     r#"{"type":"from_the_future"}"#,
     r#"{"type":"from_the_future","request_id":"h"}"#,
     "[]",
@@ -96,6 +98,8 @@ pub(super) struct Walk {
     is_admitting: bool,
     /// The requests that the session has had answered elsewhere.
     asked: Vec<RequestId>,
+    /// When presence frames were taken, within the last second.
+    watched_at: Vec<Instant>,
     is_closed: bool,
 }
 
@@ -116,6 +120,7 @@ impl Walk {
             refresh: None,
             is_admitting: false,
             asked: Vec::new(),
+            watched_at: Vec::new(),
             is_closed: false,
         }
     }
@@ -154,8 +159,13 @@ impl Walk {
             Err(DecodeError::ContentTooLarge { request_id }) => Some(request_id),
             Err(DecodeError::NotAnObject(_)) => None,
         };
-        let is_refresh =
-            matches!(decode_client(text), Ok(Decoded::Frame(ClientFrame::RefreshToken(_))));
+        let (is_refresh, is_presence) = match decode_client(text) {
+            Ok(Decoded::Frame(ClientFrame::RefreshToken(_))) => (true, false),
+            Ok(Decoded::Frame(
+                ClientFrame::PresenceSubscribe(_) | ClientFrame::PresenceUnsubscribe(_),
+            )) => (false, true),
+            _ => (false, false),
+        };
         let was_closed = self.is_closed;
         let refresh = self.refresh.clone();
         let effects = self.hears(Input::Text(text.to_owned()));
@@ -170,6 +180,18 @@ impl Walk {
         if checks > 0 {
             self.refresh = Some(request_id);
         }
+        if is_presence && asked > 0 {
+            self.watched();
+        }
+    }
+
+    /// A presence frame was taken: of a burst and of what one second gives, and no more.
+    fn watched(&mut self) {
+        let now = self.at.now;
+        self.watched_at.retain(|then| now - *then < Duration::from_secs(1));
+        self.watched_at.push(now);
+        let rate = self.config.limits.presence_rate as usize;
+        assert!(self.watched_at.len() <= 2 * rate, "presence frames are limited");
     }
 
     fn answer(&mut self, how: u8, life: Duration) {
@@ -208,10 +230,16 @@ impl Walk {
         }
         let request_id = self.asked.swap_remove(usize::from(which) % self.asked.len());
         let frame = ServerFrame::TokenRefreshed { request_id, expires_at: self.at.wall };
-        let is_page = which.is_multiple_of(2);
-        let answer = if is_page { Answer::Page(frame) } else { Answer::Reply(frame) };
+        let answer = match which % 3 {
+            0 => Answer::Page(frame),
+            1 => Answer::Reply(frame),
+            _ => Answer::OnItsWay,
+        };
+        let is_on_its_way = answer == Answer::OnItsWay;
         let effects = self.session.on(Input::Answered(answer), self.at);
-        assert!(matches!(effects.as_slice(), [Effect::Send(_) | Effect::SendPage(_)]));
+        let is_said = matches!(effects.as_slice(), [Effect::Send(_) | Effect::SendPage(_)]);
+        assert!(is_said || (is_on_its_way && effects.is_empty()), "once: {effects:?}");
+        assert!(!(is_said && is_on_its_way), "not twice: {effects:?}");
     }
 
     /// Time passes, with a tick at every deadline; one before the deadline has no effect.

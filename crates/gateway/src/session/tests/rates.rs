@@ -34,6 +34,36 @@ fn twenty_sends_may_come_at_once_and_then_ten_a_second() {
 }
 
 #[test]
+fn five_presence_frames_may_come_at_once_and_then_five_a_second() {
+    let kinds = ["presence_subscribe", "presence_unsubscribe"];
+    let frame = |number: usize| {
+        let kind = kinds[number % 2];
+        format!(r#"{{"type":"{kind}","request_id":"r{number}","user_ids":["bo"]}}"#)
+    };
+    let mut talk = Talk::established();
+    assert!((0..5).all(|number| is_asked(&talk.says(&frame(number)))), "of both kinds");
+    let effects = talk.says(&frame(5));
+    let refusal = error(&effects);
+    assert_eq!((refusal.code, refusal.retry_after_seconds), (ErrorCode::RateLimited, Some(1)));
+    assert_eq!(refusal.request_id.as_ref().unwrap().as_str(), "r5");
+    assert!(!is_limited(&talk.says(HEARTBEAT)), "other frames go on");
+    talk.wait(millis(199));
+    assert!(is_limited(&talk.says(&frame(0))));
+    talk.wait(millis(1));
+    assert!(is_asked(&talk.says(&frame(0))));
+    talk.wait(seconds(1));
+    assert_eq!((0..20).filter(|number| is_asked(&talk.says(&frame(*number)))).count(), 5);
+}
+
+#[test]
+fn presence_frames_are_paid_as_other_frames_too() {
+    let mut talk = Talk::established();
+    (0..100).for_each(|_| drop(talk.says(HEARTBEAT)));
+    let subscribe = r#"{"type":"presence_subscribe","request_id":"r","user_ids":["bo"]}"#;
+    assert!(is_limited(&talk.says(subscribe)));
+}
+
+#[test]
 fn sends_and_other_frames_have_rates_of_their_own() {
     let mut talk = Talk::established();
     assert!((0..20).all(|_| !is_limited(&talk.says(&send_message("r")))));

@@ -62,3 +62,51 @@ fn a_page_waits_its_turn_among_the_data() {
     let effects = talk.on(Input::Answered(Answer::Page(page.clone())));
     assert_eq!(effects.as_slice(), [Effect::SendPage(page)]);
 }
+
+const SUBSCRIBE: &str = r#"{"type":"presence_subscribe","request_id":"s","user_ids":["bo","cy"]}"#;
+const UNSUBSCRIBE: &str = r#"{"type":"presence_unsubscribe","request_id":"u","user_ids":["bo"]}"#;
+
+#[test]
+fn watching_begins_and_ends_by_request() {
+    let mut talk = Talk::established();
+    let effects = talk.says(SUBSCRIBE);
+    let [Effect::Request(Request::Subscribe(frame))] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    let named: Vec<_> = frame.user_ids.iter().map(|user_id| user_id.as_str()).collect();
+    assert_eq!((frame.request_id.as_str(), named), ("s", vec!["bo", "cy"]));
+    let effects = talk.says(UNSUBSCRIBE);
+    let [Effect::Request(Request::Unsubscribe(frame))] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(frame.request_id.as_str(), "u");
+}
+
+#[test]
+fn an_answer_that_is_on_its_way_is_not_said_again_but_makes_room() {
+    let mut config = Config::default();
+    config.limits.inbound_requests = 1;
+    let mut talk = Talk::established_with(config);
+    assert!(is_asked(&talk.says(SUBSCRIBE)));
+    assert_eq!(code(&talk.says(UNSUBSCRIBE)), ErrorCode::ServerBusy);
+    assert!(talk.on(Input::Answered(Answer::OnItsWay)).is_empty());
+    assert!(is_asked(&talk.says(UNSUBSCRIBE)));
+}
+
+#[test]
+fn a_subscription_under_way_is_answered_also_while_the_connection_closes() {
+    let mut talk = Talk::established();
+    assert!(is_asked(&talk.says(SUBSCRIBE)));
+    assert!(closing(&talk.on(Input::Stop(CloseReason::ServerShutdown))).is_some());
+    assert!(talk.says(UNSUBSCRIBE).is_empty(), "nothing more is heard");
+    assert!(talk.on(Input::Answered(Answer::OnItsWay)).is_empty());
+}
+
+#[test]
+fn nobody_watches_with_a_token_that_has_ended() {
+    let mut talk = Talk::with_token_for(seconds(10), 0);
+    talk.stay(seconds(11));
+    for frame in [SUBSCRIBE, UNSUBSCRIBE] {
+        assert_eq!(code(&talk.says(frame)), ErrorCode::Unauthorized);
+    }
+}

@@ -130,3 +130,36 @@ fn each_receiver_is_counted_for_itself_and_a_forgotten_one_gets_a_new_run() {
     assert_eq!(received.arrive(first + 1, now), Arrival::Next);
     assert_eq!(received.arrive(again, now), Arrival::AfterGap);
 }
+
+#[test]
+fn a_probe_shows_what_is_missing_before_it_and_takes_no_number() {
+    let now = start();
+    let mut received = Received::new(now);
+    assert!(!received.is_short_of(0, now), "nothing was sent yet");
+    assert_eq!(received.arrive(1, now), Arrival::Next);
+    assert!(!received.is_short_of(1, now));
+    assert!(received.is_short_of(3, now));
+    assert!(!received.is_short_of(3, now), "it is said once");
+    assert_eq!(received.arrive(4, now), Arrival::Next);
+    assert!(received.arrive_otherwise(5));
+    assert!(!received.is_short_of(5, now), "it came another way");
+    received.forgive();
+    assert!(!received.is_short_of(9, now));
+    assert!(received.is_short_of(10, now));
+    assert!(Received::new(now).is_short_of(1, now), "the very first may be missing");
+}
+
+#[test]
+fn only_envelopes_are_counted() {
+    let mut departures = Departures::default();
+    let (a, b) = (node("a-1"), node("b-1"));
+    let number = |departures: &mut Departures, mut parcel: Parcel| {
+        departures.stamp(&a, &mut parcel);
+        crate::link::Arrived::open(parcel.into()).unwrap().number
+    };
+    let envelope = crate::link::Envelope::PrivacyChanged { user_ids: Vec::new() };
+    assert_eq!(number(&mut departures, Parcel::probe(&b)), 0);
+    let first = number(&mut departures, Parcel::envelope(&b, &envelope));
+    assert_eq!(number(&mut departures, Parcel::probe(&b)), first);
+    assert_eq!(number(&mut departures, Parcel::envelope(&b, &envelope)), first + 1);
+}

@@ -221,9 +221,11 @@ fn another_version_or_kind_is_told_from_garbage() {
 }
 
 #[test]
-fn a_parcel_without_a_number_or_with_an_impossible_one_is_refused() {
-    let parcel = || Parcel::probe(&node("a-1"));
+fn an_envelope_without_a_number_or_with_an_impossible_one_is_refused() {
+    let envelope = Envelope::PrivacyChanged { user_ids: Vec::new() };
+    let parcel = || Parcel::envelope(&node("a-1"), &envelope);
     assert!(Arrived::open(parcel().into()).is_err());
+    assert!(Arrived::open(Parcel::probe(&node("a-1")).into()).is_ok(), "nothing was sent yet");
     let mut last = parcel();
     last.stamp(u64::MAX);
     assert!(Arrived::open(last.into()).is_err());

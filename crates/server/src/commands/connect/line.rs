@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use heartline_protocol::UserId;
+use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::Role;
 
 use super::request::HISTORY_MAX;
@@ -28,6 +29,11 @@ hello             is said in the chat that you are in
 /rename NAME      give the chat another name
 /leave            leave the chat
 /typing           tell the others that you are typing
+/watch USER…      show when these users come and go
+/unwatch USER     show it no longer
+/visibility WHO   choose who sees when you are here: everyone, contacts_only or nobody
+/contact USER     make somebody your contact; you are contacts when both have done so
+/uncontact USER   end that
 /frames           show the frames of the protocol, or hide them again
 {\"type\":…}        send a frame as it is, and show frames from then on
 /heartbeat        send a heartbeat and show its answer
@@ -63,6 +69,11 @@ pub(super) enum Line {
     Rename(String),
     Leave,
     Typing,
+    Watch(Vec<UserId>),
+    Unwatch(UserId),
+    Visibility(Visibility),
+    Contact(UserId),
+    Uncontact(UserId),
     Frames,
     Heartbeat,
     Refresh,
@@ -112,6 +123,13 @@ fn understand(command: &str, rest: &str) -> Result<Line, String> {
         }
         "/leave" => alone(Line::Leave),
         "/typing" => alone(Line::Typing),
+        "/watch" => watch(rest),
+        "/unwatch" => one_user(rest, "/unwatch USER, for example: /unwatch bo").map(Line::Unwatch),
+        "/visibility" => visibility(rest),
+        "/contact" => one_user(rest, "/contact USER, for example: /contact bo").map(Line::Contact),
+        "/uncontact" => {
+            one_user(rest, "/uncontact USER, for example: /uncontact bo").map(Line::Uncontact)
+        }
         "/frames" => alone(Line::Frames),
         "/heartbeat" => alone(Line::Heartbeat),
         "/refresh" => alone(Line::Refresh),
@@ -137,13 +155,35 @@ fn new_group(rest: &str) -> Result<Line, String> {
         Some(quoted) => quoted.split_once('"').ok_or_else(usage)?,
         None => rest.split_once(char::is_whitespace).ok_or_else(usage)?,
     };
-    let users = users.split(|character: char| character.is_whitespace() || character == ',');
-    let member_ids = users.filter(|user| !user.is_empty()).map(user).collect::<Result<Vec<_>, _>>();
-    let (name, member_ids) = (name.trim().to_owned(), member_ids?);
+    let (name, member_ids) = (name.trim().to_owned(), several_users(users)?);
     if name.is_empty() || member_ids.is_empty() {
         return Err(usage());
     }
     Ok(Line::New { name, member_ids })
+}
+
+/// Users with spaces or commas between them.
+fn several_users(text: &str) -> Result<Vec<UserId>, String> {
+    let users = text.split(|character: char| character.is_whitespace() || character == ',');
+    users.filter(|user| !user.is_empty()).map(user).collect()
+}
+
+fn watch(rest: &str) -> Result<Line, String> {
+    let user_ids = several_users(rest)?;
+    if user_ids.is_empty() {
+        return Err("/watch USER…, for example: /watch bo cy".to_owned());
+    }
+    Ok(Line::Watch(user_ids))
+}
+
+fn visibility(rest: &str) -> Result<Line, String> {
+    let visibility = match rest {
+        "everyone" => Visibility::Everyone,
+        "contacts_only" => Visibility::ContactsOnly,
+        "nobody" => Visibility::Nobody,
+        _ => return Err("/visibility WHO: say everyone, contacts_only or nobody".to_owned()),
+    };
+    Ok(Line::Visibility(visibility))
 }
 
 fn history(rest: &str) -> Result<Line, String> {

@@ -1,7 +1,8 @@
 //! What the terminal asks of the server outside the socket, and what comes back.
 
 use heartline_protocol::rest::{
-    AddMember, CreateChat, ListedChat, PAGE_ITEMS_MAX, Page, RenameChat, SetRole,
+    AddMember, CreateChat, ListedChat, PAGE_ITEMS_MAX, Page, RenameChat, SetRole, Visibility,
+    VisibilitySetting,
 };
 use heartline_protocol::server_frame::{Chat, ChatMember, Message, Role};
 use heartline_protocol::{ChatId, Token, UserId};
@@ -37,6 +38,12 @@ pub(super) enum Request {
     Rename { chat_id: ChatId, name: String },
     /// Leave a chat.
     Leave(ChatId),
+    /// Choose who sees when the user is here.
+    Show(Visibility),
+    /// Make somebody a contact.
+    Befriend(UserId),
+    /// End that.
+    Unfriend(UserId),
 }
 
 /// An answer.
@@ -56,6 +63,12 @@ pub(super) enum Answer {
     Changed(Chat),
     /// The user is out of it.
     Left(ChatId),
+    /// Who sees when the user is here.
+    Shown(Visibility),
+    /// Somebody is a contact now.
+    Befriended(UserId),
+    /// Somebody is none any more.
+    Unfriended(UserId),
 }
 
 /// Where and as whom to ask.
@@ -96,6 +109,20 @@ impl Desk {
                 let path = format!("/v1/chats/{chat_id}/leave");
                 self.call::<()>(Method::POST, &path, None).await?;
                 Ok(Answer::Left(chat_id))
+            }
+            Request::Show(visibility) => {
+                let body = Some(json(&VisibilitySetting { visibility }));
+                let path = "/v1/presence/visibility";
+                let setting: VisibilitySetting = self.call(Method::PUT, path, body).await?;
+                Ok(Answer::Shown(setting.visibility))
+            }
+            Request::Befriend(user_id) => {
+                self.contact(Method::PUT, &user_id).await?;
+                Ok(Answer::Befriended(user_id))
+            }
+            Request::Unfriend(user_id) => {
+                self.contact(Method::DELETE, &user_id).await?;
+                Ok(Answer::Unfriended(user_id))
             }
         }
     }
@@ -160,6 +187,11 @@ impl Desk {
             }
             _ => added,
         }
+    }
+
+    async fn contact(&self, method: Method, user_id: &UserId) -> Result<(), RestError> {
+        let path = format!("/v1/contacts/{}", encoded(user_id.as_str()));
+        self.call::<()>(method, &path, None).await
     }
 
     async fn chat(&self, chat_id: ChatId) -> Result<Chat, RestError> {

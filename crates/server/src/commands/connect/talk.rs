@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use futures_util::Stream;
-use heartline_client::{ChatEvent, Draft, SendError};
+use heartline_client::{ChatEvent, Draft, SendError, WatchError};
 use heartline_protocol::limits::CONTENT_BYTES_MAX;
 use heartline_protocol::rest::{CreateChat, ListedChat};
 use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
@@ -17,6 +17,7 @@ use super::line::Line;
 use super::request::{Answer, Desk, Request};
 use super::rest::RestError;
 use super::terminal::{Done, Flow, GO_ON, Progress, Terminal};
+use super::view::people;
 use super::view::speech::{Said, counted};
 
 /// How long an answer may take before its message is shown as waiting.
@@ -45,6 +46,11 @@ where
                 let (kind, name, member_ids) = (ChatKind::Direct, None, vec![user_id]);
                 Request::Make(CreateChat { kind, name, member_ids })
             }
+            Line::Watch(user_ids) => return self.watch(user_ids, progress),
+            Line::Unwatch(user_id) => return self.unwatch(user_id, progress),
+            Line::Visibility(visibility) => Request::Show(visibility),
+            Line::Contact(user_id) => Request::Befriend(user_id),
+            Line::Uncontact(user_id) => Request::Unfriend(user_id),
             Line::Chats => Request::Chats,
             Line::Join(text) => match self.book.find(&text) {
                 Found::Known(chat_id) | Found::Unlisted(chat_id) => Request::Join(chat_id),
@@ -107,6 +113,22 @@ where
         GO_ON
     }
 
+    fn watch(&mut self, user_ids: Vec<UserId>, progress: &mut Progress) -> Flow {
+        let sender = self.client.sender();
+        progress.work =
+            Some(Box::pin(async move { Done::Watched(sender.presence_subscribe(user_ids).await) }));
+        GO_ON
+    }
+
+    fn unwatch(&mut self, user_id: UserId, progress: &mut Progress) -> Flow {
+        let sender = self.client.sender();
+        progress.work = Some(Box::pin(async move {
+            let _ = sender.presence_unsubscribe(vec![user_id]).await;
+            Done::Passed
+        }));
+        GO_ON
+    }
+
     fn is_already(&mut self, user_id: &UserId, role: Role) -> Flow {
         let (article, role) = role_name(role);
         self.explain(&format!("{user_id} is {article} {role} already"))
@@ -145,7 +167,12 @@ where
     /// The work for a line is done.
     pub(super) fn on_done(&mut self, done: Done, progress: &mut Progress) -> Flow {
         match done {
-            Done::Passed | Done::Taken(_, Ok(())) => GO_ON,
+            Done::Passed | Done::Taken(_, Ok(())) | Done::Watched(Ok(())) => GO_ON,
+            // The last event says why.
+            Done::Watched(Err(WatchError::Stopped)) => GO_ON,
+            Done::Watched(Err(error @ WatchError::TooMany)) => {
+                self.explain(&format!("{error}: /unwatch USER makes room"))
+            }
             Done::Taken(draft, Err(error)) => {
                 self.pending.answered(&draft.client_message_id);
                 match error {
@@ -234,6 +261,15 @@ where
             }
             Answer::Changed(chat) => self.show_changes(&chat)?,
             Answer::Left(chat_id) => self.show_leaving(chat_id)?,
+            Answer::Shown(visibility) => self.screen.say(people::visibility(visibility))?,
+            Answer::Befriended(user_id) => {
+                let other =
+                    format!("{user_id} is your contact, and you are theirs when they say so");
+                self.screen.say(&other)?;
+            }
+            Answer::Unfriended(user_id) => {
+                self.screen.say(&format!("{user_id} is no contact of yours"))?;
+            }
         }
         GO_ON
     }
@@ -269,6 +305,15 @@ where
                 self.screen.state(Clock.wall(), &format!("{user_id} is typing in {label}"))?;
             }
             ChatEvent::Typing { .. } => {}
+            ChatEvent::Presence(presence) => {
+                let line = self.screen.view.presence(Clock.wall(), &presence);
+                self.screen.show(&line)?;
+            }
+            ChatEvent::WatchRefused { user_ids, error } => {
+                let (who, why) = (people::listed(&user_ids), &error.message);
+                let line = self.screen.view.trouble(Clock.wall(), &format!("{who}: {why}"));
+                self.screen.show(&line)?;
+            }
             ChatEvent::Outgoing { text } => self.screen.sent(Clock.wall(), &text)?,
         }
         GO_ON

@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use heartline_client::{ChatClient, ChatEvent, ClientEvent, Draft, Ending, Loss, SendError};
+use heartline_client::{
+    ChatClient, ChatEvent, ClientEvent, Draft, Ending, Loss, SendError, WatchError,
+};
 use heartline_protocol::client_frame::{Heartbeat, RefreshToken};
 use heartline_protocol::{ClientFrame, encode_client};
 use heartline_routing::Clock;
@@ -61,6 +63,8 @@ pub(super) enum Done {
     Passed,
     /// A message was taken for sending, or not.
     Taken(Draft, Result<(), SendError>),
+    /// Users are watched from now on, or not.
+    Watched(Result<(), WatchError>),
     /// The server answered what was typed.
     Answered(Result<Answer, RestError>),
     /// The server answered what the terminal asks after every connection.

@@ -1,5 +1,7 @@
 //! The command as a whole, against a node in the same process.
 
+mod presence;
+
 use std::io::Write;
 use std::net::SocketAddr;
 

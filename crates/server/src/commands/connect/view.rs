@@ -1,7 +1,8 @@
 //! How things look on the terminal: one line each, without any state. Here are frames and the
-//! connection; `speech` has what people say.
+//! connection; `speech` has what people say, `people` whether they are here.
 
 mod notice;
+pub(super) mod people;
 pub(super) mod speech;
 
 use std::borrow::Cow;

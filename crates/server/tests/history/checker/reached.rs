@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::readers::Held;
-use super::view::{Attempt, View};
-use crate::history::{Answer, Event, Fault};
+use super::view::{Attempt, Down, Request, View};
+use crate::history::{Answer, End, Event, Fault};
 
 /// How much happened.
 #[derive(Debug, Default)]
@@ -15,12 +15,15 @@ pub(crate) struct Counts {
     pub(crate) indeterminate: usize,
     pub(crate) refused: BTreeMap<String, usize>,
     pub(crate) retried: usize,
-    pub(crate) kills: usize,
     pub(crate) connections: usize,
     pub(crate) pushes: usize,
     pub(crate) pages: usize,
     pub(crate) stored: usize,
     pub(crate) resyncs: usize,
+    /// Connections that the server ended, by the reason it gave.
+    pub(crate) closings: BTreeMap<String, usize>,
+    /// What was done, by its name.
+    pub(crate) faults: BTreeMap<&'static str, usize>,
     pub(crate) longest_answer_us: u64,
 }
 
@@ -29,7 +32,6 @@ impl Counts {
         let mut counts = Self {
             sends: view.attempts.len(),
             retried: view.attempts.len() - view.attempts_of.len(),
-            kills: view.downs.len(),
             connections: view.connections.len(),
             stored: view.logs.values().map(BTreeMap::len).sum(),
             ..Self::default()
@@ -44,15 +46,23 @@ impl Counts {
             }
         }
         for entry in view.history {
-            match entry.event {
+            match &entry.event {
                 Event::Pushed { .. } => counts.pushes += 1,
                 Event::SyncAnswered { .. } => counts.pages += 1,
                 Event::ResyncRequired { .. } => counts.resyncs += 1,
+                Event::Ended { end: End::Closed { reason }, .. } => {
+                    *counts.closings.entry(reason.clone()).or_default() += 1;
+                }
+                Event::Fault { fault } => {
+                    if let Some(name) = fault.name() {
+                        *counts.faults.entry(name).or_default() += 1;
+                    }
+                }
                 _ => {}
             }
         }
         let waits = view.requests.values().filter_map(|request| {
-            request.answers.first().map(|answered| view.awake_us(request.invoked, *answered))
+            request.answers.first().map(|answered| view.waited_us(request, *answered))
         });
         counts.longest_answer_us = waits.max().unwrap_or(0);
         counts
@@ -72,7 +82,12 @@ impl fmt::Display for Counts {
         writeln!(formatter, "pushes, pages    {}, {}", self.pushes, self.pages)?;
         writeln!(formatter, "told to sync     {}", self.resyncs)?;
         writeln!(formatter, "connections      {}", self.connections)?;
-        writeln!(formatter, "kills            {}", self.kills)?;
+        for (reason, count) in &self.closings {
+            writeln!(formatter, "closed           {count} {reason}")?;
+        }
+        for (name, count) in &self.faults {
+            writeln!(formatter, "fault            {count} {name}")?;
+        }
         writeln!(formatter, "longest answer   {} ms", self.longest_answer_us / 1000)
     }
 }
@@ -101,6 +116,14 @@ pub(crate) struct Reached {
     pub(crate) read_while_full: usize,
     /// Acknowledgements after the last fault.
     pub(crate) acked_afterwards: usize,
+    /// Sends that were made and acknowledged while Redis was away.
+    pub(crate) acked_without_redis: usize,
+    /// Orders to sync.
+    pub(crate) told_to_sync: usize,
+    /// Times that a node left the store alone for a while.
+    pub(crate) breaker_openings: usize,
+    /// Neighbours in a chat that were numbered by two nodes.
+    pub(crate) numbered_by_two: usize,
 }
 
 impl Reached {
@@ -114,17 +137,19 @@ impl Reached {
         for entry in view.history {
             reached.healed_by_sync += held.add(view, &entry.event);
         }
-        let in_flight = |(kill, _): &&(usize, usize)| {
+        let in_flight = |down: &&Down| {
             view.attempts.iter().any(|attempt| {
-                let open = attempt.answer.is_none_or(|(answered, _)| answered > *kill);
+                let open = attempt.answer.is_none_or(|(answered, _)| answered > down.killed);
                 let connection = view.connections.get(&attempt.connection);
                 let ended = connection.and_then(|connection| connection.ended);
-                let connected = ended.is_none_or(|(ended, _)| ended > *kill);
-                attempt.invoked < *kill && open && connected
+                let connected = ended.is_none_or(|(ended, _)| ended > down.killed);
+                let concerned = connection.is_some_and(|it| it.node == down.node);
+                attempt.invoked < down.killed && open && connected && concerned
             })
         };
         reached.kills_in_flight = view.downs.iter().filter(in_flight).count();
         reached.around_faults(view);
+        reached.among_nodes(view);
         reached
     }
 
@@ -148,6 +173,42 @@ impl Reached {
                 _ => {}
             }
         }
+    }
+
+    /// What only several nodes and what they share can show.
+    fn among_nodes(&mut self, view: &View<'_>) {
+        let mut redis_went_at = None;
+        for (position, entry) in view.history.iter().enumerate() {
+            match &entry.event {
+                Event::Fault { fault: Fault::RedisKilled | Fault::RedisPaused } => {
+                    redis_went_at = Some(position);
+                }
+                Event::Fault { fault: Fault::RedisBack } => redis_went_at = None,
+                Event::SendAnswered { request, answer: Answer::Stored { .. } } => {
+                    let asked = view.requests.get(request);
+                    let meanwhile = |(asked, went_at): (&Request, usize)| asked.invoked > went_at;
+                    let is_meanwhile = asked.zip(redis_went_at).is_some_and(meanwhile);
+                    self.acked_without_redis += usize::from(is_meanwhile);
+                }
+                Event::ResyncRequired { .. } => self.told_to_sync += 1,
+                Event::BreakersOpened { count } => self.breaker_openings += count,
+                _ => {}
+            }
+        }
+        let mut numbered: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+        for attempt in &view.attempts {
+            if let Some((_, Answer::Stored { chat, sequence, duplicate: false, .. })) =
+                attempt.answer
+                && let Some(connection) = view.connections.get(&attempt.connection)
+            {
+                numbered.insert((chat, *sequence), connection.node);
+            }
+        }
+        let by_another = |((chat, sequence), node): &(&(&str, u64), &usize)| {
+            let before = numbered.get(&(*chat, sequence - 1));
+            before.is_some_and(|before| before != *node)
+        };
+        self.numbered_by_two = numbered.iter().filter(by_another).count();
     }
 
     fn message(&mut self, stored: bool, attempts: &[&Attempt<'_>]) {
@@ -211,6 +272,28 @@ impl Wanted {
     pub(crate) const ACKED_AFTERWARDS: Self =
         Self::new("an acknowledgement after the last fault", |it| it.acked_afterwards);
 
+    pub(crate) const ACKED_WITHOUT_REDIS: Self =
+        Self::new("an acknowledgement while Redis was away", |it| it.acked_without_redis);
+    pub(crate) const TOLD_TO_SYNC: Self = Self::new("an order to sync", |it| it.told_to_sync);
+    pub(crate) const BREAKER_OPENINGS: Self =
+        Self::new("a breaker that opened", |it| it.breaker_openings);
+    pub(crate) const NUMBERED_BY_TWO: Self =
+        Self::new("neighbours in a chat that two nodes numbered", |it| it.numbered_by_two);
+
+    /// What nodes whose fellows and engines fail again and again are sure to meet.
+    pub(crate) const CLUSTER: [Self; 10] = [
+        Self::ACKED_AFTERWARDS,
+        Self::INDETERMINATE_STORED,
+        Self::RETRY_FOUND_STORED,
+        Self::REPEATS_ANSWERED,
+        Self::HEALED_BY_SYNC,
+        Self::KILLS_IN_FLIGHT,
+        Self::ACKED_WITHOUT_REDIS,
+        Self::TOLD_TO_SYNC,
+        Self::BREAKER_OPENINGS,
+        Self::NUMBERED_BY_TWO,
+    ];
+
     /// What a server that is killed again and again is sure to meet.
     pub(crate) const KILLS: [Self; 8] = [
         Self::ACKED_AFTERWARDS,
@@ -230,7 +313,14 @@ impl Wanted {
 
 impl fmt::Display for Reached {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let others = [Wanted::REFUSED_WHILE_FULL, Wanted::READ_WHILE_FULL];
+        let others = [
+            Wanted::REFUSED_WHILE_FULL,
+            Wanted::READ_WHILE_FULL,
+            Wanted::ACKED_WITHOUT_REDIS,
+            Wanted::TOLD_TO_SYNC,
+            Wanted::BREAKER_OPENINGS,
+            Wanted::NUMBERED_BY_TWO,
+        ];
         for wanted in Wanted::KILLS.into_iter().chain(others) {
             writeln!(formatter, "reached          {} x {}", (wanted.count)(self), wanted.name)?;
         }

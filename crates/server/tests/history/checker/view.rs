@@ -47,8 +47,27 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) struct Connection<'a> {
     pub(super) client: &'a str,
+    pub(super) node: usize,
+    /// What the node calls it.
+    pub(super) id: &'a str,
     pub(super) began: Position,
     pub(super) ended: Option<(Position, &'a End)>,
+}
+
+/// From a kill of a node to its next start.
+#[derive(Debug)]
+pub(super) struct Down {
+    pub(super) node: usize,
+    pub(super) killed: Position,
+    pub(super) started: Position,
+}
+
+/// A pause of a node's process, in microseconds.
+#[derive(Debug)]
+struct Pause {
+    node: usize,
+    begin_us: u64,
+    end_us: u64,
 }
 
 /// A history and its indexes.
@@ -66,10 +85,8 @@ pub(super) struct View<'a> {
     pub(super) attempt_of: HashMap<u64, usize>,
     pub(super) requests: BTreeMap<u64, Request>,
     pub(super) connections: BTreeMap<u64, Connection<'a>>,
-    /// From each kill to the next start.
-    pub(super) downs: Vec<(Position, Position)>,
-    /// Begin and end of every pause of the server's process, in microseconds.
-    pub(super) pauses: Vec<(u64, u64)>,
+    pub(super) downs: Vec<Down>,
+    pauses: Vec<Pause>,
 }
 
 impl<'a> View<'a> {
@@ -99,8 +116,9 @@ impl<'a> View<'a> {
 
     fn add(&mut self, position: Position, entry: &'a Entry) {
         match &entry.event {
-            Event::Connected { connection, client } => {
-                let begun = Connection { client, began: position, ended: None };
+            Event::Connected { connection, client, node, id } => {
+                let node = *node;
+                let begun = Connection { client, node, id, began: position, ended: None };
                 self.connections.insert(*connection, begun);
             }
             Event::Ended { connection, end } => {
@@ -138,11 +156,14 @@ impl<'a> View<'a> {
                 }
             }
             Event::Fault { fault } => self.fault(*fault, position, entry.at_us),
-            Event::Stray { .. }
+            Event::Abandoned { .. }
+            | Event::Stray { .. }
             | Event::Pushed { .. }
             | Event::ResyncRequired { .. }
             | Event::Quiet { .. }
-            | Event::CaughtUp { .. } => {}
+            | Event::CaughtUp { .. }
+            | Event::Routed { .. }
+            | Event::BreakersOpened { .. } => {}
         }
     }
 
@@ -158,20 +179,39 @@ impl<'a> View<'a> {
 
     fn fault(&mut self, fault: Fault, position: Position, at_us: u64) {
         match fault {
-            Fault::Killed | Fault::PowerCut => self.downs.push((position, Position::MAX)),
-            Fault::Started => {
-                if let Some((_, end)) = self.downs.last_mut() {
-                    *end = position;
+            Fault::Killed { node } => self.down(node, position),
+            Fault::PowerCut => self.down(0, position),
+            Fault::Started { node } => {
+                let mut downs = self.downs.iter_mut().rev();
+                if let Some(down) = downs.find(|down| down.node == node) {
+                    down.started = down.started.min(position);
                 }
             }
-            Fault::Paused => self.pauses.push((at_us, u64::MAX)),
-            Fault::Resumed => {
-                if let Some((_, end)) = self.pauses.last_mut() {
-                    *end = at_us;
+            Fault::Paused { node } => {
+                self.pauses.push(Pause { node, begin_us: at_us, end_us: u64::MAX });
+            }
+            Fault::Resumed { node } => {
+                let mut pauses = self.pauses.iter_mut().rev();
+                if let Some(pause) = pauses.find(|pause| pause.node == node) {
+                    pause.end_us = at_us;
                 }
             }
-            Fault::DiskFilled | Fault::DiskFreed => {}
+            // Whatever happens to an engine, nodes live and answer in time.
+            Fault::Drained { .. }
+            | Fault::DiskFilled
+            | Fault::DiskFreed
+            | Fault::StoreKilled
+            | Fault::StorePaused
+            | Fault::StoreBack
+            | Fault::RedisKilled
+            | Fault::RedisPaused
+            | Fault::RedisWiped
+            | Fault::RedisBack => {}
         }
+    }
+
+    fn down(&mut self, node: usize, killed: Position) {
+        self.downs.push(Down { node, killed, started: Position::MAX });
     }
 
     /// The time of a position.
@@ -179,13 +219,15 @@ impl<'a> View<'a> {
         self.history[position].at_us
     }
 
-    /// How long the server ran between two moments, without its pauses.
-    pub(super) fn awake_us(&self, from: Position, to: Position) -> u64 {
-        let (from, to) = (self.at_us(from), self.at_us(to));
+    /// How long a request waited until then, without the pauses of the node that was asked.
+    pub(super) fn waited_us(&self, request: &Request, until: Position) -> u64 {
+        let node = self.connections.get(&request.connection).map(|connection| connection.node);
+        let (from, to) = (self.at_us(request.invoked), self.at_us(until));
         let paused: u64 = self
             .pauses
             .iter()
-            .map(|(begin, end)| to.min(*end).saturating_sub(from.max(*begin)))
+            .filter(|pause| Some(pause.node) == node)
+            .map(|pause| to.min(pause.end_us).saturating_sub(from.max(pause.begin_us)))
             .sum();
         to.saturating_sub(from).saturating_sub(paused)
     }

@@ -1,6 +1,5 @@
 //! Frames in words, for those who do not want to read frames.
 
-use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{ServerFrame, Timestamp};
 
 use super::{CYAN, View, printable, to_seconds};
@@ -16,7 +15,6 @@ impl View {
                 let event = format!("event {name} {data}");
                 Some(self.line(&to_seconds(at), CYAN, "--", &printable(&event)))
             }
-            ServerFrame::PresenceChanged(presence) => Some(self.state(at, &presence_of(presence))),
             ServerFrame::TokenExpired { grace_period_seconds } => Some(self.trouble(
                 at,
                 &format!("the token has ended; a newer one is due in {grace_period_seconds} s"),
@@ -40,6 +38,7 @@ impl View {
             | ServerFrame::SyncManifest { .. }
             | ServerFrame::ChatChanged { .. }
             | ServerFrame::PresenceSnapshot { .. }
+            | ServerFrame::PresenceChanged(_)
             | ServerFrame::TypingIndicator { .. }
             | ServerFrame::ResyncRequired { .. }
             | ServerFrame::TokenRefreshed { .. }
@@ -47,13 +46,4 @@ impl View {
             | ServerFrame::Unknown => None,
         }
     }
-}
-
-fn presence_of(presence: &Presence) -> String {
-    let status = match presence.status {
-        PresenceStatus::Online => "online",
-        PresenceStatus::Offline => "offline",
-        PresenceStatus::Unknown => return format!("nobody can tell about {}", presence.user_id),
-    };
-    format!("{} is {status}", presence.user_id)
 }

@@ -138,7 +138,7 @@ fn content_of(message: &Message) -> String {
 }
 
 /// The time, with the date if it is another day's.
-fn moment(at: Timestamp, now: Timestamp) -> String {
+pub(super) fn moment(at: Timestamp, now: Timestamp) -> String {
     let (then, now) = (at.to_string(), now.to_string());
     match (then.get(..10), now.get(..10)) {
         (Some(day), Some(today)) if day != today => format!("{day} {}", to_seconds(at)),

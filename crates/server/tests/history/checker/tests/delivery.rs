@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::model::NODES;
 use super::{STEPS, acked, caught, log, valid_history};
 use crate::checker::{Rule, check};
 use crate::history::{End, Entry, Event, Fault};
@@ -85,7 +86,7 @@ fn deprive(history: &mut Vec<Entry>) -> Option<()> {
     let connections: Vec<u64> = history
         .iter()
         .filter_map(|entry| match &entry.event {
-            Event::Connected { connection, client: connected } if *connected == client => {
+            Event::Connected { connection, client: connected, .. } if *connected == client => {
                 Some(*connection)
             }
             _ => None,
@@ -194,13 +195,34 @@ fn a_request_without_an_answer_is_caught() {
 #[test]
 fn a_request_that_outlives_its_deadline_on_an_open_connection_is_caught() {
     caught(Rule::NeverAnswered, |history| {
-        let killed = |entry: &Entry| matches!(entry.event, Event::Fault { fault: Fault::Killed });
-        let kill = history.iter().position(killed)?;
-        let report = check(&history[..kill + 1]);
-        (report.has(Rule::NeverAnswered)).then_some(())?;
-        history[kill..].iter_mut().for_each(|entry| entry.at_us += 20_000_000);
+        let end = lost_while_open(history)?;
+        history[end..].iter_mut().for_each(|entry| entry.at_us += 20_000_000);
         Some(())
     });
+}
+
+/// Where a connection broke on which a request was never answered.
+fn lost_while_open(history: &[Entry]) -> Option<usize> {
+    let answered: HashSet<u64> = history
+        .iter()
+        .filter_map(|entry| match &entry.event {
+            Event::SendAnswered { request, .. } => Some(*request),
+            _ => None,
+        })
+        .collect();
+    let open: HashSet<u64> = history
+        .iter()
+        .filter_map(|entry| match &entry.event {
+            Event::SendInvoked { request, connection, .. } if !answered.contains(request) => {
+                Some(*connection)
+            }
+            _ => None,
+        })
+        .collect();
+    history.iter().position(|entry| match &entry.event {
+        Event::Ended { connection, end: End::Lost } => open.contains(connection),
+        _ => false,
+    })
 }
 
 /// Moves everything from an answer on by so long.
@@ -217,16 +239,70 @@ fn a_late_answer_is_caught() {
 }
 
 #[test]
-fn a_pause_of_the_server_is_not_counted_as_waiting() {
+fn a_pause_of_the_node_is_not_counted_as_waiting() {
     let mut history = valid_history(1, STEPS);
-    let (invoked, answered, _) = acked(&history).pop().unwrap();
-    delay_answer(&mut history).unwrap();
-    let (begin, end) = (history[invoked].at_us, history[answered].at_us);
-    let pause = |at_us, fault| Entry { at_us, event: Event::Fault { fault } };
-    history.insert(answered, pause(end, Fault::Resumed));
-    history.insert(invoked + 1, pause(begin, Fault::Paused));
+    delay_by_pause(&mut history, |node| node).unwrap();
     let report = check(&history);
     assert!(report.violations.is_empty(), "{report}");
+}
+
+#[test]
+fn a_pause_of_another_node_does_not_excuse_a_late_answer() {
+    caught(Rule::AnsweredLate, |history| delay_by_pause(history, |node| (node + 1) % NODES));
+}
+
+/// Delays an answer by a pause of the node that `paused` makes of the one that was asked. What
+/// else was open then is answered before.
+fn delay_by_pause(history: &mut Vec<Entry>, paused: impl Fn(usize) -> usize) -> Option<()> {
+    let (invoked, answered, _) = acked(history).pop()?;
+    let Event::SendInvoked { connection: asked, .. } = history[invoked].event else { return None };
+    let node = history.iter().find_map(|entry| match entry.event {
+        Event::Connected { connection, node, .. } if connection == asked => Some(paused(node)),
+        _ => None,
+    })?;
+    delay_answer(history)?;
+    let (begin, end) = (history[invoked].at_us, history[answered].at_us);
+    let pause = |at_us, fault| Entry { at_us, event: Event::Fault { fault } };
+    history.insert(answered, pause(end, Fault::Resumed { node }));
+    history.insert(invoked + 1, pause(begin, Fault::Paused { node }));
+    Some(())
+}
+
+/// The first answer of a node about where somebody is.
+fn routed(history: &mut [Entry]) -> Option<&mut Vec<String>> {
+    history.iter_mut().find_map(|entry| match &mut entry.event {
+        Event::Routed { ids, .. } => Some(ids),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_route_to_a_connection_that_is_no_more_is_caught() {
+    caught(Rule::ZombieRoute, |history| {
+        let gone = history.iter().find_map(|entry| match &entry.event {
+            Event::Connected { client, id, .. } if client == "client_0" => Some(id.clone()),
+            _ => None,
+        })?;
+        routed(history)?.push(gone);
+        Some(())
+    });
+}
+
+#[test]
+fn a_connection_that_no_node_finds_is_caught() {
+    caught(Rule::RouteMissing, |history| routed(history)?.pop().map(|_| ()));
+}
+
+#[test]
+fn a_connection_that_breaks_when_another_node_is_killed_is_caught() {
+    caught(Rule::SilentDisconnect, |history| {
+        let kill = history.iter_mut().find_map(|entry| match &mut entry.event {
+            Event::Fault { fault: Fault::Killed { node } } => Some(node),
+            _ => None,
+        })?;
+        *kill = (*kill + 1) % NODES;
+        Some(())
+    });
 }
 
 #[test]
@@ -246,6 +322,18 @@ fn a_connection_that_breaks_while_the_server_lives_is_caught() {
             _ => None,
         })?;
         *end = End::Lost;
+        Some(())
+    });
+}
+
+#[test]
+fn a_connection_that_is_replaced_by_nobody_is_caught() {
+    caught(Rule::ReplacedByNobody, |history| {
+        let end = history.iter_mut().find_map(|entry| match &mut entry.event {
+            Event::Ended { end: end @ End::Dropped, .. } => Some(end),
+            _ => None,
+        })?;
+        *end = End::Closed { reason: "session_replaced".to_owned() };
         Some(())
     });
 }

@@ -1,4 +1,4 @@
-//! Valid histories, made by a server that is nothing but a list per chat.
+//! Valid histories, made by nodes that are nothing but a list per chat.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +9,7 @@ use crate::history::{Answer, End, Entry, Event, Fault, Key, Seen};
 
 const CLIENTS: usize = 4;
 const CHATS: usize = 2;
+pub(super) const NODES: usize = 2;
 
 /// A message in flight: known to its sender, perhaps to the server.
 #[derive(Debug, Clone)]
@@ -36,6 +37,10 @@ pub(super) struct Model {
 
 fn client(index: usize) -> String {
     format!("client_{index}")
+}
+
+fn id_of(connection: u64) -> String {
+    format!("conn_{connection}")
 }
 
 /// A valid history of so many steps.
@@ -182,7 +187,8 @@ impl Model {
     fn connect(&mut self, index: usize) {
         self.connections[index] = self.name();
         let connection = self.connections[index];
-        self.record(Event::Connected { connection, client: client(index) });
+        let (client, node, id) = (client(index), index % NODES, id_of(connection));
+        self.record(Event::Connected { connection, client, node, id });
         self.manifest(index);
         self.catch_up(index);
     }
@@ -224,15 +230,23 @@ impl Model {
         self.connect(index);
     }
 
+    /// A node is killed. Whoever is on the others syncs.
     fn kill(&mut self) {
-        self.record(Event::Fault { fault: Fault::Killed });
-        for index in 0..CLIENTS {
+        let node = self.random.random_range(0..NODES);
+        self.record(Event::Fault { fault: Fault::Killed { node } });
+        for index in (0..CLIENTS).filter(|index| index % NODES == node) {
             let connection = self.connections[index];
             self.record(Event::Ended { connection, end: End::Lost });
         }
-        self.abandon(|_| true);
-        self.record(Event::Fault { fault: Fault::Started });
-        (0..CLIENTS).for_each(|index| self.connect(index));
+        self.abandon(|flight| flight.client % NODES == node);
+        self.record(Event::Fault { fault: Fault::Started { node } });
+        for index in 0..CLIENTS {
+            if index % NODES == node {
+                self.connect(index);
+            } else {
+                self.catch_up(index);
+            }
+        }
     }
 
     /// What is in flight is stored or not, and nobody hears of it before a sync.
@@ -266,6 +280,10 @@ impl Model {
         (0..3).for_each(|_| self.send());
         while !self.flights.is_empty() {
             self.serve();
+        }
+        for (node, index) in (0..NODES).flat_map(|node| (0..CLIENTS).map(move |it| (node, it))) {
+            let ids = vec![id_of(self.connections[index])];
+            self.record(Event::Routed { node, client: client(index), ids });
         }
         for index in 0..CLIENTS {
             self.record(Event::Quiet { client: client(index) });

@@ -1,0 +1,160 @@
+//! Several nodes on one database.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use heartline_durability::{ChatLog, Published, Unpublished};
+use heartline_protocol::ChatId;
+use tokio::task::JoinSet;
+
+use super::scratch::{Scratch, group, message, page, send, whole};
+use crate::postgres::PostgresStore;
+
+/// Reads a chat to its end number `last`, a page after the other, as somebody who listens would.
+async fn follow(store: PostgresStore, chat_id: ChatId, last: u64) {
+    let mut seen = 0;
+    while seen < last {
+        let page = page(&store, chat_id, seen).await.unwrap();
+        for message in page.messages {
+            assert_eq!(message.sequence, seen + 1, "a number was shown before its predecessor");
+            seen = message.sequence;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_number_one_chat_without_holes_in_the_order_of_their_commits() {
+    const SENDERS: usize = 50;
+    const EACH: usize = 10;
+    let scratch = Scratch::new();
+    let stores = [scratch.open().await, scratch.open().await];
+    let chat_id = group(&stores[0], "ana", &[]).await;
+    let last = (SENDERS * EACH) as u64;
+    let reader = tokio::task::JoinSet::from_iter([follow(stores[1].clone(), chat_id, last)]);
+    let senders: JoinSet<Vec<u64>> = (0..SENDERS)
+        .map(|sender| {
+            let store = stores[sender % 2].clone();
+            async move {
+                let mut told = Vec::new();
+                for number in 0..EACH {
+                    let name = format!("s{sender}.{number}");
+                    let appended = send(&store, chat_id, "ana", &name).await.unwrap();
+                    assert!(!appended.duplicate);
+                    told.push(appended.message.sequence);
+                }
+                assert!(told.is_sorted(), "one sender's messages keep their order");
+                told
+            }
+        })
+        .collect();
+    let told: BTreeSet<u64> = senders.join_all().await.into_iter().flatten().collect();
+    assert_eq!(told, (1..=last).collect());
+    assert_eq!(whole(&stores[0], chat_id).await.len(), SENDERS * EACH);
+    reader.join_all().await;
+    scratch.check_marks();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_many_chats_cross_without_waiting_for_each_other_for_ever() {
+    let scratch = Scratch::new();
+    let stores = [scratch.open().await, scratch.open().await];
+    let mut chats = Vec::new();
+    for _ in 0..10 {
+        chats.push(group(&stores[0], "ana", &[]).await);
+    }
+    let lanes: JoinSet<()> = (0..8_usize)
+        .map(|lane| {
+            let (store, mut chats) = (stores[lane % 2].clone(), chats.clone());
+            // Each lane has its own order of the same chats.
+            chats.rotate_left(lane);
+            if lane.is_multiple_of(2) {
+                chats.reverse();
+            }
+            async move {
+                for round in 0..20 {
+                    let name = |chat: &ChatId| message(*chat, "ana", &format!("l{lane}.{round}"));
+                    let answers = store.append(chats.iter().map(name).collect()).await.unwrap();
+                    assert!(answers.iter().all(Result::is_ok));
+                    let published = |chat_id: &ChatId| Published {
+                        chat_id: *chat_id,
+                        first: 1,
+                        last: round + 1,
+                    };
+                    let ranges = chats.iter().map(published).collect();
+                    assert_eq!(store.record_published(ranges).await.unwrap(), []);
+                }
+            }
+        })
+        .collect();
+    lanes.join_all().await;
+    for chat_id in chats {
+        assert_eq!(whole(&stores[1], chat_id).await.len(), 160);
+    }
+    for store in &stores {
+        assert_eq!(store.counters().retries.get(), 0, "nobody had to give way");
+    }
+    scratch.check_marks();
+}
+
+#[tokio::test]
+async fn a_retry_on_another_node_finds_what_the_first_has_stored() {
+    let scratch = Scratch::new();
+    let (one, other) = (scratch.open().await, scratch.open().await);
+    let chat_id = group(&one, "ana", &[]).await;
+    let (a, b) = tokio::join!(send(&one, chat_id, "ana", "m"), send(&other, chat_id, "ana", "m"));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    assert_eq!(a.message, b.message);
+    assert_ne!(a.duplicate, b.duplicate);
+}
+
+#[tokio::test]
+async fn what_one_node_announces_is_left_to_it_until_it_is_dead() {
+    let scratch = Scratch::new();
+    let (one, other) = (scratch.open().await, scratch.open().await);
+    let chat_id = group(&one, "ana", &[]).await;
+    let members_version = send(&one, chat_id, "ana", "m1").await.unwrap().members_version;
+    let look = async |store: &PostgresStore| store.unpublished(Duration::ZERO, 10).await.unwrap();
+    let found = |published_sequence, head_sequence| {
+        [Unpublished { chat_id, published_sequence, head_sequence, members_version }]
+    };
+    assert_eq!(one.unpublished(Duration::from_secs(60), 10).await.unwrap(), [], "too young");
+    assert_eq!(look(&one).await, found(0, 1));
+    assert_eq!(look(&other).await, [], "it is claimed");
+    assert_eq!(look(&one).await, found(0, 1), "by the one that has it");
+    let left = scratch.sql(
+        "SELECT claimed_until - heartline.now_ms() BETWEEN 5000 AND 10000
+        FROM heartline.unpublished_chats",
+    );
+    assert_eq!(left, "t", "for ten seconds");
+
+    // The one is dead for ten seconds.
+    scratch.sql("UPDATE heartline.unpublished_chats SET claimed_until = heartline.now_ms() - 1");
+    send(&one, chat_id, "ana", "m2").await.unwrap();
+    assert_eq!(look(&other).await, found(0, 2), "the other one takes it over");
+    assert_eq!(look(&one).await, []);
+    let first = Published { chat_id, first: 1, last: 1 };
+    assert_eq!(one.record_published(vec![first]).await.unwrap(), []);
+    assert_eq!(look(&other).await, found(1, 2));
+    let second = Published { chat_id, first: 2, last: 2 };
+    assert_eq!(other.record_published(vec![second]).await.unwrap(), []);
+    assert_eq!(look(&other).await, []);
+    scratch.check_marks();
+}
+
+#[tokio::test]
+async fn a_look_takes_no_more_than_it_asked_for() {
+    let scratch = Scratch::new();
+    let store = scratch.open().await;
+    let mut chats = BTreeSet::new();
+    for _ in 0..5 {
+        let chat_id = group(&store, "ana", &[]).await;
+        send(&store, chat_id, "ana", "m").await.unwrap();
+        chats.insert(chat_id);
+    }
+    let some = store.unpublished(Duration::ZERO, 3).await.unwrap();
+    assert_eq!(some.len(), 3);
+    let other = scratch.open().await;
+    let rest = other.unpublished(Duration::ZERO, 3).await.unwrap();
+    let found: BTreeSet<_> = some.iter().chain(&rest).map(|found| found.chat_id).collect();
+    assert_eq!(found, chats, "what one did not take is there for the other");
+}

@@ -1,0 +1,175 @@
+//! `heartline doctor`: looks whether a node or cluster is as it should be, and says what to do.
+//!
+//! It looks at the configuration, the engines, the nodes and every invariant by name: by what
+//! Redis holds, by a probe that connects users of its own, or by the test that holds it. Nothing
+//! that belongs to anybody else is changed. Nodes write meanwhile, so what looks wrong is looked
+//! at again before it is told.
+
+mod configuration;
+mod evidence;
+mod invariants;
+mod nodes;
+mod probe;
+mod redis;
+mod report;
+mod store;
+mod web;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use heartline_routing::Clock;
+
+use self::evidence::Evidence;
+use self::probe::Probe;
+use self::report::{Finding, Report};
+use crate::config::{ConfigErrors, Disk, Layer, Loaded, SECRET_BYTES_MIN, Secret, Sources, load};
+use crate::dev::{DATA_DIRECTORY, read_dev_secret};
+
+pub use self::invariants::{INVARIANTS, Invariant};
+
+/// The exit code when a check has failed.
+const FAILED: u8 = 1;
+
+/// The exit code of a configuration that is refused.
+const REFUSED: u8 = 2;
+
+/// How long a check may take before it is said that it goes on, and how often that is said.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Checks configuration, engines, nodes and invariants, and says what to do.
+#[derive(Debug, clap::Args)]
+pub struct DoctorArguments {
+    /// The configuration of the server, as for `heartline serve`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The data directory of `heartline dev` [default: .heartline]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "config")]
+    pub data_dir: Option<PathBuf>,
+    /// Probe this node with users of its own, such as http://127.0.0.1:7400; may be repeated
+    #[arg(long, value_name = "URL")]
+    pub url: Vec<String>,
+    /// A file that holds the secret for the probe's tokens [default: the configured one]
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Print one JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the command and answers its exit code: 0, 1 if a check failed, or 2 for a configuration
+/// that is refused.
+pub fn run(
+    arguments: &DoctorArguments,
+    clock: Clock,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> u8 {
+    let mut report = Report::new(arguments.json, output, errors);
+    let loaded = match load_configuration(arguments) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            for problem in problems.to_string().lines() {
+                let advice = "change it as the sentence says; `heartline config` is the manual";
+                report.note(Finding::fail("configuration", problem).advise(advice));
+            }
+            return report.finish().max(REFUSED);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let examined = match runtime.context("the runtime cannot start") {
+        Ok(runtime) => runtime.block_on(examine(arguments, &loaded, clock, &mut report)),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = examined {
+        report.note(Finding::fail("doctor", format!("{error:#}")));
+    }
+    report.finish()
+}
+
+/// Every check, in order.
+async fn examine(
+    arguments: &DoctorArguments,
+    loaded: &Loaded,
+    clock: Clock,
+    report: &mut Report<'_>,
+) -> Result<()> {
+    let config = &loaded.config;
+    let mut evidence = Vec::<Evidence>::new();
+    evidence.extend(configuration::examine(loaded, report));
+    evidence.extend(store::examine(arguments, config, clock, report).await);
+    let roster = match redis::connect(config, clock) {
+        Some(client) => {
+            evidence.extend(redis::examine(&client, config, report).await);
+            nodes::examine_roster(&client, config, report).await
+        }
+        None => {
+            let why = "redis.url is not set: this node is alone, and its directory is in memory";
+            report.note(Finding::skipped("redis", why));
+            None
+        }
+    };
+    if arguments.url.is_empty() {
+        let why = "name a node with --url to have messages and presence tried";
+        report.note(Finding::skipped("probe", why));
+    } else {
+        nodes::examine_urls(&arguments.url, roster.as_ref(), report).await;
+        match probe_secret(arguments, loaded) {
+            Ok(Some(secret)) => {
+                let probe = Probe::new(&arguments.url, secret, loaded, clock);
+                evidence.extend(probe.run(report).await);
+            }
+            Ok(None) => {
+                let why = "tokens cannot be signed: the configuration has no shared secret, so \
+                           name one with --secret-file";
+                report.note(Finding::skipped("probe", why));
+            }
+            Err(error) => report.note(Finding::fail("probe", format!("{error:#}"))),
+        }
+    }
+    for invariant in INVARIANTS {
+        report.note(invariant.judge(&evidence));
+    }
+    Ok(())
+}
+
+/// Loads what `serve` would, or what `dev` would where its secret is.
+fn load_configuration(arguments: &DoctorArguments) -> Result<Loaded, ConfigErrors> {
+    let mut preset = Layer::default();
+    if arguments.config.is_none() {
+        let directory = arguments.data_dir.as_deref().unwrap_or(Path::new(DATA_DIRECTORY));
+        if let Ok(secret) = read_dev_secret(directory) {
+            let directory = directory.display().to_string();
+            preset = preset
+                .with("dev", "server", "data_dir", &directory)
+                .with("dev", "auth", "hmac_secret", secret.expose())
+                .with("dev", "presence", "default_visibility", "everyone");
+        }
+    }
+    load(&Sources {
+        preset,
+        file: arguments.config.as_deref(),
+        environment: std::env::vars_os().collect(),
+        arguments: Layer::default(),
+        files: &Disk,
+    })
+}
+
+/// What the probe's tokens are signed with: the named file goes before the configuration.
+fn probe_secret(arguments: &DoctorArguments, loaded: &Loaded) -> Result<Option<Secret>> {
+    let Some(path) = &arguments.secret_file else {
+        let configured = loaded.auth_keys.hmac_secrets.first();
+        return Ok(configured.map(|secret| Secret::new(secret.clone())));
+    };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = text.trim_end();
+    anyhow::ensure!(
+        text.len() >= SECRET_BYTES_MIN,
+        "the secret in {} has {} bytes, but a secret needs at least {SECRET_BYTES_MIN}",
+        path.display(),
+        text.len()
+    );
+    Ok(Some(Secret::new(text.to_owned())))
+}

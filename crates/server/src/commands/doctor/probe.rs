@@ -1,0 +1,143 @@
+//! Users of the doctor's own, who talk to each other and watch each other on real nodes.
+
+mod device;
+mod script;
+
+use std::time::Duration;
+
+use heartline_client::ClientConfig;
+use heartline_gateway::config::SessionPolicy;
+use heartline_protocol::{DeviceId, Token, UserId};
+use heartline_routing::Clock;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde::Serialize;
+
+use self::script::Script;
+use super::evidence::Evidence;
+use super::report::{Finding, Report};
+use super::web::Web;
+use crate::config::{Loaded, Secret};
+
+/// How long a probe's tokens are good for: longer than any probe.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// What every probe's users are called.
+const USER_PREFIX: &str = "doctor-probe";
+
+/// How late an answer may be on a busy system, beyond what is promised.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// How often a probe that fails is tried: what fails once may have met a node that was leaving.
+const ATTEMPTS: usize = 2;
+
+/// What to do when a probe fails.
+const ADVICE: &str = "look for the names of the probe's users, doctor-probe-…, in the nodes' logs";
+
+/// Everything that a probe needs to know.
+pub(super) struct Probe {
+    urls: Vec<String>,
+    secret: Secret,
+    issuer: Option<String>,
+    audience: Option<String>,
+    /// Whether a user may have several devices.
+    is_multi_device: bool,
+    /// How long after a user's orderly end others must have heard of it.
+    departure_within: Duration,
+    clock: Clock,
+    web: Web,
+}
+
+/// What a token says.
+#[derive(Serialize)]
+struct Claims<'a> {
+    sub: &'a UserId,
+    exp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_id: Option<&'a DeviceId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iss: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<&'a str>,
+}
+
+impl Probe {
+    pub(super) fn new(urls: &[String], secret: Secret, loaded: &Loaded, clock: Clock) -> Self {
+        let config = &loaded.config;
+        let trust = ClientConfig::new("", Token(String::new())).trust();
+        Self {
+            urls: urls.to_vec(),
+            secret,
+            issuer: loaded.auth_keys.issuer.clone(),
+            audience: loaded.auth_keys.audience.clone(),
+            is_multi_device: config.gateway.session_policy == SessionPolicy::MultiDevice,
+            departure_within: config.presence.offline_linger
+                + config.routing.sweep_interval
+                + SLACK,
+            clock,
+            web: Web::new(&trust),
+        }
+    }
+
+    /// Plays the script; answers what it has shown.
+    pub(super) async fn run(&self, report: &mut Report<'_>) -> Vec<Evidence> {
+        let mut attempt = 1;
+        loop {
+            let mut script = Script::new(self);
+            let played = report.watch("probing", script.play()).await;
+            let cleaned = report.watch("cleaning up after the probe", script.clean_up()).await;
+            if let Err(error) = cleaned {
+                let evidence = format!("some of it may be left: {error:#}");
+                let advice = format!("delete the users whose names begin with {USER_PREFIX}");
+                report.note(Finding::warn("probe clean-up", evidence).advise(advice));
+            }
+            let unshown = script.unshown();
+            let (mut shown, notes) = script.into_shown();
+            match played {
+                Ok(()) => {
+                    let nodes = self.urls.join(" and ");
+                    report.note(Finding::pass("probe", format!("everything was tried on {nodes}")));
+                    notes.into_iter().for_each(|note| report.note(note));
+                    return shown;
+                }
+                Err(_) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => {
+                    let text = format!("{error:#}");
+                    let against = |name| Evidence::against(name, format!("probe: {text}"), ADVICE);
+                    shown.extend(unshown.map(against));
+                    report.note(Finding::fail("probe", text.clone()).advise(ADVICE));
+                    return shown;
+                }
+            }
+        }
+    }
+
+    /// A token of one of the probe's users.
+    fn token(&self, user_id: &UserId, device_id: Option<&DeviceId>) -> anyhow::Result<Token> {
+        self.sign(user_id, device_id, None)
+    }
+
+    /// A token that may delete the probe's users.
+    fn service_token(&self) -> anyhow::Result<Token> {
+        self.sign(&USER_PREFIX.parse()?, None, Some("service"))
+    }
+
+    fn sign(
+        &self,
+        user_id: &UserId,
+        device_id: Option<&DeviceId>,
+        scope: Option<&str>,
+    ) -> anyhow::Result<Token> {
+        let claims = Claims {
+            sub: user_id,
+            exp: self.clock.wall().plus(LIFETIME).unix_ms / 1000,
+            device_id,
+            scope,
+            iss: self.issuer.as_deref(),
+            aud: self.audience.as_deref(),
+        };
+        let key = EncodingKey::from_secret(self.secret.expose().as_bytes());
+        Ok(Token(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)?))
+    }
+}

@@ -1,0 +1,222 @@
+//! What Redis is like and what it holds.
+
+use std::time::Duration;
+
+use heartline_adapters::redis::{
+    Anomaly, Inspection, RedisClient, RedisConfig, RedisCounters, Rule, Severity, Sweeps, Vitals,
+    check_settings, inspect, sweeps, vitals,
+};
+use heartline_routing::Clock;
+
+use super::evidence::Evidence;
+use super::report::{Finding, Report};
+use crate::config::Config;
+
+/// A walk through a large directory is patient with single answers.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How far clocks may differ before it is worth a word.
+const CLOCK_AHEAD_MAX_MS: u64 = 1000;
+
+/// Memory in use from which on it should be more, in percent.
+const MEMORY_PERCENT_MAX: u64 = 80;
+
+/// Contradictions of one kind that are named.
+const ANOMALIES_TOLD_MAX: usize = 5;
+
+/// How long to wait before what looks wrong is looked at again.
+const PAUSE: Duration = Duration::from_millis(1500);
+
+/// The rules, and the invariants that each of them is.
+const RULES: [(Rule, &[&str], &str); 5] = [
+    (
+        Rule::KeysEnd,
+        &["routing_ttl_bounded"],
+        "nothing of Heartline writes such a key: find who did, and let it end with redis-cli \
+         EXPIRE KEY 600",
+    ),
+    (
+        Rule::NoZombies,
+        &["zombie_prevention"],
+        "see whether the nodes' sweeps run (metric and log), then remove the key with redis-cli \
+         DEL KEY: live connections are registered again within 3 min",
+    ),
+    (
+        Rule::OneRecord,
+        &["conn_id_uniqueness"],
+        "look who else writes to this Redis; the nodes' reconciliation mends what is theirs \
+         within some minutes",
+    ),
+    (
+        Rule::RoutesAgree,
+        &["routing_denormalization_consistent"],
+        "look who else writes to this Redis; the next connection of the user mends it",
+    ),
+    (
+        Rule::PresenceIsDerived,
+        &[
+            "presence_derives_from_connections",
+            "multi_device_aggregation",
+            "presence_ceiling",
+            "presence_consistency_ceiling",
+        ],
+        "remove the key with redis-cli DEL KEY: the user's next coming or going writes it anew",
+    ),
+];
+
+/// A client of the configured Redis; none for a node that is alone.
+pub(super) fn connect(config: &Config, clock: Clock) -> Option<RedisClient> {
+    let url = config.redis.url.as_deref()?;
+    // It was accepted when the configuration was loaded.
+    let mut redis = RedisConfig::from_url(url, &config.redis.key_prefix).ok()?;
+    redis.deadline = DEADLINE;
+    Some(RedisClient::new(redis, clock, RedisCounters::default()))
+}
+
+/// Looks at the servers and at everything that the directory holds.
+pub(super) async fn examine(
+    client: &RedisClient,
+    config: &Config,
+    report: &mut Report<'_>,
+) -> Vec<Evidence> {
+    match report.watch("asking Redis", vitals(client)).await {
+        Ok(servers) => servers.iter().for_each(|server| examine_server(server, report)),
+        Err(failure) => {
+            let finding = Finding::fail("redis", format!("it cannot be asked: {failure}"));
+            report.note(finding.advise("start it, or correct redis.url"));
+            return Vec::new();
+        }
+    }
+    examine_settings(client, report).await;
+    let mut evidence = examine_sweeps(client, config, report).await;
+    let routing = &config.routing;
+    let inspecting = inspect(client, routing.shards, routing.lease);
+    match report.watch("reading the directory", inspecting).await {
+        Ok(inspection) => {
+            if !inspection.is_complete {
+                let evidence = "so much looks wrong that only a part was looked at again";
+                report.note(Finding::warn("directory", evidence));
+            }
+            evidence.extend(of_inspection(&inspection));
+        }
+        Err(failure) => {
+            report.note(Finding::fail("directory", format!("it cannot be read: {failure}")));
+        }
+    }
+    evidence
+}
+
+fn examine_server(vitals: &Vitals, report: &mut Report<'_>) {
+    let Vitals { server, version, used_bytes, bytes_max, evicted_keys, clock_ahead_ms } = vitals;
+    report.note(Finding::pass("redis", format!("{server} answers; it is version {version}")));
+    let percent = bytes_max.map(|max| used_bytes.saturating_mul(100) / max.max(1));
+    report.note(match percent {
+        None => Finding::skipped("redis memory", format!("{server} does not say what it may use")),
+        Some(percent) if percent > MEMORY_PERCENT_MAX => {
+            Finding::warn("redis memory", format!("{server} uses {percent}% of its memory"))
+                .advise("give it more: when it is full it counts as down")
+        }
+        Some(percent) => {
+            Finding::pass("redis memory", format!("{server} uses {percent}% of its memory"))
+        }
+    });
+    report.note(match evicted_keys {
+        0 => Finding::pass("redis evictions", format!("{server} has dropped no key")),
+        _ => Finding::fail("redis evictions", format!("{server} has dropped {evicted_keys} keys"))
+            .advise("set maxmemory-policy to noeviction, and give it more memory"),
+    });
+    let ahead = format!("{server} is {clock_ahead_ms} ms ahead of this machine");
+    report.note(match clock_ahead_ms.unsigned_abs() > CLOCK_AHEAD_MAX_MS {
+        true => Finding::warn("redis clock", ahead)
+            .advise("let both follow a time server; only logs and tokens depend on it"),
+        false => Finding::pass("redis clock", ahead),
+    });
+}
+
+async fn examine_settings(client: &RedisClient, report: &mut Report<'_>) {
+    let findings = match report.watch("reading Redis' settings", check_settings(client)).await {
+        Ok(findings) => findings,
+        Err(failure) => {
+            report.note(Finding::fail("redis settings", format!("not readable: {failure}")));
+            return;
+        }
+    };
+    if findings.is_empty() {
+        report.note(Finding::pass("redis settings", "all are as they should be"));
+    }
+    for finding in findings {
+        let value = finding.value.as_deref().unwrap_or("not to be seen");
+        let evidence = format!("{} of {} is {value}", finding.setting, finding.server);
+        let told = match finding.severity {
+            Severity::Refuse => Finding::fail("redis settings", evidence),
+            Severity::Warn => Finding::warn("redis settings", evidence),
+            Severity::Unchecked => Finding::skipped("redis settings", evidence),
+        };
+        report.note(told.advise(finding.advice));
+    }
+}
+
+/// Whether somebody sweeps, without which nobody would be seen to leave.
+async fn examine_sweeps(
+    client: &RedisClient,
+    config: &Config,
+    report: &mut Report<'_>,
+) -> Vec<Evidence> {
+    let shards = config.routing.shards;
+    let looking = async {
+        let first = sweeps(client, shards).await?;
+        if first == Sweeps::default() {
+            return Ok(first);
+        }
+        tokio::time::sleep(PAUSE).await;
+        sweeps(client, shards).await
+    };
+    let found = match report.watch("looking whether nodes sweep", looking).await {
+        Ok(found) => found,
+        Err(failure) => {
+            report.note(Finding::fail("sweeps", format!("not readable: {failure}")));
+            return Vec::new();
+        }
+    };
+    if !found.rebuilding.is_empty() {
+        let evidence = format!(
+            "leases of {} of {shards} shards are being made again: presence there is unknown, \
+             and nothing there was judged",
+            found.rebuilding.len()
+        );
+        let advice = "look again in a minute; if it lasts, no node sweeps";
+        report.note(Finding::warn("rebuild", evidence).advise(advice));
+    }
+    if found.late.is_empty() {
+        let evidence = format!("all {shards} shards were swept within 5 s");
+        return vec![Evidence::holds("presence_staleness_bounded", evidence)];
+    }
+    let late = found.late.len();
+    let finding = Finding::warn("sweeps", format!("{late} of {shards} shards are not swept"));
+    report.note(finding.advise("see whether any node runs: every node sweeps every second"));
+    Vec::new()
+}
+
+/// What the walk through the directory says about each invariant.
+fn of_inspection(inspection: &Inspection) -> Vec<Evidence> {
+    let mut evidence = Vec::new();
+    for (rule, invariants, advice) in RULES {
+        let broken: Vec<&Anomaly> =
+            inspection.anomalies.iter().filter(|anomaly| anomaly.rule == rule).collect();
+        for invariant in invariants {
+            if broken.is_empty() {
+                let text = format!("none of {} entries contradicts it", inspection.examined);
+                evidence.push(Evidence::holds(invariant, text));
+            }
+            for anomaly in broken.iter().take(ANOMALIES_TOLD_MAX) {
+                let text = format!("{}: {}", anomaly.key, anomaly.what);
+                evidence.push(Evidence::against(invariant, text, advice));
+            }
+            if broken.len() > ANOMALIES_TOLD_MAX {
+                let text = format!("and {} more", broken.len() - ANOMALIES_TOLD_MAX);
+                evidence.push(Evidence::against(invariant, text, advice));
+            }
+        }
+    }
+    evidence
+}

@@ -1,0 +1,146 @@
+//! Where messages are kept: reachable, durable, whole, and no chat halted.
+
+use std::fs::{File, TryLockError};
+use std::io::Read;
+use std::path::Path;
+
+use heartline_adapters::sqlite::{SqliteConfig, Thoroughness, check_store};
+use heartline_routing::Clock;
+
+use super::DoctorArguments;
+use super::evidence::Evidence;
+use super::report::{Finding, Report};
+use crate::config::{Config, is_postgres};
+use crate::store::Store;
+
+/// Halted chats that are named.
+const HALTED_MAX: usize = 20;
+
+/// Looks at the store.
+pub(super) async fn examine(
+    arguments: &DoctorArguments,
+    config: &Config,
+    clock: Clock,
+    report: &mut Report<'_>,
+) -> Vec<Evidence> {
+    if !is_postgres(&config.store.url) && !is_free(config, report).await {
+        return Vec::new();
+    }
+    let opening = report.watch("opening the store", Store::open(config, clock)).await;
+    let store = match opening {
+        Ok(store) => store,
+        Err(error) => {
+            let finding = Finding::fail("store", format!("{error:#}"));
+            report.note(finding.advise("mend that first: no message can be stored until then"));
+            return Vec::new();
+        }
+    };
+    let evidence = durability(config, &store, report);
+    if matches!(store, Store::Postgres(_)) {
+        let why = "the store does not tell its clock; times of messages come from the nodes'";
+        report.note(Finding::skipped("store clock", why));
+    }
+    let halted = report.watch("looking for halted chats", store.log().halted(HALTED_MAX)).await;
+    match halted {
+        Ok(chats) if chats.is_empty() => {
+            report.note(Finding::pass("halted chats", "no chat is halted"));
+        }
+        Ok(chats) => {
+            let location = match (&arguments.config, &arguments.data_dir) {
+                (Some(file), _) => format!(" --config {}", file.display()),
+                (None, Some(directory)) => format!(" --data-dir {}", directory.display()),
+                (None, None) => String::new(),
+            };
+            for chat_id in chats {
+                let finding = Finding::fail("halted chats", format!("{chat_id} takes no messages"));
+                let command = format!("heartline repair counter {chat_id}{location}");
+                report
+                    .note(finding.advise(format!("look what damaged its counter, then {command}")));
+            }
+        }
+        Err(error) => {
+            report.note(Finding::fail("halted chats", format!("the store did not say: {error}")));
+        }
+    }
+    report.watch("closing the store", store.close()).await;
+    evidence
+}
+
+/// What opening has proved: the schema and that commits reach the disk.
+fn durability(config: &Config, store: &Store, report: &mut Report<'_>) -> Vec<Evidence> {
+    let engine = store.engine();
+    let evidence = format!("{engine} answers, and its schema is that of this version");
+    report.note(Finding::pass("store", evidence));
+    if config.store.allow_unsafe {
+        let finding = Finding::warn(
+            "store durability",
+            "store.allow_unsafe is set: acknowledged messages may be lost",
+        );
+        report.note(finding.advise("take it out and see what the start then refuses"));
+        return Vec::new();
+    }
+    let proved = match store {
+        Store::Sqlite(_) => "journal_mode=wal and synchronous=FULL were set and read back",
+        Store::Postgres(_) => "fsync, full_page_writes and synchronous_commit were read back",
+    };
+    report.note(Finding::pass("store durability", proved));
+    vec![Evidence::holds("failfast_persistence", format!("{engine}: {proved}"))]
+}
+
+/// Checks the whole file of an embedded store. Answers whether it is there, whole and in nobody's
+/// use.
+async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
+    let path = match SqliteConfig::from_url(&config.store.url, &config.server.data_dir) {
+        Ok(sqlite) => sqlite.path,
+        Err(error) => {
+            report.note(Finding::fail("store", format!("store.url: {error}")));
+            return false;
+        }
+    };
+    if !path.exists() {
+        let why = format!("there is no store at {} yet: the first start makes it", path.display());
+        report.note(Finding::skipped("store", why));
+        return false;
+    }
+    if let Some(owner) = holder(&path) {
+        let why = format!(
+            "{} is in use by {owner}, which proves its settings itself; for the full check and \
+             the halted chats stop it, or run `heartline store check --full` beside it",
+            path.display()
+        );
+        report.note(Finding::skipped("store", why));
+        return false;
+    }
+    let checked = path.clone();
+    let checking = tokio::task::spawn_blocking(move || check_store(&checked, Thoroughness::Full));
+    let finding = match report.watch("checking the whole store", checking).await {
+        Ok(Ok(faults)) if faults.is_empty() => {
+            Finding::pass("store file", format!("{} is whole", path.display()))
+        }
+        Ok(Ok(faults)) => {
+            let evidence = format!("{} is damaged: {}", path.display(), faults.join("; "));
+            Finding::fail("store file", evidence)
+                .advise("restore a backup with `heartline store restore`; keep the file")
+        }
+        Ok(Err(error)) => Finding::fail("store file", error.to_string()),
+        Err(error) => Finding::fail("store file", format!("the check broke off: {error}")),
+    };
+    let is_whole = finding.verdict == super::report::Verdict::Pass;
+    report.note(finding);
+    is_whole
+}
+
+/// Who uses an embedded store at this moment. The lock is only looked at: a server that starts
+/// now must get it.
+fn holder(database: &Path) -> Option<String> {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    let mut file = File::open(name).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {}
+        Ok(()) | Err(TryLockError::Error(_)) => return None,
+    }
+    let mut owner = String::new();
+    let is_known = file.read_to_string(&mut owner).is_ok() && !owner.trim().is_empty();
+    Some(if is_known { owner.trim().to_owned() } else { "another process".to_owned() })
+}

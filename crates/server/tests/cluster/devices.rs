@@ -1,0 +1,162 @@
+//! Devices that move between nodes: the younger socket stays, the older one is told.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::ear::Ear;
+use crate::harness::{PATIENCE, Socket};
+use crate::nodes::{Cluster, LEASE, Network, Node, SLACK, Setup, eventually, is_long};
+use crate::presence_people::SENTINEL;
+
+/// Longer than it takes until every lease was renewed.
+const RENEWED: Duration = Duration::from_secs(7);
+
+fn is_replaced(frame: &Value) -> bool {
+    frame["type"] == "connection_closing" && frame["reason"] == "session_replaced"
+}
+
+/// The device ended up where it should be, and can be pushed to there.
+async fn is_only_on(cluster: &Cluster, node: &Node, user: &str, socket: &Ear) {
+    assert!(socket.is_open(), "the younger socket stays: {:#?}", socket.heard());
+    assert_eq!(cluster.routed_nodes(user), [node.id.as_str()]);
+    assert_eq!(cluster.routes(user)[&node.id], "1");
+    for asked in cluster.all::<2>() {
+        assert_eq!(asked.listed_nodes(user).await, [node.id.as_str()]);
+        asked.push(&[user], "ping", Value::Null).await;
+    }
+    let has_both =
+        async || socket.heard().iter().filter(|heard| heard.frame["type"] == "event").count() >= 2;
+    eventually("pushes from both nodes arrive", PATIENCE, has_both).await;
+}
+
+#[tokio::test]
+async fn a_device_that_moves_while_both_nodes_renew_stays_where_it_went_last() {
+    let cluster = Cluster::start(2).await;
+    let nodes: [&Node; 2] = cluster.all();
+    let mut older = Ear::of(nodes[0].device("ana", "phone").await.0);
+    for round in 1..4 {
+        let younger = Ear::of(nodes[round % 2].device("ana", "phone").await.0);
+        older.hears("session_replaced", SLACK * 2, is_replaced).await;
+        older = younger;
+    }
+    sleep(RENEWED).await;
+    is_only_on(&cluster, nodes[1], "ana", &older).await;
+}
+
+#[tokio::test]
+async fn a_device_that_moves_while_its_node_is_stopped_stays_where_it_went() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    for stopped in [Duration::from_secs(2), LEASE + SLACK * 5] {
+        let older = Ear::of(node1.device("ana", "phone").await.0);
+        node1.signal("STOP").await;
+        let younger = Ear::of(node2.device("ana", "phone").await.0);
+        sleep(stopped).await;
+        node1.signal("CONT").await;
+        older.hears("session_replaced", RENEWED, is_replaced).await;
+        sleep(RENEWED).await;
+        is_only_on(&cluster, node2, "ana", &younger).await;
+    }
+}
+
+#[tokio::test]
+async fn of_two_sockets_that_were_opened_without_redis_the_younger_stays() {
+    let cluster = Cluster::start(2).await;
+    let nodes: [&Node; 2] = cluster.all();
+    cluster.stop_redis();
+    let mut pairs = Vec::new();
+    for (user, first, second) in [("ana", 0, 1), ("bo", 1, 0)] {
+        let older = Ear::of(nodes[first].device(user, "phone").await.0);
+        sleep(Duration::from_millis(300)).await;
+        let younger = Ear::of(nodes[second].device(user, "phone").await.0);
+        pairs.push((user, second, older, younger));
+    }
+    sleep(SLACK).await;
+    assert!(pairs.iter().all(|(_, _, older, _)| older.is_open()), "nobody could know");
+    cluster.redis.restart();
+    for (user, second, older, younger) in &pairs {
+        older.hears("session_replaced", LEASE, is_replaced).await;
+        sleep(RENEWED).await;
+        is_only_on(&cluster, nodes[*second], user, younger).await;
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_has_moved_stays_where_it_went_over_a_wipe() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let older = Ear::of(node1.device("ana", "phone").await.0);
+    // Its node does not hear that it was replaced before everything is forgotten.
+    node1.signal("STOP").await;
+    let younger = Ear::of(node2.device("ana", "phone").await.0);
+    cluster.redis.command(&["FLUSHALL"]);
+    node1.signal("CONT").await;
+    older.hears("session_replaced", LEASE, is_replaced).await;
+    sleep(RENEWED).await;
+    is_only_on(&cluster, node2, "ana", &younger).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_departure_does_not_take_the_new_connection_with_it() {
+    let cluster = Setup::nodes(2).network(Network::FaultyToRedis).start().await;
+    let [node1, node2] = cluster.all();
+    let mut bo = node2.connect("bo").await;
+    let (phone, _) = node1.device("ana", "phone").await;
+    bo.subscribe(&["ana", SENTINEL]).await;
+    node1.network().cut_upstream();
+    drop(phone);
+    let younger = Ear::of(node2.device("ana", "phone").await.0);
+    sleep(Duration::from_secs(3)).await;
+    node1.network().heal();
+    sleep(Duration::from_secs(3)).await;
+    is_only_on(&cluster, node2, "ana", &younger).await;
+    let told = node2.meanwhile(&mut bo).await;
+    let is_told = told.iter().any(|frame| frame["type"] == "presence_changed");
+    assert!(!is_told, "{told:#?}");
+}
+
+#[tokio::test]
+async fn two_devices_that_come_in_the_same_instant_on_two_nodes_are_one_arrival() {
+    let cluster = Cluster::start(3).await;
+    let [node1, node2, node3] = cluster.all();
+    let mut bo = node3.connect("bo").await;
+    bo.subscribe(&["ana", SENTINEL]).await;
+    for _ in 0..20 {
+        let (phone, laptop) =
+            tokio::join!(node1.device("ana", "phone"), node2.device("ana", "laptop"));
+        bo.presence("ana", "online").await;
+        tokio::join!(phone.0.leaves(), laptop.0.leaves());
+        bo.presence("ana", "offline").await;
+    }
+    node1.told_nothing(&mut bo).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_comes_while_another_goes_never_loses_its_route() {
+    let cluster = Cluster::start(2).await;
+    let nodes: [&Node; 2] = cluster.all();
+    let mut bo = nodes[1].connect("bo").await;
+    let rounds = if is_long() { 1000 } else { 200 };
+    let mut old: Socket = nodes[0].device("ana", "phone").await.0;
+    bo.subscribe(&["ana", SENTINEL]).await;
+    for round in 1..=rounds {
+        let node = nodes[round % 2];
+        // In turn the same device and another, an end in order and a lost connection.
+        let device = ["phone", "laptop"][round / 2 % 2];
+        let leave = async { if round % 3 == 0 { drop(old) } else { old.leaves().await } };
+        let ((), (new, connection)) = tokio::join!(leave, node.device("ana", device));
+        let is_routed = async || cluster.connections("ana") == [connection.id.clone()];
+        eventually("the old connection is gone", PATIENCE, is_routed).await;
+        assert_eq!(cluster.routed_nodes("ana"), [node.id.as_str()], "round {round}");
+        assert!(cluster.lease_end(&connection).is_some(), "round {round}");
+        old = new;
+    }
+    let ana = Ear::of(old);
+    is_only_on(&cluster, nodes[rounds % 2], "ana", &ana).await;
+    // Whoever was gone for a moment was told so, and in the end they are here.
+    let told = nodes[1].meanwhile(&mut bo).await;
+    let last = told.last().map_or(&Value::Null, |seen| &seen["status"]);
+    assert!(last.is_null() || *last == "online", "{last}");
+}

@@ -1,0 +1,110 @@
+//! A socket whose every frame is noted with the time at which it came.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use heartline_client::raw::{OPCODE_CLOSE, OPCODE_TEXT, masked_text_frame, read_server_frame};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::harness::{Socket, close_of};
+use crate::nodes::now;
+
+/// A frame and when it came. The end of the connection is a frame of the type `end`.
+#[derive(Debug, Clone)]
+pub(crate) struct Heard {
+    pub(crate) at: Instant,
+    pub(crate) frame: Value,
+}
+
+/// A socket that is read all the time.
+pub(crate) struct Ear {
+    heard: Arc<Mutex<Vec<Heard>>>,
+    count: watch::Receiver<usize>,
+    writer: OwnedWriteHalf,
+    /// Who reads; it ends with the ear.
+    _task: JoinSet<()>,
+}
+
+impl Ear {
+    pub(crate) fn of(socket: Socket) -> Self {
+        let (reader, writer) = socket.stream.into_split();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (counter, count) = watch::channel(0);
+        let mut task = JoinSet::new();
+        task.spawn(listen(reader, Arc::clone(&heard), counter));
+        Self { heard, count, writer, _task: task }
+    }
+
+    pub(crate) async fn send(&mut self, frame: &Value) {
+        self.writer.write_all(&masked_text_frame(&frame.to_string())).await.unwrap();
+    }
+
+    /// Everything so far.
+    pub(crate) fn heard(&self) -> Vec<Heard> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    /// What it was told of somebody's presence, in order.
+    pub(crate) fn presence_of(&self, user: &str) -> Vec<Value> {
+        let is_it = |frame: &Value| frame["type"] == "presence_changed" && frame["user_id"] == user;
+        self.heard().into_iter().map(|heard| heard.frame).filter(is_it).collect()
+    }
+
+    /// Waits for a frame, which may have come already, for at most so long.
+    pub(crate) async fn hears(
+        &self,
+        what: &str,
+        within: Duration,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Heard {
+        let find = || self.heard.lock().unwrap().iter().find(|heard| is_it(&heard.frame)).cloned();
+        let mut count = self.count.clone();
+        let found = timeout(within, count.wait_for(|_| find().is_some())).await.is_ok();
+        if !found {
+            panic!("{what} was not heard within {within:?}: {:#?}", self.heard());
+        }
+        find().unwrap_or_else(|| panic!("{what} was not heard to the end: {:#?}", self.heard()))
+    }
+
+    /// Waits for the message that has this content.
+    pub(crate) async fn hears_message(&self, content: &str, within: Duration) -> Heard {
+        let is_it = |frame: &Value| frame["type"] == "message" && frame["content"] == content;
+        self.hears(content, within, is_it).await
+    }
+
+    /// Whether the connection has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.heard.lock().unwrap().iter().any(|heard| heard.frame["type"] == "end")
+    }
+}
+
+async fn listen(
+    mut reader: OwnedReadHalf,
+    heard: Arc<Mutex<Vec<Heard>>>,
+    counter: watch::Sender<usize>,
+) {
+    loop {
+        let frame = read_server_frame(&mut reader).await;
+        let frame = match &frame {
+            Ok(frame) if frame.opcode == OPCODE_TEXT => {
+                serde_json::from_slice(&frame.payload).unwrap()
+            }
+            Ok(frame) if frame.opcode == OPCODE_CLOSE => {
+                json!({ "type": "close", "code": close_of(frame).map(|(code, _)| code) })
+            }
+            Ok(_) => continue,
+            Err(error) => json!({ "type": "end", "error": error.to_string() }),
+        };
+        let is_end = frame["type"] == "end";
+        heard.lock().unwrap().push(Heard { at: now(), frame });
+        counter.send_modify(|count| *count += 1);
+        if is_end {
+            return;
+        }
+    }
+}

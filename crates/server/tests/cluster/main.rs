@@ -1,0 +1,40 @@
+//! Several nodes that share a Redis and a PostgreSQL: real processes, real engines, real faults,
+//! real time.
+//!
+//! `HEARTLINE_LONG=1` selects the long forms; `scripts/cluster` runs them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a failed run says what it saw")]
+
+#[path = "../it/chatting.rs"]
+#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
+mod chatting;
+#[path = "../it/harness.rs"]
+#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
+mod harness;
+#[path = "../it/presence_people.rs"]
+#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
+mod presence_people;
+#[path = "../it/doctor_visit.rs"]
+mod doctor_visit;
+
+mod nodes;
+mod directory;
+mod ear;
+mod eavesdropper;
+mod crowd;
+mod talk;
+mod lossy;
+
+mod vectors;
+mod zombie;
+mod crash;
+mod wipe;
+mod outage;
+mod gap;
+mod pause;
+mod devices;
+mod rules;
+mod privacy;
+mod redis_cluster;
+mod chaos;
+mod doctor;

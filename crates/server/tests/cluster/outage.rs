@@ -1,0 +1,241 @@
+//! Redis goes away for twenty seconds, for all nodes or for one: nobody is cut, nothing is lost,
+//! and everything finds itself again.
+
+use std::time::Duration;
+
+use heartline_engines::FaultProxy;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::ear::Ear;
+use crate::harness::{PATIENCE, bearer};
+use crate::nodes::{Cluster, Network, Node, Setup, eventually, now};
+use crate::presence_people::{is_known, is_presence};
+use crate::talk::{Reach, Said, hears_in_order, slowest_ack, talk};
+
+/// How long the fault lasts.
+const OUTAGE: Duration = Duration::from_secs(20);
+
+/// How long after its end everything must be as before.
+const RECOVERY: Duration = Duration::from_secs(15);
+
+/// How long a word may take, said while the fault is known.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// By when nodes have noticed a link that is silent rather than broken.
+const NOTICED: Duration = Duration::from_secs(5);
+
+/// The node that is cut off, where only one is: counted from 0.
+const VICTIM: usize = 1;
+
+/// A fault.
+struct Fault {
+    begin: fn(&Cluster),
+    end: fn(&Cluster),
+    /// Whether it concerns the second node only.
+    is_partial: bool,
+    /// From when on words are prompt.
+    noticed: Duration,
+}
+
+/// A member of the chat who comes during the outage.
+async fn newcomer(node: &Node, user: &str, is_degraded: bool) -> Ear {
+    let (socket, established) = node.connect_with(&[("Authorization", &bearer(user))]).await;
+    assert_eq!(established["type"], "connection_established", "{established}");
+    let degraded = if is_degraded { json!(["presence"]) } else { Value::Null };
+    assert_eq!(established["degraded"], degraded, "{established}");
+    Ear::of(socket)
+}
+
+/// What is tried while the fault lasts: who comes, who leaves, and what the nodes say.
+async fn endure(cluster: &Cluster, fault: &Fault, begun_at: Instant, leaver: Ear) -> Vec<Ear> {
+    let nodes: [&Node; 3] = cluster.all();
+    let is_concerned = |number: usize| !fault.is_partial || number == VICTIM;
+    sleep_until(begun_at + NOTICED).await;
+    let mut newcomers = Vec::new();
+    for (number, node) in nodes.into_iter().enumerate() {
+        let user = format!("newcomer-{number}");
+        newcomers.push(newcomer(node, &user, is_concerned(number)).await);
+    }
+    drop(leaver);
+    sleep_until(begun_at + Duration::from_secs(13)).await;
+    for (number, node) in nodes.into_iter().enumerate() {
+        let (status, degraded) = node.readiness().await;
+        let expected: &[&str] = match (fault.is_partial, is_concerned(number)) {
+            (true, true) => &["redis_link", "redis"],
+            (false, _) => &["redis"],
+            (true, false) => &[],
+        };
+        assert_eq!(degraded, expected, "node {number}");
+        assert_eq!(status, if expected.len() == 2 { 503 } else { 200 }, "node {number}");
+    }
+    sleep_until(begun_at + Duration::from_secs(18)).await;
+    for (number, node) in nodes.into_iter().enumerate().filter(|(number, _)| is_concerned(*number))
+    {
+        let seen = node.seen("somebody", "bo").await;
+        let unknown = json!({ "user_id": "bo", "status": "unknown", "stale": true });
+        assert_eq!(seen, unknown, "node {number}");
+    }
+    newcomers
+}
+
+/// Every word was acknowledged promptly, and reached everybody promptly or by advice to sync.
+async fn judge(
+    fault: &Fault,
+    talkers: &[Ear],
+    newcomers: &[Ear],
+    said: &[Said],
+    begun_at: Instant,
+) {
+    let slowest_ack = slowest_ack(talkers, said);
+    let (from, to) = (begun_at + fault.noticed, begun_at + OUTAGE);
+    let mut slowest = Vec::new();
+    for (number, listener) in talkers.iter().enumerate() {
+        hears_in_order(listener);
+        let others: Vec<Said> = said.iter().filter(|it| it.talker != number).cloned().collect();
+        let reach = Reach::of(listener, &others).await;
+        slowest.push((reach.slowest(from, to), reach.synced.len()));
+    }
+    for listener in newcomers {
+        hears_in_order(listener);
+        let from = begun_at + NOTICED + Duration::from_secs(2);
+        let later: Vec<Said> = said.iter().filter(|it| it.at >= from).cloned().collect();
+        let reach = Reach::of(listener, &later).await;
+        slowest.push((reach.slowest(from, to), reach.synced.len()));
+    }
+    println!("{} words, the slowest ack took {slowest_ack:?}", said.len());
+    println!("the slowest word of each listener, and how many came by sync: {slowest:?}");
+    assert!(slowest_ack <= PROMPT, "an acknowledgement took {slowest_ack:?}");
+    assert!(slowest.iter().all(|(took, _)| *took <= PROMPT), "{slowest:?}");
+}
+
+async fn survives(cluster: Cluster, fault: Fault) {
+    let nodes: [&Node; 3] = cluster.all();
+    let members = ["bo", "cy", "newcomer-0", "newcomer-1", "newcomer-2"];
+    let chat = nodes[0].create_group("ana", &members).await;
+    let mut talkers = Vec::new();
+    for (node, user) in nodes.into_iter().zip(["ana", "bo", "cy"]) {
+        talkers.push(Ear::of(node.connect(user).await));
+    }
+    let stayer = Ear::of(nodes[VICTIM].connect("stayer").await);
+    let leaver = Ear::of(nodes[VICTIM].connect("leaver").await);
+    let mut observers = Vec::new();
+    for (number, node) in nodes.into_iter().enumerate() {
+        let mut observer = node.connect(&format!("observer-{number}")).await;
+        observer.subscribe(&["leaver", "stayer"]).await;
+        observers.push(Ear::of(observer));
+    }
+    let (enough, is_enough) = watch::channel(false);
+    let scenario = async {
+        // Some words before, to compare with.
+        sleep_until(now() + Duration::from_secs(1)).await;
+        let begun_at = now();
+        (fault.begin)(&cluster);
+        let newcomers = endure(&cluster, &fault, begun_at, leaver).await;
+        sleep_until(begun_at + OUTAGE).await;
+        (fault.end)(&cluster);
+        let ended_at = now();
+        sleep_until(ended_at + RECOVERY).await;
+        enough.send_replace(true);
+        (begun_at, ended_at, newcomers)
+    };
+    let (said, (begun_at, ended_at, newcomers)) =
+        tokio::join!(talk(&mut talkers, &chat, &is_enough), scenario);
+    // The last words are still on their way.
+    for Said { id, talker, .. } in &said[said.len() - talkers.len()..] {
+        let is_acked = |frame: &Value| frame["request_id"] == id.as_str();
+        talkers[*talker].hears("the last ack", PATIENCE, is_acked).await;
+    }
+    judge(&fault, &talkers, &newcomers, &said, begun_at).await;
+    settles(&cluster, &observers, ended_at).await;
+    for ear in talkers.iter().chain(&newcomers).chain(&observers).chain([&stayer]) {
+        assert!(ear.is_open(), "no socket is cut");
+    }
+}
+
+/// In the end everybody is seen as they are, is found where they are, and all nodes are well.
+async fn settles(cluster: &Cluster, observers: &[Ear], ended_at: Instant) {
+    let nodes: [&Node; 3] = cluster.all();
+    for observer in observers {
+        let is_gone = |frame: &Value| is_presence(frame, "leaver", "offline");
+        let left = observer.hears("the departure", OUTAGE, is_gone).await;
+        assert!(left.at <= ended_at + OUTAGE, "{:?} late", left.at - ended_at);
+        assert_eq!(observer.presence_of("leaver").last().unwrap()["status"], "offline");
+        let is_back = async || {
+            let told = observer.presence_of("stayer");
+            told.last().is_none_or(|seen| seen["status"] == "online")
+        };
+        let left = (ended_at + OUTAGE).saturating_duration_since(now());
+        eventually("who stayed is seen online", left, is_back).await;
+    }
+    let places = [("ana", 0), ("bo", 1), ("cy", 2), ("stayer", VICTIM)];
+    let places = places.into_iter().map(|(user, number)| (user.to_owned(), number));
+    for (user, number) in places.chain((0..3).map(|it| (format!("newcomer-{it}"), it))) {
+        assert_eq!(cluster.routed_nodes(&user), [nodes[number].id.as_str()], "{user}");
+    }
+    for node in nodes {
+        let is_well = async || node.readiness().await == (200, Vec::new());
+        eventually("the node is well", PATIENCE, is_well).await;
+        is_known(&node.seen("somebody", "stayer").await, "stayer", "online");
+    }
+}
+
+/// The network of the node that is cut off.
+fn network(cluster: &Cluster) -> &FaultProxy {
+    cluster.all::<3>()[VICTIM].network()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_is_killed_and_comes_back_empty() {
+    let cluster = Cluster::start(3).await;
+    let begin = |cluster: &Cluster| cluster.stop_redis();
+    let end = |cluster: &Cluster| cluster.redis.restart();
+    let fault = Fault { begin, end, is_partial: false, noticed: Duration::ZERO };
+    survives(cluster, fault).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_is_stopped_where_it_stands() {
+    let cluster = Cluster::start(3).await;
+    let begin = |cluster: &Cluster| cluster.redis.pause();
+    let end = |cluster: &Cluster| cluster.redis.resume();
+    survives(cluster, Fault { begin, end, is_partial: false, noticed: NOTICED }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_is_full() {
+    let cluster = Cluster::start(3).await;
+    let begin = |cluster: &Cluster| {
+        cluster.redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    };
+    let end = |cluster: &Cluster| {
+        cluster.redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    };
+    let fault = Fault { begin, end, is_partial: false, noticed: Duration::ZERO };
+    survives(cluster, fault).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_is_cut_off_from_redis() {
+    let cluster = Setup::nodes(3).network(Network::FaultyToRedis).start().await;
+    let begin = |cluster: &Cluster| network(cluster).cut();
+    let end = |cluster: &Cluster| network(cluster).heal();
+    survives(cluster, Fault { begin, end, is_partial: true, noticed: NOTICED }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_hears_redis_and_is_not_heard() {
+    let cluster = Setup::nodes(3).network(Network::FaultyToRedis).start().await;
+    let begin = |cluster: &Cluster| network(cluster).cut_upstream();
+    let end = |cluster: &Cluster| network(cluster).heal();
+    survives(cluster, Fault { begin, end, is_partial: true, noticed: NOTICED }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_is_heard_by_redis_and_does_not_hear_it() {
+    let cluster = Setup::nodes(3).network(Network::FaultyToRedis).start().await;
+    let begin = |cluster: &Cluster| network(cluster).cut_downstream();
+    let end = |cluster: &Cluster| network(cluster).heal();
+    survives(cluster, Fault { begin, end, is_partial: true, noticed: NOTICED }).await;
+}

@@ -1,0 +1,158 @@
+//! A node that stands still and goes on, and nodes whose clocks are wrong.
+
+use std::time::Duration;
+
+use heartline_protocol::Timestamp;
+use heartline_routing::Clock;
+use serde_json::{Value, json};
+use tokio::time::{sleep, sleep_until};
+
+use crate::directory::Connection;
+use crate::ear::Ear;
+use crate::harness::{PATIENCE, Socket, seconds_from_now, sign};
+use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, Setup, eventually, now};
+use crate::presence_people::{SENTINEL, is_known, is_presence};
+
+/// How long a node stands still.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// Longer than it takes until the store has heard when somebody left.
+const WRITTEN: Duration = Duration::from_secs(7);
+
+#[tokio::test]
+async fn a_node_that_stands_still_is_seen_to_leave_and_finds_itself_again() {
+    let cluster = Cluster::start(3).await;
+    let [node1, node2, node3] = cluster.all();
+    let chat = node2.create_group("bo", &["ana", "cy"]).await;
+    // Ana is only on the node that stops, cy is elsewhere too.
+    let ana = Ear::of(node1.device("ana", "phone").await.0);
+    let cy_here = Ear::of(node1.device("cy", "phone").await.0);
+    let cy_there = Ear::of(node2.device("cy", "laptop").await.0);
+    let mut bo = node2.connect("bo").await;
+    let mut observer = node3.connect("observer").await;
+    observer.subscribe(&["ana", "cy"]).await;
+    let observer = Ear::of(observer);
+    node1.signal("STOP").await;
+    let stopped_at = now();
+    let is_gone = |frame: &Value| is_presence(frame, "ana", "offline");
+    let left = observer.hears("the departure", LEASE + SWEEP + SLACK, is_gone).await;
+    assert!(left.at >= stopped_at + LEASE - Duration::from_secs(6), "not before its lease ended");
+    bo.said(&chat, "m1", "meanwhile").await;
+    cy_there.hears_message("meanwhile", SLACK).await;
+    assert_eq!(cluster.routed_nodes("cy"), [node2.id.as_str()]);
+    let nodes = node2.admin("GET", "/v1/admin/nodes").await;
+    assert_eq!(nodes["items"].as_array().unwrap().len(), 2, "{nodes}");
+    sleep_until(stopped_at + PAUSE).await;
+    node1.signal("CONT").await;
+    let resumed_at = now();
+    let is_back = |frame: &Value| is_presence(frame, "ana", "online");
+    observer.hears("the return", LEASE, is_back).await;
+    println!("seen again after {:?}", now() - resumed_at);
+    // Nobody was cut, and whoever may have missed something was told.
+    let is_resync = |frame: &Value| frame["type"] == "resync_required";
+    for ear in [&ana, &cy_here] {
+        ear.hears("resync_required", LEASE, is_resync).await;
+        assert!(ear.is_open());
+    }
+    let is_routed = async || cluster.routes("ana").len() == 1 && cluster.routes("cy").len() == 2;
+    eventually("every connection is routed to again", LEASE, is_routed).await;
+    bo.said(&chat, "m2", "afterwards").await;
+    for ear in [&ana, &cy_here, &cy_there] {
+        ear.hears_message("afterwards", PATIENCE).await;
+    }
+    sleep(LEASE + SWEEP * 2).await;
+    assert_eq!(observer.presence_of("ana").len(), 2, "{:#?}", observer.presence_of("ana"));
+    assert_eq!(observer.presence_of("cy").len(), 0, "{:#?}", observer.presence_of("cy"));
+    for node in [node1, node2, node3] {
+        assert_eq!(node.readiness().await.0, 200);
+        is_known(&node.seen("somebody", "ana").await, "ana", "online");
+        is_known(&node.seen("somebody", "cy").await, "cy", "online");
+    }
+}
+
+/// Variables that move the clock that people read, and leave alone the one that timers use.
+fn clock_moved(by: &str) -> Vec<(&str, &str)> {
+    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+    assert!(std::path::Path::new(library).exists(), "on Debian, apt-get install faketime");
+    vec![("LD_PRELOAD", library), ("FAKETIME", by), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]
+}
+
+/// A socket with a token that is valid by any of the clocks.
+async fn connect(node: &Node, user: &str) -> (Socket, Connection) {
+    let token = sign(&json!({ "sub": user, "exp": seconds_from_now(48 * 3600) }));
+    let bearer = format!("Bearer {token}");
+    let (socket, established) = node.connect_with(&[("Authorization", &bearer)]).await;
+    (socket, Connection::of(&established))
+}
+
+/// One node whose clock is an hour ahead, one whose clock is an hour behind, and one that is right.
+async fn with_wrong_clocks() -> Cluster {
+    let setup = Setup::nodes(3).environment(0, &clock_moved("+3600"));
+    setup.environment(1, &clock_moved("-3600")).start().await
+}
+
+#[tokio::test]
+async fn who_leaves_a_node_whose_clock_is_wrong_was_last_seen_now() {
+    let cluster = with_wrong_clocks().await;
+    let nodes: [&Node; 3] = cluster.all();
+    let mut observer = connect(nodes[2], "observer").await.0;
+    let mut told = Vec::new();
+    for (node, user) in nodes.into_iter().zip(["ahead", "behind", "right"]) {
+        let (leaver, _) = connect(node, user).await;
+        assert_eq!(observer.subscribe(&[user]).await[0]["status"], "online");
+        let before = Clock.wall().to_string();
+        leaver.leaves().await;
+        let offline = observer.presence(user, "offline").await;
+        let last_seen = offline["last_seen"].as_str().unwrap();
+        let after = Clock.wall().to_string();
+        assert!((before.as_str()..=after.as_str()).contains(&last_seen), "{offline}, but {before}");
+        told.push((user, last_seen.to_owned()));
+    }
+    // By then it is in the store, too.
+    sleep(WRITTEN).await;
+    for (user, last_seen) in told {
+        let seen = nodes[2].seen("observer", user).await;
+        assert_eq!(seen["last_seen"], last_seen, "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_whose_clocks_are_an_hour_wrong_agree_with_the_others() {
+    let mut cluster = with_wrong_clocks().await;
+    let users = ["ahead", "behind", "right"];
+    let mut sockets = Vec::new();
+    for (number, user) in users.into_iter().enumerate() {
+        sockets.push(connect(cluster.node(number), user).await);
+    }
+    let mut observer = connect(cluster.node(2), "observer").await.0;
+    let snapshot = observer.subscribe(&[&users[..], &[SENTINEL]].concat()).await;
+    assert!(snapshot[..3].iter().all(|seen| seen["status"] == "online"), "{snapshot:?}");
+
+    // Nothing expires early: leases and nodes outlast several windows.
+    sleep(LEASE + SWEEP * 5).await;
+    let nodes: [&Node; 3] = cluster.all();
+    nodes[2].told_nothing(&mut observer).await;
+    for (number, user) in users.into_iter().enumerate() {
+        assert_eq!(cluster.routed_nodes(user), [nodes[number].id.as_str()]);
+        let ends_at = cluster.lease_end(&sockets[number].1).unwrap();
+        let left = ends_at as i64 - cluster.redis_ms() as i64;
+        assert!((0..=LEASE.as_millis() as i64).contains(&left), "{user}: {left} ms");
+    }
+
+    // No route lives on.
+    let mut observer = Ear::of(observer);
+    for user in ["ahead", "behind"] {
+        cluster.lose(0).await;
+        let killed_at = now();
+        let is_gone = |frame: &Value| is_presence(frame, user, "offline");
+        let gone = observer.hears(user, LEASE + SWEEP + SLACK, is_gone).await;
+        assert!(gone.at >= killed_at + LEASE - Duration::from_secs(6), "not early");
+        let last_seen = gone.frame["last_seen"].as_str().unwrap().to_owned();
+        let lease_ago = Timestamp { unix_ms: Clock.wall().unix_ms - 30_000 };
+        assert!((lease_ago.to_string()..=Clock.wall().to_string()).contains(&last_seen));
+        let is_over = async || cluster.routes(user).is_empty();
+        eventually("its route is gone", SWEEP + SLACK, is_over).await;
+    }
+    observer.send(&json!({ "type": "heartbeat" })).await;
+    assert!(observer.is_open());
+}

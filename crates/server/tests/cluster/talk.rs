@@ -1,0 +1,155 @@
+//! People on several nodes who talk to each other all the time, and what became of every word.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+use crate::chatting::send_frame;
+use crate::ear::{Ear, Heard};
+use crate::harness::PATIENCE;
+use crate::nodes::now;
+
+/// How often everybody says something.
+const PACE: Duration = Duration::from_millis(250);
+
+/// Something that somebody said.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(crate) id: String,
+    /// Who, by place among the talkers.
+    pub(crate) talker: usize,
+    pub(crate) at: Instant,
+}
+
+/// Has every talker say something four times a second until it is enough.
+pub(crate) async fn talk(
+    talkers: &mut [Ear],
+    chat: &str,
+    is_enough: &watch::Receiver<bool>,
+) -> Vec<Said> {
+    let mut said = Vec::new();
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !*is_enough.borrow() {
+        ticks.tick().await;
+        for (talker, ear) in talkers.iter_mut().enumerate() {
+            let id = format!("said-{}-by-{talker}", said.len());
+            said.push(Said { id: id.clone(), talker, at: now() });
+            ear.send(&send_frame(chat, &id, &id)).await;
+        }
+    }
+    said
+}
+
+/// Whatever was said must have been acknowledged; answers how long that took at most.
+pub(crate) fn slowest_ack(talkers: &[Ear], said: &[Said]) -> Duration {
+    let acks: Vec<_> = talkers.iter().map(acknowledged).collect();
+    let took = said.iter().map(|Said { id, talker, at }| {
+        let acked_at = acks[*talker].get(id).unwrap_or_else(|| panic!("{id} was not acked"));
+        *acked_at - *at
+    });
+    took.max().expect("something was said")
+}
+
+/// When each request of a talker was answered, which must have been by an acknowledgement.
+fn acknowledged(talker: &Ear) -> HashMap<String, Instant> {
+    let mut acknowledged = HashMap::new();
+    for Heard { at, frame } in talker.heard() {
+        assert_ne!(frame["type"], "error", "{frame}");
+        if frame["type"] == "message_ack" {
+            acknowledged.insert(frame["client_message_id"].as_str().unwrap().to_owned(), at);
+        }
+    }
+    acknowledged
+}
+
+/// When a listener was pushed each message, by its id.
+fn pushed(listener: &Ear) -> HashMap<String, Instant> {
+    let messages = listener.heard().into_iter().filter(|it| it.frame["type"] == "message");
+    let by_id =
+        |Heard { at, frame }: Heard| (frame["client_message_id"].as_str().unwrap().to_owned(), at);
+    messages.map(by_id).collect()
+}
+
+/// Whether a listener was pushed the messages of each chat in rising order.
+pub(crate) fn hears_in_order(listener: &Ear) {
+    let mut highest: HashMap<String, u64> = HashMap::new();
+    for Heard { frame, .. } in listener.heard() {
+        if frame["type"] == "message" {
+            let chat = frame["chat_id"].as_str().unwrap().to_owned();
+            let sequence = frame["sequence"].as_u64().unwrap();
+            let before = highest.insert(chat, sequence);
+            assert!(before < Some(sequence), "{sequence} after {before:?}");
+        }
+    }
+}
+
+/// When a listener was told for the last time to sync everything.
+fn told_to_sync(listener: &Ear) -> Option<Instant> {
+    let is_it = |frame: &Value| frame["type"] == "resync_required";
+    let heard = listener.heard().into_iter().filter(|heard| is_it(&heard.frame));
+    for heard in listener.heard().into_iter().filter(|heard| is_it(&heard.frame)) {
+        let delay_ms = heard.frame["delay_ms"].as_u64();
+        assert!(delay_ms.is_some_and(|delay_ms| delay_ms <= 2000), "{}", heard.frame);
+    }
+    heard.map(|heard| heard.at).next_back()
+}
+
+/// What a listener got of what others said.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    /// What was pushed: when it was said, and how long it took.
+    pub(crate) pushes: Vec<(Instant, Duration)>,
+    /// What was not pushed, but followed by the advice to sync.
+    pub(crate) synced: Vec<Instant>,
+}
+
+impl Reach {
+    /// Waits until a listener got everything. Whatever was not pushed must have been followed by
+    /// the advice to sync.
+    pub(crate) async fn of(listener: &Ear, said: &[Said]) -> Self {
+        let judging = async {
+            loop {
+                match Self::judge(listener, said) {
+                    Ok(reach) => return reach,
+                    Err(_) => sleep(PACE).await,
+                }
+            }
+        };
+        match timeout(PATIENCE, judging).await {
+            Ok(reach) => reach,
+            Err(_) => panic!("{:?}", Self::judge(listener, said).err()),
+        }
+    }
+
+    /// What a listener got, or what is missing so far.
+    fn judge(listener: &Ear, said: &[Said]) -> Result<Self, String> {
+        let (pushed, sync_at) = (pushed(listener), told_to_sync(listener));
+        let mut reach = Self::default();
+        for Said { id, at, .. } in said {
+            match pushed.get(id) {
+                Some(pushed_at) => reach.pushes.push((*at, *pushed_at - *at)),
+                None if sync_at.is_some_and(|sync_at| sync_at > *at) => reach.synced.push(*at),
+                None => {
+                    let ago = sync_at.map(|sync_at| *at - sync_at);
+                    return Err(format!(
+                        "{id} was neither pushed nor followed by resync_required, which was told \
+                         {ago:?} before"
+                    ));
+                }
+            }
+        }
+        Ok(reach)
+    }
+
+    /// The longest way of anything that was said in this time; all of it must have been pushed.
+    pub(crate) fn slowest(&self, from: Instant, to: Instant) -> Duration {
+        let missed = self.synced.iter().filter(|at| (from..to).contains(at)).count();
+        assert_eq!(missed, 0, "messages that were not pushed");
+        let pushes = self.pushes.iter().filter(|(at, _)| (from..to).contains(at));
+        pushes.map(|(_, took)| *took).max().expect("something was said")
+    }
+}

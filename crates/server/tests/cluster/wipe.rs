@@ -1,0 +1,64 @@
+//! Redis forgets everything while thousands are connected.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, sleep_until};
+
+use crate::crowd::{Observers, connect_all, is_transition, names};
+use crate::ear::Ear;
+use crate::nodes::{Cluster, LEASE, SWEEP, eventually, is_long, now};
+
+/// Counts the leases and the routing tables in Redis.
+const COUNT: &str = "local leases = 0 \
+    for shard = 0, 99 do leases = leases + redis.call('ZCARD', 'presence:leases:' .. shard) end \
+    return { leases, #redis.call('KEYS', 'user_servers:*'), #redis.call('KEYS', 'connection:*') }";
+
+fn counts(cluster: &Cluster) -> Vec<usize> {
+    let text = cluster.redis.command(&["EVAL", COUNT, "0"]);
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_wiped_redis_is_filled_again_and_nobody_seems_to_leave() {
+    let cluster = Cluster::start(3).await;
+    let [node1, node2, node3] = cluster.all();
+    let users = names("user", if is_long() { 5000 } else { 2000 });
+    let (first, second) = users.split_at(users.len() / 2);
+    let sockets = [connect_all(node1, first).await, connect_all(node2, second).await];
+    let watched = [&first[..500], &second[..500]].concat();
+    let observers =
+        [Observers::watch(node1, &watched).await, Observers::watch(node3, &watched).await];
+    let before = counts(&cluster);
+    assert!(before[0] > users.len(), "the observers have leases as well");
+    cluster.redis.command(&["FLUSHALL"]);
+    let wiped_at = now();
+    let is_filled = async || counts(&cluster) == before;
+    let took = eventually("every route is there again", Duration::from_secs(10), is_filled).await;
+    println!("{} routes were there again after {took:?}", before[0]);
+    // Meanwhile nobody knows, and nobody pretends to.
+    let seen = node3.seen("somebody", &users[0]).await;
+    assert_eq!((&seen["status"], &seen["stale"]), (&"unknown".into(), &true.into()), "{seen}");
+    sleep_until(wiped_at + LEASE + SWEEP * 2).await;
+    for node in [node1, node2, node3] {
+        node.tells_presence().await;
+    }
+    sleep(SWEEP * 2).await;
+    for observers in &observers {
+        let told = observers.told();
+        let wrong = told.iter().filter(|heard| is_transition(&heard.frame));
+        assert_eq!(wrong.count(), 0, "of {} events, such as {:?}", told.len(), told.first());
+        assert!(observers.are_open());
+    }
+    for user in [&first[0], &second[0]] {
+        assert_eq!(node3.seen("somebody", user).await["status"], "online");
+    }
+    // Whoever could not be found for a moment was told to sync.
+    for sockets in sockets {
+        let ears: Vec<Ear> = sockets.into_iter().take(50).map(Ear::of).collect();
+        for ear in &ears {
+            let is_it = |frame: &serde_json::Value| frame["type"] == "resync_required";
+            let resync = ear.hears("resync_required", SWEEP, is_it).await;
+            assert!(resync.frame["delay_ms"].as_u64().unwrap() <= 2000, "{}", resync.frame);
+        }
+    }
+}
