@@ -1,4 +1,5 @@
 //! What a node counts while it keeps its leases alive.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::ear::Ear;
 use crate::eavesdropper::Eavesdropper;
 use crate::harness::{PATIENCE, Socket, token};
 use crate::nodes::{Cluster, Network, Node, Setup, is_long, now};
-use crate::talk::{Reach, Said, hears_in_order, slowest_ack, talk};
+use crate::talk::{Reach, Said, ack_times, hears_in_order, talk};
 
 /// How soon a reader is complete, whatever was lost between nodes.
 const COMPLETE: Duration = Duration::from_secs(5);
@@ -158,7 +158,7 @@ async fn nodes_that_send_to_one_chat_at_once_are_heard_in_one_order() {
     }
     let each = if is_long() { 20 } else { 8 };
     let said = storm(&mut senders, &chat, each).await;
-    slowest_ack(&senders, &said);
+    ack_times(&senders, &said);
     let last = highest(&mut senders[0], &chat).await;
     assert_eq!(last, said.len() as u64, "no number is missing, and none was given twice");
     let senders = senders.iter().enumerate().map(|(number, ear)| (ear, Some(number)));

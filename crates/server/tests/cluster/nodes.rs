@@ -142,13 +142,17 @@ impl Setup {
         let store = Postgres::shared().fresh_database();
         let (redis, redis_port) = (Redis::start(), Mutex::default());
         let mut cluster = Cluster { nodes: Vec::new(), redis, store, setup: self, redis_port };
-        cluster.settle_epochs();
         // One after the other: all at once would be too much for a small machine.
-        let _turn = STARTING.lock().await;
+        let turn = STARTING.lock().await;
         for number in 0..cluster.setup.nodes {
-            let node = cluster.start_node(number).await;
+            let node = cluster.start_node(number);
+            let node = match number {
+                0 => cluster.settled(node).await,
+                _ => node.await,
+            };
             cluster.nodes.push(node);
         }
+        drop(turn);
         cluster.is_complete().await;
         cluster
     }
@@ -249,13 +253,23 @@ impl Cluster {
         command
     }
 
-    /// Lets Redis look as if nodes had used it a moment ago: what holds after a wipe has tests of
-    /// its own, and nobody else should wait for it.
-    fn settle_epochs(&self) {
+    /// Lets Redis look, until the first node has started, as if nodes had just used it: what holds
+    /// after a wipe has tests of its own, and nobody else should wait for it.
+    async fn settled(&self, first: impl Future<Output = Node>) -> Node {
         let script = "local time = redis.call('TIME') \
             for shard = 0, 99 do redis.call('HSET', 'presence:epoch:' .. shard, 'id', '1', \
-            'rebuild_until', '0', 'swept_at', string.format('%.0f', time[1] * 1000 + 4000)) end";
-        self.redis.command(&["EVAL", script, "0"]);
+            'rebuild_until', '0', 'swept_at', string.format('%.0f', time[1] * 1000)) end";
+        let settle = async {
+            loop {
+                self.redis.command(&["EVAL", script, "0"]);
+                sleep(SWEEP).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = settle => unreachable!("it goes on for ever"),
+            node = first => node,
+        }
     }
 
     /// Waits until the nodes know each other and tell who is online.

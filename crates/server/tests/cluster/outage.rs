@@ -12,7 +12,7 @@ use crate::ear::Ear;
 use crate::harness::{PATIENCE, bearer};
 use crate::nodes::{Cluster, Network, Node, Setup, eventually, now};
 use crate::presence_people::{is_known, is_presence};
-use crate::talk::{Reach, Said, hears_in_order, slowest_ack, talk};
+use crate::talk::{Reach, Said, ack_times, are_prompt, hears_in_order, talk};
 
 /// How long the fault lasts.
 const OUTAGE: Duration = Duration::from_secs(20);
@@ -88,26 +88,24 @@ async fn judge(
     said: &[Said],
     begun_at: Instant,
 ) {
-    let slowest_ack = slowest_ack(talkers, said);
+    let slowest_ack = are_prompt(&ack_times(talkers, said), PROMPT);
     let (from, to) = (begun_at + fault.noticed, begun_at + OUTAGE);
     let mut slowest = Vec::new();
     for (number, listener) in talkers.iter().enumerate() {
         hears_in_order(listener);
         let others: Vec<Said> = said.iter().filter(|it| it.talker != number).cloned().collect();
         let reach = Reach::of(listener, &others).await;
-        slowest.push((reach.slowest(from, to), reach.synced.len()));
+        slowest.push((are_prompt(&reach.times(from, to), PROMPT), reach.synced.len()));
     }
     for listener in newcomers {
         hears_in_order(listener);
         let from = begun_at + NOTICED + Duration::from_secs(2);
         let later: Vec<Said> = said.iter().filter(|it| it.at >= from).cloned().collect();
         let reach = Reach::of(listener, &later).await;
-        slowest.push((reach.slowest(from, to), reach.synced.len()));
+        slowest.push((are_prompt(&reach.times(from, to), PROMPT), reach.synced.len()));
     }
     println!("{} words, the slowest ack took {slowest_ack:?}", said.len());
     println!("the slowest word of each listener, and how many came by sync: {slowest:?}");
-    assert!(slowest_ack <= PROMPT, "an acknowledgement took {slowest_ack:?}");
-    assert!(slowest.iter().all(|(took, _)| *took <= PROMPT), "{slowest:?}");
 }
 
 async fn survives(cluster: Cluster, fault: Fault) {
