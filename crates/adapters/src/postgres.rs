@@ -55,7 +55,6 @@ use crate::sqlite::Repair;
 use append::Batch;
 use contacts::Active;
 use pool::{Pool, Purpose};
-use publish::Ranges;
 use tls::Tls;
 
 /// How long the opening may take; another node may be changing the schema.
@@ -142,14 +141,13 @@ impl ChatLog for PostgresStore {
         self.0.pool.call(Purpose::Read, read).await
     }
 
-    async fn record_published(&self, ranges: Vec<Published>) -> Result<Vec<Published>, StoreError> {
-        let ranges = Ranges::new(ranges);
-        let mut untaken = Vec::new();
-        for bite in ranges.bites() {
+    async fn record_published(&self, mut ranges: Vec<Published>) -> Result<(), StoreError> {
+        ranges.sort_unstable_by_key(|range| range.chat_id);
+        for bite in ranges.chunks(publish::RANGES_MAX) {
             let record = |lease| publish::record(lease, bite);
-            untaken.extend(self.0.pool.call(Purpose::Note, record).await?);
+            self.0.pool.call(Purpose::Note, record).await?;
         }
-        Ok(untaken)
+        Ok(())
     }
 
     async fn unpublished(

@@ -174,7 +174,7 @@ impl ChatLog for SqliteStore {
         self.0.readers.read(read).await
     }
 
-    async fn record_published(&self, ranges: Vec<Published>) -> Result<Vec<Published>, StoreError> {
+    async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError> {
         self.0.writer.write(|session| publish::record(session, ranges)).await
     }
 

@@ -124,9 +124,9 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<ManifestChat>, StoreError>;
 
-    /// Records what was announced. A range is taken where everything before it is recorded
-    /// already; what is recorded never falls. Answers the ranges that could not be taken yet.
-    async fn record_published(&self, ranges: Vec<Published>) -> Result<Vec<Published>, StoreError>;
+    /// Records what was announced, in any order and by any node. A chat counts as announced up to
+    /// the first number that nobody has recorded, and that never falls.
+    async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError>;
 
     /// Chats whose oldest unannounced message has waited this long by the store's own clock. On a
     /// store that several nodes share, a chat that one caller was given is not given to another

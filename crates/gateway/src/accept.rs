@@ -193,11 +193,14 @@ impl Gateway {
         }
     }
 
-    pub(crate) async fn unregister(&self, key: &LeaseKey, keep: Duration) {
-        if let Err(error) = self.directory.unregister(key, keep).await {
+    /// Gives a lease back; answers whether the directory knows.
+    pub(crate) async fn unregister(&self, key: &LeaseKey, keep: Duration) -> bool {
+        let given_back = self.directory.unregister(key, keep).await;
+        if let Err(error) = &given_back {
             // The lease runs out by itself: it is not renewed any more.
             warn!(%error, connection_id = %key.connection_id, "a lease was not given back");
         }
+        given_back.is_ok()
     }
 }
 

@@ -114,9 +114,13 @@ impl Gateway {
     /// written; then the one log line of a connection's end.
     async fn end(&self, mut connection: Connection, ended: Ended) {
         if let Some(identity) = connection.identity() {
-            self.chat.lazy_writes.left(&identity.key.user_id, self.clock.wall());
             self.presence.leave(identity.key.connection_id);
-            self.unregister(&identity.key, self.keep(ended)).await;
+            let keep = self.keep(ended);
+            let is_given_back = self.unregister(&identity.key, keep).await;
+            // Otherwise the directory says when, by its own clock.
+            if !is_given_back || !keep.is_zero() {
+                self.chat.lazy_writes.left(&identity.key.user_id, self.clock.wall());
+            }
         }
         connection.finish(ended).await;
         let Leaving { handle, ticket, frames_received } = connection.leave();

@@ -127,7 +127,7 @@ pub struct Delivery {
     /// Who.
     pub user_id: UserId,
     /// Everything up to and including this number was received; absent when the asker may not
-    /// know.
+    /// know, or when another member has received nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_acked_sequence: Option<u64>,
 }

@@ -239,8 +239,17 @@ impl Renewal {
     pub async fn sweep_for_ever(self, sweep_interval: Duration) {
         let mut ticks = interval(sweep_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut swept_at = self.clock.now();
         loop {
             ticks.tick().await;
+            let now = self.clock.now();
+            // The process stood still, and so did its renewals: they come first, or those who are
+            // still connected here would seem to have left.
+            if now - swept_at >= sweep_interval + self.renew_interval {
+                info!("this process stood still: its leases are renewed before any is swept");
+                self.renew(self.holdings.leases_in_slice(0, 1)).await;
+            }
+            swept_at = now;
             match self.directory.sweep(SWEEP_LIMIT, self.policy).await {
                 Ok(swept) if swept.is_empty() => {}
                 Ok(swept) => {

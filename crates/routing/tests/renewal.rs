@@ -8,10 +8,10 @@ use heartline_protocol::{ConnectionId, Timestamp};
 use heartline_routing::renewal::{Holdings, Renewal};
 use heartline_routing::{
     Clock, Directory, Lease, LeaseKey, LeaseKind, LocalLink, MemoryDirectory, NodeRecord, Policy,
-    RoutingMetrics,
+    PresenceState, RoutingMetrics,
 };
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 
 const NODE: &str = "node-1";
 
@@ -119,4 +119,27 @@ async fn a_lease_that_nobody_gave_back_is_counted_when_it_is_swept() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!(metrics.leases_swept.get(), 1, "who lingers has left properly");
     assert_eq!(metrics.sweeps_failed.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_of_the_process_nobody_who_is_still_connected_is_swept() {
+    let directory = Arc::new(MemoryDirectory::new(1, Clock));
+    let (here, crashed) = (lease("ana", NODE, 1), lease("bo", "node-2", 2));
+    let held = Arc::new(Held { leases: vec![here.clone()], ..Held::default() });
+    let renewal = renewal(&directory, &held);
+    let metrics = renewal.metrics.clone();
+    for lease in [&here, &crashed] {
+        directory.register(lease.clone(), renewal.policy).await.unwrap();
+    }
+    let mut tasks = JoinSet::new();
+    tasks.spawn(renewal.sweep_for_ever(Duration::from_secs(1)));
+    sleep(Duration::from_millis(500)).await;
+    // Time goes by, and no task of this process runs.
+    advance(Duration::from_secs(20)).await;
+    sleep(Duration::from_millis(500)).await;
+    let users = [here, crashed].map(|lease| lease.key.user_id);
+    let states = directory.presence(&users).await.unwrap();
+    assert!(matches!(states[0], PresenceState::Online { .. }), "{states:?}");
+    assert!(matches!(states[1], PresenceState::Offline { .. }), "{states:?}");
+    assert_eq!(metrics.leases_swept.get(), 1);
 }

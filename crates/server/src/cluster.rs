@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::lifecycle::Lifecycle;
 use crate::listen;
 
@@ -31,6 +31,14 @@ const PLANES: &str = "gateway,ingest,fanout";
 
 /// How long a starting node waits to hear what is sent to it.
 const SUBSCRIBED_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How the configured Redis is reached.
+pub(crate) fn redis_config(url: &str, config: &config::Redis) -> Result<RedisConfig> {
+    let redis = RedisConfig::from_url(url, &config.key_prefix)?;
+    let Some(path) = &config.tls_ca else { return Ok(redis) };
+    let pem = std::fs::read(path).with_context(|| format!("redis.tls_ca = {}", path.display()))?;
+    redis.with_tls_root(pem).with_context(|| format!("redis.tls_ca = {}", path.display()))
+}
 
 /// A node's place among others, connected and not yet announced.
 #[derive(Debug)]
@@ -101,7 +109,7 @@ impl Cluster {
         let node_id = record.node_id.clone();
         let counters = RedisCounters::default();
         counters.register(registry);
-        let redis = RedisConfig::from_url(url, &config.redis.key_prefix)?;
+        let redis = redis_config(url, &config.redis)?;
         let client = RedisClient::new(redis, clock, counters);
         let availability = RedisAvailability::new(client.clone(), registry);
         check_redis(&client).await?;

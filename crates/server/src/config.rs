@@ -216,6 +216,9 @@ pub struct Redis {
     /// Where; none for a node that is alone.
     #[serde(deserialize_with = "decode::optional_text")]
     pub url: Option<String>,
+    /// The certificate authority that is trusted instead of the system's.
+    #[serde(deserialize_with = "decode::optional_path")]
+    pub tls_ca: Option<PathBuf>,
     /// What every key and channel begins with.
     pub key_prefix: String,
 }

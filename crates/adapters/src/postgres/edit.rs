@@ -142,6 +142,7 @@ pub(super) async fn end(lease: &mut Lease<'_>, chat_keys: &[i64]) -> Result<(), 
     for sql in [
         "DELETE FROM members WHERE chat_key = ANY ($1)",
         "DELETE FROM unpublished_chats WHERE chat_key = ANY ($1)",
+        "DELETE FROM published_ranges WHERE chat_key = ANY ($1)",
         "DELETE FROM chats WHERE chat_key = ANY ($1)",
         "INSERT INTO deleted_chats (chat_key) SELECT unnest($1::bigint[])",
     ] {

@@ -57,13 +57,13 @@ pub(super) fn latest(seen: Vec<(UserId, Timestamp)>) -> Vec<(UserId, Timestamp)>
     latest.into_iter().collect()
 }
 
-/// Raises when users were last online.
+/// Raises when users were last online: never ahead of this server's clock, whatever a node's says.
 pub(super) async fn record_last_seen(
     mut lease: Lease<'_>,
     seen: &[(UserId, Timestamp)],
 ) -> Result<(), Failure> {
     const RECORD: &str = "INSERT INTO users (user_id, last_seen)
-        SELECT n.user_id, n.last_seen
+        SELECT n.user_id, least(n.last_seen, now_ms())
         FROM unnest($1::text[], $2::bigint[]) AS n (user_id, last_seen)
         ON CONFLICT (user_id) DO UPDATE SET last_seen = excluded.last_seen
             WHERE users.last_seen IS NULL OR users.last_seen < excluded.last_seen";

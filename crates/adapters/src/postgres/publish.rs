@@ -18,67 +18,13 @@ pub(super) const RANGES_MAX: usize = 500;
 /// Marks that one look moves out of the way of the next at most.
 const MOVED_MAX: usize = 1000;
 
-const RECORD: &str = "SELECT place, published_sequence FROM record_published($1, $2, $3)";
-
-/// A range, and those that it was joined from.
-struct Joined {
-    range: Published,
-    parts: Vec<Published>,
-}
-
-/// Ranges of the same chat that touch each other, joined; in the order in which chats are locked.
-pub(super) struct Ranges(Vec<Joined>);
-
-impl Ranges {
-    /// Puts ranges in order.
-    pub(super) fn new(mut ranges: Vec<Published>) -> Self {
-        ranges.sort_unstable_by_key(|range| (range.chat_id, range.first, range.last));
-        let mut joined: Vec<Joined> = Vec::new();
-        for range in ranges {
-            match joined.last_mut() {
-                Some(Joined { range: held, parts })
-                    if held.chat_id == range.chat_id
-                        && range.first <= held.last.saturating_add(1) =>
-                {
-                    held.last = held.last.max(range.last);
-                    parts.push(range);
-                }
-                _ => joined.push(Joined { range, parts: vec![range] }),
-            }
-        }
-        Self(joined)
-    }
-
-    /// Parts that are small enough for a transaction. The ranges of one chat may end up in two:
-    /// they do not touch each other.
-    pub(super) fn bites(&self) -> impl Iterator<Item = Bite<'_>> {
-        self.0.chunks(RANGES_MAX).map(Bite)
-    }
-}
-
-/// Ranges that are recorded in one transaction.
-#[derive(Clone, Copy)]
-pub(super) struct Bite<'ranges>(&'ranges [Joined]);
-
-/// Records ranges, and answers those that leave a hole.
-pub(super) async fn record(
-    mut lease: Lease<'_>,
-    bite: Bite<'_>,
-) -> Result<Vec<Published>, Failure> {
-    let ranges = || bite.0.iter().map(|joined| &joined.range);
-    let chat_ids: Vec<Id> = ranges().map(|range| range.chat_id.into()).collect();
-    let firsts: Vec<i64> = ranges().map(|range| signed(range.first)).collect();
-    let lasts: Vec<i64> = ranges().map(|range| signed(range.last)).collect();
-    let unfinished = lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await?;
-    let mut untaken = Vec::new();
-    for row in &unfinished {
-        // Places count from one.
-        let (place, published) = (usize::try_from(number(row, 0)?).unwrap_or(0), number(row, 1)?);
-        let joined = place.checked_sub(1).and_then(|place| bite.0.get(place));
-        let parts = joined.into_iter().flat_map(|joined| &joined.parts);
-        untaken.extend(parts.filter(|part| part.first > published + 1));
-    }
-    Ok(untaken)
+/// Records ranges.
+pub(super) async fn record(mut lease: Lease<'_>, ranges: &[Published]) -> Result<(), Failure> {
+    const RECORD: &str = "SELECT record_published($1, $2, $3)";
+    let chat_ids: Vec<Id> = ranges.iter().map(|range| range.chat_id.into()).collect();
+    let firsts: Vec<i64> = ranges.iter().map(|range| signed(range.first)).collect();
+    let lasts: Vec<i64> = ranges.iter().map(|range| signed(range.last)).collect();
+    lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await.map(drop)
 }
 
 /// Takes the chats that have been marked for long enough and that no other store has claimed, the

@@ -22,6 +22,9 @@ const REPAIR: &str = "UPDATE chats SET head_sequence = $2, halted = false,
 const RECORD: &str = "INSERT INTO repairs (repaired_at, chat_id, head_before, head_after)
     VALUES (now_ms(), $1, $2, $3)";
 
+/// What was announced of numbers that are given away again was something else.
+const FORGET_RANGES: &str = "DELETE FROM published_ranges WHERE chat_key = $1";
+
 /// A chat is marked while its head is ahead of what was announced.
 const MARK: &str = "INSERT INTO unpublished_chats (chat_key, since)
     SELECT c.chat_key, coalesce((
@@ -60,6 +63,7 @@ pub(super) async fn repair(mut lease: Lease<'_>, chat_id: ChatId) -> Result<Repa
         return Err(Failure::again("the counter has changed under the repair"));
     }
     lease.write(RECORD, &[&id, &before, &after]).await?;
+    lease.write(FORGET_RANGES, &[&chat_key]).await?;
     lease.write(MARK, &[&chat_key]).await?;
     lease.write(UNMARK, &[&chat_key]).await?;
     lease.commit().await?;

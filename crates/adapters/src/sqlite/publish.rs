@@ -9,30 +9,27 @@ use rusqlite::{Connection, params};
 use super::rows::{self, milliseconds, row_limit, signed, unsigned};
 use super::session::Session;
 
-/// Records ranges, the lower ones of a chat first, and answers those that leave a hole. A chat
-/// that is gone has nothing left to record.
-pub(super) fn record(
-    session: &mut Session<'_>,
-    mut ranges: Vec<Published>,
-) -> rusqlite::Result<Vec<Published>> {
-    ranges.sort_by_key(|range| range.first);
-    let mut early = Vec::new();
-    for range in ranges {
-        let Some(chat) = session.chat(range.chat_id)? else { continue };
-        if chat.published + 1 < range.first {
-            early.push(range);
+/// Records ranges in any order: what follows a hole waits in memory, because only this process
+/// could fill the hole. A chat that is gone has nothing left to record.
+pub(super) fn record(session: &mut Session<'_>, ranges: Vec<Published>) -> rusqlite::Result<()> {
+    for Published { chat_id, first, last } in ranges {
+        let Some(chat) = session.chat(chat_id)? else {
+            session.forget_early(chat_id);
+            continue;
+        };
+        if first > chat.head {
             continue;
         }
-        let published = range.last.min(chat.head);
+        let published = session.announced(chat_id, chat.published, (first, last.min(chat.head)));
         if published > chat.published {
             let sql = "UPDATE chats SET published_sequence = ?2 WHERE chat_key = ?1";
             let mut statement = session.connection.prepare_cached(sql)?;
             statement.execute(params![chat.key, signed(published)])?;
             drop(statement);
-            session.remember_published(range.chat_id, published);
+            session.remember_published(chat_id, published);
         }
     }
-    Ok(early)
+    Ok(())
 }
 
 /// Chats whose oldest unannounced message has waited this long, the longest first.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use heartline_durability::Ranges;
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -40,6 +41,8 @@ pub(super) struct Memory {
     members: HashMap<(i64, i64), u64>,
     /// Who is known to be noted as having spoken where.
     speakers: HashSet<(i64, i64)>,
+    /// What was announced beyond a hole.
+    early: HashMap<ChatId, Ranges>,
     /// Chats whose head has moved.
     dirty: Vec<ChatId>,
     data_version: i64,
@@ -52,6 +55,7 @@ impl Memory {
         self.users.clear();
         self.members.clear();
         self.speakers.clear();
+        self.early.clear();
         self.dirty.clear();
     }
 
@@ -62,6 +66,7 @@ impl Memory {
         let data_version = statement.query_row([], |row| row.get(0))?;
         let entries = self.chats.len().max(self.users.len());
         let entries = entries.max(self.members.len()).max(self.speakers.len());
+        let entries = entries.max(self.early.len());
         if data_version != self.data_version || entries > REMEMBERED_MAX {
             self.data_version = data_version;
             self.clear();
@@ -141,6 +146,27 @@ impl Session<'_> {
     pub(super) fn forget_chat(&mut self, chat_id: ChatId) {
         assert!(self.memory.dirty.is_empty(), "heads are written before anything else is done");
         self.memory.chats.remove(&chat_id);
+    }
+
+    /// How far a chat is announced once a range is, too. What follows a hole is kept for later.
+    pub(super) fn announced(
+        &mut self,
+        chat_id: ChatId,
+        published: u64,
+        (first, last): (u64, u64),
+    ) -> u64 {
+        let early = self.memory.early.entry(chat_id).or_default();
+        early.insert(first, last);
+        let published = early.advance(published);
+        if early.is_empty() {
+            self.forget_early(chat_id);
+        }
+        published
+    }
+
+    /// Forgets what a chat has announced beyond a hole.
+    pub(super) fn forget_early(&mut self, chat_id: ChatId) {
+        self.memory.early.remove(&chat_id);
     }
 
     /// Remembers how far a chat was announced.

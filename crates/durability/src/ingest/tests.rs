@@ -66,7 +66,7 @@ impl ChatLog for Scripted {
         unreachable!("ingest does not read")
     }
 
-    async fn record_published(&self, _: Vec<Published>) -> Result<Vec<Published>, StoreError> {
+    async fn record_published(&self, _: Vec<Published>) -> Result<(), StoreError> {
         unreachable!("ingest does not record")
     }
 

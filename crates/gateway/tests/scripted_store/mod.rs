@@ -113,7 +113,7 @@ impl ChatLog for Scripted {
         down()
     }
 
-    async fn record_published(&self, _: Vec<Published>) -> Result<Vec<Published>, StoreError> {
+    async fn record_published(&self, _: Vec<Published>) -> Result<(), StoreError> {
         down()
     }
 

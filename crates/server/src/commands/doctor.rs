@@ -100,7 +100,7 @@ async fn examine(
     let mut evidence = Vec::<Evidence>::new();
     evidence.extend(configuration::examine(loaded, report));
     evidence.extend(store::examine(arguments, config, clock, report).await);
-    let roster = match redis::connect(config, clock) {
+    let roster = match redis::connect(config, clock)? {
         Some(client) => {
             evidence.extend(redis::examine(&client, config, report).await);
             nodes::examine_roster(&client, config, report).await

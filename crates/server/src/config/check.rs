@@ -168,10 +168,10 @@ pub(super) fn redis_url(text: &str) -> Verdict {
 
 /// What keys begin with.
 pub(super) fn key_prefix(text: &str) -> Verdict {
-    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     require(
         text.len() <= 64 && text.bytes().all(is_legal),
-        "must be at most 64 characters of A-Z a-z 0-9 - _ . : /",
+        "must be at most 64 characters of A-Z a-z 0-9 - _ . :",
     )
 }
 

@@ -55,7 +55,7 @@ const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
 }
 
 /// The table, in the order of the manual.
-pub(super) static KEYS: [Key; 63] = [
+pub(super) static KEYS: [Key; 64] = [
     key("server", "listen", Text(check::listen_address)),
     key("server", "name", Text(check::node_name)),
     key("server", "data_dir", Text(check::path)),
@@ -106,6 +106,7 @@ pub(super) static KEYS: [Key; 63] = [
     key("routing", "shards", Integer(1, 16_384)),
     key("routing", "redis_down", Choice(&["accept", "reject"])),
     key("redis", "url", Text(check::redis_url)),
+    key("redis", "tls_ca", Text(check::one_line)),
     key("redis", "key_prefix", Text(check::key_prefix)),
     key("cluster", "listen", Text(check::optional_listen_address)),
     key("cluster", "advertise", Text(check::optional_host_and_port)),

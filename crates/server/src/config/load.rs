@@ -99,11 +99,15 @@ fn read_key_files(
         let setting = settings.get(key);
         problems.push(Problem::of_value(&setting.origin, key, &setting.value, sentence));
     };
-    let tls_files = [("tls_cert", &config.server.tls_cert), ("tls_key", &config.server.tls_key)];
-    for (name, path) in tls_files {
+    let tls_files = [
+        ("server", "tls_cert", &config.server.tls_cert),
+        ("server", "tls_key", &config.server.tls_key),
+        ("redis", "tls_ca", &config.redis.tls_ca),
+    ];
+    for (section, name, path) in tls_files {
         let sentence = path.as_ref().and_then(|path| read_text(files, path).err());
         if let Some(sentence) = sentence {
-            note("server", name, &sentence);
+            note(section, name, &sentence);
         }
     }
     let (auth_keys, bad) = AuthKeys::read(&config.auth, files);

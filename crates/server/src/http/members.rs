@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::extract::State;
 use heartline_durability::send_error::not_a_member;
-use heartline_durability::{Actor, ChatEdit};
+use heartline_durability::{Actor, ChatEdit, Watermark};
 use heartline_protocol::rest::{AddMember, Delivery, Page, SetRole};
 use heartline_protocol::server_frame::ChatMember;
 use heartline_protocol::{ChatId, UserId};
@@ -87,9 +87,12 @@ pub(super) async fn delivery(
         let user_ids = watermarks.iter().map(|watermark| &watermark.user_id);
         privacy::may_see(&api, &caller.user_id, user_ids).await?
     };
-    let items = watermarks.into_iter().zip(shown).map(|(watermark, is_shown)| Delivery {
-        user_id: watermark.user_id,
-        last_acked_sequence: is_shown.then_some(watermark.last_acked_sequence),
+    let items = watermarks.into_iter().zip(shown).map(|(watermark, is_shown)| {
+        let Watermark { user_id, last_acked_sequence, .. } = watermark;
+        // A zero would tell that somebody is shown: who hides must be like one who never came.
+        let is_told = caller.is_service || user_id == viewer || last_acked_sequence > 0;
+        let last_acked_sequence = (is_shown && is_told).then_some(last_acked_sequence);
+        Delivery { user_id, last_acked_sequence }
     });
     Ok(Json(Page { items: items.collect(), next_cursor: None }))
 }

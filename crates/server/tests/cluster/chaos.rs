@@ -236,7 +236,7 @@ async fn after_any_mix_of_faults_everybody_is_found_and_seen_as_they_are() {
         let believed = beliefs(&snapshot, &observer);
         users.iter().all(|user| (believed[*user] == "online") == chaos.is_online(user))
     };
-    eventually("the observer was told", QUIET, believes_rightly).await;
     assert!(observer.is_open(), "the observer was never cut");
+    eventually("the observer was told", QUIET, believes_rightly).await;
     chaos.devices.iter().for_each(|device| assert!(device.ear.is_open()));
 }

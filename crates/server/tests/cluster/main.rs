@@ -34,6 +34,7 @@ mod gap;
 mod pause;
 mod devices;
 mod rules;
+mod presence;
 mod privacy;
 mod redis_cluster;
 mod chaos;

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use heartline_engines::{FaultProxy, Postgres, Redis};
 use heartline_routing::Clock;
 use serde_json::Value;
@@ -36,8 +37,8 @@ static STARTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// Nobody here sends heartbeats, and everybody comes from few addresses.
 const CONFIGURATION: &str = r#"
 [gateway]
-heartbeat_interval = "5m"
-heartbeat_timeout = "10m"
+heartbeat_interval = "10m"
+heartbeat_timeout = "1h"
 [limits]
 connections_per_address = 100000
 [presence]
@@ -61,6 +62,7 @@ pub(crate) fn is_long() -> bool {
 pub(crate) struct Setup {
     nodes: usize,
     network: Network,
+    is_together: bool,
     /// Another Redis than the cluster's own.
     redis_url: Option<String>,
     /// `section.key` and its value, for all nodes.
@@ -115,6 +117,12 @@ impl Setup {
         self
     }
 
+    /// The nodes start all at once.
+    pub(crate) fn together(mut self) -> Self {
+        self.is_together = true;
+        self
+    }
+
     /// The nodes use the Redis of this URL instead of one of their own.
     pub(crate) fn redis_url(mut self, url: &str) -> Self {
         self.redis_url = Some(url.to_owned());
@@ -142,9 +150,13 @@ impl Setup {
         let store = Postgres::shared().fresh_database();
         let (redis, redis_port) = (Redis::start(), Mutex::default());
         let mut cluster = Cluster { nodes: Vec::new(), redis, store, setup: self, redis_port };
-        // One after the other: all at once would be too much for a small machine.
+        // One after the other, unless asked otherwise, so that a small machine keeps up.
         let turn = STARTING.lock().await;
-        for number in 0..cluster.setup.nodes {
+        if cluster.setup.is_together {
+            let numbers = 0..cluster.setup.nodes;
+            cluster.nodes = join_all(numbers.map(|number| cluster.start_node(number))).await;
+        }
+        for number in cluster.nodes.len()..cluster.setup.nodes {
             let node = cluster.start_node(number);
             let node = match number {
                 0 => cluster.settled(node).await,

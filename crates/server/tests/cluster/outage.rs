@@ -237,3 +237,42 @@ async fn one_node_is_heard_by_redis_and_does_not_hear_it() {
     let end = |cluster: &Cluster| network(cluster).heal();
     survives(cluster, Fault { begin, end, is_partial: true, noticed: NOTICED }).await;
 }
+
+#[tokio::test]
+async fn a_node_is_drained_in_order_without_redis() {
+    let mut cluster = Cluster::start(2).await;
+    let chat = cluster.node(0).create_group("ana", &["bo"]).await;
+    let mut ana = cluster.node(0).connect("ana").await;
+    let bo = Ear::of(cluster.node(1).connect("bo").await);
+    cluster.stop_redis();
+    ana.said(&chat, "m1", "the last word").await;
+    bo.hears_message("the last word", PATIENCE).await;
+    cluster.node(0).signal("TERM").await;
+    ana.closes("server_shutdown", 1001).await;
+    assert_eq!(cluster.node(0).exit_code().await, Some(0));
+    assert!(bo.is_open());
+}
+
+#[tokio::test]
+async fn nodes_that_are_told_to_reject_take_nobody_without_redis_and_keep_whom_they_have() {
+    let cluster = Setup::nodes(2).set("routing.redis_down", "reject").start().await;
+    let nodes: [&Node; 2] = cluster.all();
+    let chat = nodes[0].create_group("ana", &["bo"]).await;
+    let mut ana = nodes[0].connect("ana").await;
+    let bo = Ear::of(nodes[1].connect("bo").await);
+    cluster.stop_redis();
+    let bearer = bearer("cy");
+    for node in nodes {
+        let headers = [("Authorization", bearer.as_str())];
+        let (refused, _) = node.refused(&headers, 503, "SERVICE_UNAVAILABLE").await;
+        assert!(refused.headers.contains_key("retry-after"));
+    }
+    ana.said(&chat, "m1", "still here").await;
+    bo.hears_message("still here", PATIENCE).await;
+    cluster.redis.restart();
+    for node in nodes {
+        let is_taken = async || node.upgrade(&[("Authorization", &bearer)]).await.status == 101;
+        eventually("sockets are taken again", RECOVERY, is_taken).await;
+    }
+    assert!(bo.is_open());
+}

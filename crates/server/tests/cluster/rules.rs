@@ -82,8 +82,9 @@ async fn an_operator_sees_and_ends_connections_on_every_node() {
 }
 
 #[tokio::test]
-async fn every_node_is_listed_on_every_node() {
-    let mut cluster = Cluster::start(2).await;
+async fn nodes_that_start_together_are_listed_on_every_node() {
+    // They find an empty database and an empty Redis.
+    let mut cluster = Setup::nodes(2).together().start().await;
     let _ana = cluster.node(0).connect("ana").await;
     cluster.add_node().await;
     let nodes: [&Node; 3] = cluster.all();

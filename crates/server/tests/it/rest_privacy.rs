@@ -171,6 +171,22 @@ async fn a_server_for_development_shows_everybody() {
     assert_eq!(rest.user("ana").chosen().await, "everyone");
 }
 
+/// Everybody has received the first message of a new group.
+async fn group_with_watermarks(rest: &Rest) -> String {
+    let users = ["ana", "bo", "cy"];
+    let chat = rest.group("ana", &users[1..]).await;
+    rest.user("ana").send(&chat, "m1", "hello").await.is(201);
+    let path = format!("/v1/chats/{chat}/delivery");
+    for user in users {
+        let mut socket = rest.server.connect(user).await;
+        socket.send(&json!({ "type": "ack", "chat_id": chat, "last_acked_sequence": 1 })).await;
+        let own = json!({ "user_id": user, "last_acked_sequence": 1 });
+        let is_stored = |page: &Value| page["items"].as_array().unwrap().contains(&own);
+        rest.user(user).until(&path, is_stored).await;
+    }
+    chat
+}
+
 /// Who of a chat's members the asker is told the watermark of.
 async fn shown(asker: &Caller<'_>, chat: &str) -> Vec<String> {
     let page = asker.get(&format!("/v1/chats/{chat}/delivery")).await.is(200);
@@ -188,7 +204,7 @@ async fn shown(asker: &Caller<'_>, chat: &str) -> Vec<String> {
 async fn how_far_others_have_received_is_told_to_those_who_may_see_them() {
     let rest = Rest::start().await;
     let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| rest.user(name));
-    let chat = rest.group("ana", &["bo", "cy"]).await;
+    let chat = group_with_watermarks(&rest).await;
     assert_eq!(shown(&ana, &chat).await, ["ana"], "only the own, as nobody is a contact");
     bo.put_contact("ana").await;
     assert_eq!(shown(&ana, &chat).await, ["ana"], "one of the two is not both");
@@ -210,7 +226,7 @@ async fn how_far_others_have_received_is_told_to_those_who_may_see_them() {
 #[tokio::test]
 async fn who_may_see_whom_must_be_known_before_anything_is_told() {
     let rest = Rest::start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
-    let chat = rest.group("ana", &["bo", "cy"]).await;
+    let chat = group_with_watermarks(&rest).await;
     assert_eq!(shown(&rest.user("ana"), &chat).await, ["ana", "bo", "cy"]);
     let shell = open_store(&rest.server.data());
     shell.execute_batch("ALTER TABLE contacts RENAME TO lost").unwrap();

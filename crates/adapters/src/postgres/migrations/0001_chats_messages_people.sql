@@ -76,6 +76,15 @@ CREATE TABLE unpublished_chats (
 
 CREATE INDEX unpublished_chats_since ON unpublished_chats (since);
 
+-- What was announced beyond a number that is not recorded yet, because another node announces that
+-- one. Never ahead of the chat's head.
+CREATE TABLE published_ranges (
+    chat_key bigint NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    PRIMARY KEY (chat_key, first)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- Who has ever said something where, so that a deleted person's content is found again.
 CREATE TABLE speakers (
     user_key bigint NOT NULL,

@@ -128,48 +128,65 @@ BEGIN
 END
 $$;
 
--- Records ranges of numbers that were announced. Of those that could not be recorded to their
--- end, it answers how far their chat is recorded then. Ranges of one chat must not touch each
--- other. A chat that is gone has nothing to record.
+-- Records ranges of numbers that were announced, in any order and by any node: what follows a hole
+-- is kept until somebody fills it. What is ahead of its chat's head, or of a chat that is gone, is
+-- not recorded.
 CREATE FUNCTION record_published(chat_ids uuid[], firsts bigint[], lasts bigint[])
-RETURNS TABLE (place bigint, published_sequence bigint) LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM heartline.chats c WHERE c.chat_id = ANY (chat_ids)
         ORDER BY c.chat_id FOR NO KEY UPDATE;
-    RETURN QUERY
-    WITH ranges AS MATERIALIZED (
-        SELECT r.place, r.last AS last_wanted, c.chat_key, c.head_sequence,
-            c.published_sequence, least(r.last, c.head_sequence) AS last,
-            r.first <= c.published_sequence + 1 AS is_taken
-        FROM unnest(chat_ids, firsts, lasts) WITH ORDINALITY AS r (chat_id, first, last, place)
+    WITH given AS MATERIALIZED (
+        SELECT c.chat_key, c.head_sequence, c.published_sequence, r.first,
+            least(r.last, c.head_sequence) AS last, true AS is_new
+        FROM unnest(chat_ids, firsts, lasts) AS r (chat_id, first, last)
         CROSS JOIN LATERAL (
             SELECT k.chat_key, k.head_sequence, k.published_sequence
             FROM heartline.chats k WHERE k.chat_id = r.chat_id LIMIT 1
         ) c
+        WHERE r.first <= c.head_sequence AND r.last > c.published_sequence
+    ), known AS (
+        SELECT * FROM given
+        UNION ALL
+        SELECT g.chat_key, g.head_sequence, g.published_sequence, p.first, p.last, false
+        FROM (SELECT DISTINCT chat_key, head_sequence, published_sequence FROM given) g
+        JOIN heartline.published_ranges p ON p.chat_key = g.chat_key
+    ), compared AS (
+        SELECT *, first <= 1 + greatest(published_sequence, max(last) OVER (
+                PARTITION BY chat_key ORDER BY first, last
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            )) AS follows
+        FROM known
+    ), judged AS MATERIALIZED (
+        SELECT *, bool_and(follows) OVER (PARTITION BY chat_key ORDER BY first, last) AS is_taken
+        FROM compared
     ), taken AS MATERIALIZED (
-        SELECT chat_key, head_sequence, max(last) AS last FROM ranges
-        WHERE is_taken AND last > published_sequence GROUP BY chat_key, head_sequence
+        SELECT chat_key, head_sequence, greatest(published_sequence, max(last)) AS last
+        FROM judged WHERE is_taken GROUP BY chat_key, head_sequence, published_sequence
     ), recorded AS (
         UPDATE heartline.chats c SET published_sequence = t.last
         FROM taken t WHERE c.chat_key = t.chat_key
+    ), ranges_removed AS (
+        DELETE FROM heartline.published_ranges p
+        USING taken t WHERE p.chat_key = t.chat_key AND p.first <= t.last
+    ), ranges_kept AS (
+        INSERT INTO heartline.published_ranges AS p (chat_key, first, last)
+        SELECT chat_key, first, max(last) FROM judged WHERE is_new AND NOT is_taken
+        GROUP BY chat_key, first
+        ON CONFLICT (chat_key, first) DO UPDATE SET last = excluded.last
+            WHERE p.last < excluded.last
     ), marks_removed AS (
         DELETE FROM heartline.unpublished_chats u
         USING taken t WHERE u.chat_key = t.chat_key AND t.last >= t.head_sequence
-    ), marks_moved AS (
-        -- Not with every record: a mark that is a little old costs nothing.
-        UPDATE heartline.unpublished_chats u SET since = m.created_at
-        FROM taken t CROSS JOIN LATERAL (
-            SELECT k.created_at FROM heartline.messages k
-            WHERE k.chat_key = t.chat_key AND k.sequence = t.last + 1 LIMIT 1
-        ) m
-        WHERE u.chat_key = t.chat_key AND t.last < t.head_sequence
-            AND u.since < m.created_at - 1000
     )
-    SELECT r.place,
-        CASE WHEN r.is_taken THEN greatest(r.published_sequence, r.last)
-            ELSE r.published_sequence END
-    FROM ranges r WHERE NOT r.is_taken OR r.last < r.last_wanted;
+    -- Not with every record: a mark that is a little old costs nothing.
+    UPDATE heartline.unpublished_chats u SET since = m.created_at
+    FROM taken t CROSS JOIN LATERAL (
+        SELECT k.created_at FROM heartline.messages k
+        WHERE k.chat_key = t.chat_key AND k.sequence = t.last + 1 LIMIT 1
+    ) m
+    WHERE u.chat_key = t.chat_key AND t.last < t.head_sequence AND u.since < m.created_at - 1000;
 END
 $$;
 

@@ -122,13 +122,7 @@ impl<S: ChatLog + Members + Profiles> Subject<S> {
                     Some(Published { chat_id, first: *first, last: *last })
                 };
                 let ranges = ranges.iter().filter_map(range).collect();
-                let mut untaken = self.store.record_published(ranges).await.unwrap();
-                untaken.sort_by_key(|range| (range.chat_id, range.first, range.last));
-                let place =
-                    |range: &Published| (self.place(range.chat_id), range.first, range.last);
-                let mut untaken: Vec<_> = untaken.iter().map(place).collect();
-                untaken.sort_unstable();
-                told(&untaken)
+                told(&self.store.record_published(ranges).await.unwrap())
             }
             Step::Acknowledge(chat, who, last_acked_sequence) => {
                 let Some(chat_id) = self.chat(*chat) else { return String::new() };

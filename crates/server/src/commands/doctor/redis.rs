@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use heartline_adapters::redis::{
-    Anomaly, Inspection, RedisClient, RedisConfig, RedisCounters, Rule, Severity, Sweeps, Vitals,
+    Anomaly, Inspection, RedisClient, RedisCounters, Rule, Severity, Sweeps, Vitals,
     check_settings, inspect, sweeps, vitals,
 };
 use heartline_routing::Clock;
 
 use super::evidence::Evidence;
 use super::report::{Finding, Report};
+use crate::cluster;
 use crate::config::Config;
 
 /// A walk through a large directory is patient with single answers.
@@ -65,12 +67,11 @@ const RULES: [(Rule, &[&str], &str); 5] = [
 ];
 
 /// A client of the configured Redis; none for a node that is alone.
-pub(super) fn connect(config: &Config, clock: Clock) -> Option<RedisClient> {
-    let url = config.redis.url.as_deref()?;
-    // It was accepted when the configuration was loaded.
-    let mut redis = RedisConfig::from_url(url, &config.redis.key_prefix).ok()?;
+pub(super) fn connect(config: &Config, clock: Clock) -> Result<Option<RedisClient>> {
+    let Some(url) = config.redis.url.as_deref() else { return Ok(None) };
+    let mut redis = cluster::redis_config(url, &config.redis)?;
     redis.deadline = DEADLINE;
-    Some(RedisClient::new(redis, clock, RedisCounters::default()))
+    Ok(Some(RedisClient::new(redis, clock, RedisCounters::default())))
 }
 
 /// Looks at the servers and at everything that the directory holds.
