@@ -4,6 +4,8 @@
 //! the server, which puts the parts together, does.
 
 pub mod direct;
+mod document;
+mod ground;
 pub mod jwks;
 pub mod postgres;
 pub mod redis;

@@ -21,6 +21,7 @@ mod keys;
 mod lease;
 mod open;
 mod pages;
+mod party_archive;
 mod people;
 mod pool;
 mod publish;
@@ -40,7 +41,7 @@ use async_trait::async_trait;
 use heartline_durability::{
     Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, ContactsFull, Created,
     EditError, Edited, Idempotency, LogPage, LogRead, Members, NewChat, NewMessage, Profile,
-    Profiles, Published, Relation, Sight, StoreError, Unpublished, Watermark,
+    Profiles, Published, Relation, Repair, Sight, StoreError, Unpublished, Watermark,
 };
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Chat, ManifestChat};
@@ -51,7 +52,6 @@ pub use config::{Encryption, POOL_SIZE, PostgresConfig, SynchronousCommit, UrlEr
 pub use counters::PostgresCounters;
 pub use open::OpenError;
 
-use crate::sqlite::Repair;
 use append::Batch;
 use contacts::Active;
 use pool::{Pool, Purpose};
@@ -102,6 +102,14 @@ impl PostgresStore {
     /// What is counted; clones share the numbers.
     pub fn counters(&self) -> PostgresCounters {
         self.0.pool.counters().clone()
+    }
+
+    /// The time by the server's own clock.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.0.pool.call(Purpose::Read, schema::now).await
     }
 
     /// Sets a halted chat's counter to exactly its newest number and lifts the halt.

@@ -21,6 +21,7 @@ mod figures;
 mod availability;
 mod inspect;
 mod link;
+mod party;
 
 pub use availability::RedisAvailability;
 pub use client::{RedisClient, RedisTime};
@@ -32,6 +33,7 @@ pub use inspect::{
     Anomaly, Inspection, Roster, Rule, Sweeps, Vitals, inspect, roster, sweeps, vitals,
 };
 pub use link::{RedisCarrier, RedisLinkTasks};
+pub use party::{RedisPartyConfig, RedisPartyStore};
 pub use script::Script;
 pub use settings::{Finding, Severity, check_settings};
 pub use subscription::{Event, Message, Subscription};

@@ -22,6 +22,8 @@ mod keys;
 mod lock;
 mod open;
 mod pages;
+mod party_archive;
+mod party_store;
 mod people;
 mod publish;
 mod readers;
@@ -35,14 +37,14 @@ mod writer;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_durability::{
     Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, ContactsFull, Created,
     EditError, Edited, Idempotency, LogPage, LogRead, Members, NewChat, NewMessage, Profile,
-    Profiles, Published, Relation, Sight, StoreError, Unpublished, Watermark,
+    Profiles, Published, Relation, Repair, Sight, StoreError, Unpublished, Watermark,
 };
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Chat, ManifestChat};
@@ -54,13 +56,14 @@ pub use check::{Thoroughness, check_store};
 pub use config::{DATABASE_FILE, DISK_RESERVE_BYTES, SqliteConfig, UrlError};
 pub use counters::SqliteCounters;
 pub use open::OpenError;
-pub use repair::Repair;
+pub use party_store::{SESSION_TTL, SqlitePartyStore};
 
 use check::{BackgroundCheck, Health};
 use checkpoint::Checkpointer;
 use companions::Active;
 use disk::DiskGuard;
 use lock::StoreLock;
+use party_store::Hub;
 use readers::Readers;
 use writer::{Writer, WriterParts};
 
@@ -78,6 +81,8 @@ struct Inner {
     clock: Clock,
     counters: SqliteCounters,
     health: Arc<Health>,
+    /// What the nodes of this process share of party sessions, once one has asked for it.
+    party: OnceLock<Arc<Hub>>,
     _lock: StoreLock,
 }
 
@@ -122,7 +127,9 @@ impl SqliteStore {
             health: Arc::clone(&health),
         };
         let writer = Writer::start(parts).map_err(no_thread)?;
-        let inner = Inner { readers, _check: check, writer, clock, counters, health, _lock: lock };
+        let party = OnceLock::new();
+        let inner =
+            Inner { readers, _check: check, writer, clock, counters, health, party, _lock: lock };
         Ok(Self(Arc::new(inner)))
     }
 

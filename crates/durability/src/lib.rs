@@ -6,6 +6,7 @@
 //! [`catch_up`] reads them back.
 
 pub mod message;
+pub mod repair;
 pub mod store;
 pub mod log;
 pub mod members;
@@ -40,5 +41,6 @@ pub use metrics::Metrics;
 pub use profiles::{ContactsFull, Profile, Profiles, Relation, Sight};
 pub use publications::Publications;
 pub use ranges::Ranges;
+pub use repair::Repair;
 pub use send_error::SendError;
 pub use store::StoreError;

@@ -9,10 +9,8 @@ use heartline_routing::renewal::close_replaced;
 use heartline_routing::{
     DirectoryError, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
 };
-use http::header::{
-    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE, USER_AGENT,
-};
-use http::{Response, StatusCode, request};
+use http::header::USER_AGENT;
+use http::{Response, request};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -73,6 +71,27 @@ impl Gateway {
         peer: SocketAddr,
     ) -> Result<(Response<()>, Accepted), Refusal> {
         let upgrade = Upgrade::from_request(request)?;
+        let ticket = self.ticket(request, peer)?;
+        let opened_at = self.clock.now();
+        let mut accepted =
+            Accepted { ticket, device_id: upgrade.device_id.clone(), admitted: None, opened_at };
+        if let Some(token) = &upgrade.token {
+            let claims = self.verify(token).await?;
+            accepted.opened_at = self.clock.now();
+            let admission = self
+                .admit(claims, upgrade.device_id.clone(), Duration::ZERO, LeaseKind::Chat)
+                .await;
+            accepted.admitted = Some(admission.map_err(NotAdmitted::refusal)?);
+        }
+        Ok((upgrade.answer(SUBPROTOCOL), accepted))
+    }
+
+    /// The checks that every socket passes, whatever it speaks.
+    pub(crate) fn ticket(
+        &self,
+        request: &request::Parts,
+        peer: SocketAddr,
+    ) -> Result<Ticket, Refusal> {
         if !origin_is_allowed(&request.headers, &self.config.allowed_origins) {
             let message = "this Origin is not allowed: add it to server.allowed_origins";
             return Err(Refusal::new(ErrorCode::Forbidden, message));
@@ -86,17 +105,7 @@ impl Gateway {
                 let message = "too many connections from this address";
                 Refusal::later(ErrorCode::RateLimited, message, RETRY_AFTER_SECONDS)
             })?;
-        let ticket = Ticket { _permit: permit, address, client: client_name(request) };
-        let opened_at = self.clock.now();
-        let mut accepted =
-            Accepted { ticket, device_id: upgrade.device_id.clone(), admitted: None, opened_at };
-        if let Some(token) = &upgrade.token {
-            let claims = self.verify(token).await?;
-            accepted.opened_at = self.clock.now();
-            let admission = self.admit(claims, upgrade.device_id.clone(), Duration::ZERO).await;
-            accepted.admitted = Some(admission.map_err(NotAdmitted::refusal)?);
-        }
-        Ok((switching_protocols(&upgrade), accepted))
+        Ok(Ticket { _permit: permit, address, client: client_name(request) })
     }
 
     fn check_capacity(&self) -> Result<(), Refusal> {
@@ -127,6 +136,7 @@ impl Gateway {
         claims: Claims,
         device_id: Option<DeviceId>,
         age: Duration,
+        kind: LeaseKind,
     ) -> Result<(Admitted, Identity), NotAdmitted> {
         let user_id = claims.user_id;
         let device_id = claims.device_id.or(device_id).unwrap_or_else(made_device);
@@ -137,13 +147,8 @@ impl Gateway {
             node_id: self.node_id.clone(),
             connection_id: ConnectionId { ulid, shard },
         };
-        let lease = Lease {
-            key: key.clone(),
-            device_id: device_id.clone(),
-            kind: LeaseKind::Chat,
-            age,
-            again: false,
-        };
+        let lease =
+            Lease { key: key.clone(), device_id: device_id.clone(), kind, age, again: false };
         let is_leased = match self.register(lease).await {
             Ok(Registration::Admitted { .. }) => true,
             Ok(Registration::Refused(LeaseRefusal::ConnectionLimit)) => {
@@ -237,20 +242,6 @@ impl NotAdmitted {
             Self::Unavailable => CloseReason::Overloaded,
         }
     }
-}
-
-fn switching_protocols(upgrade: &Upgrade) -> Response<()> {
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let accept = HeaderValue::from_str(&upgrade.accept).expect("base64 is a legal header value");
-    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    if upgrade.subprotocol {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-    }
-    response
 }
 
 /// A device for a client that named none: it replaces nobody.

@@ -7,6 +7,8 @@ use heartline_protocol::rest::Visibility;
 use heartline_routing::Policy;
 use ipnet::IpNet;
 
+use crate::graphql::GraphQlConfig;
+
 /// The gateway's configuration. The server composes it from its file; nothing here reads one.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -39,6 +41,8 @@ pub struct Config {
     /// Whether sockets are accepted while the directory does not answer, without a lease until it
     /// does.
     pub accepts_unleased: bool,
+    /// How GraphQL sockets are served.
+    pub graphql: GraphQlConfig,
     /// The bounds.
     pub limits: Limits,
 }
@@ -135,6 +139,7 @@ impl Default for Config {
             offline_linger: Duration::ZERO,
             default_visibility: Visibility::ContactsOnly,
             accepts_unleased: true,
+            graphql: GraphQlConfig::default(),
             limits: Limits::default(),
         }
     }

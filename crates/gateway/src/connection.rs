@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
 use heartline_protocol::server_frame::ConnectionClosing;
 use heartline_protocol::{CloseReason, ServerFrame, encode_server};
+use heartline_routing::LeaseKind;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::accept::Ticket;
@@ -349,7 +350,8 @@ impl Connection {
                     let gateway = Arc::clone(&self.gateway);
                     let age = self.handle.age(gateway.clock().now());
                     self.pending = Some(Box::pin(async move {
-                        let admission = gateway.admit(claims, device_id, age).await;
+                        let admission =
+                            gateway.admit(claims, device_id, age, LeaseKind::Chat).await;
                         Pending::Admitted(admission.map_err(|refused| refused.reason()))
                     }));
                 }

@@ -20,6 +20,8 @@ pub struct Handle {
     /// The plain socket, for writing at once without waking the connection's task.
     direct: Option<Arc<TcpStream>>,
     opened_at: Instant,
+    /// What it speaks: only chat connections are pushed to.
+    kind: LeaseKind,
     identity: OnceLock<Identity>,
 }
 
@@ -36,8 +38,18 @@ pub struct Identity {
 }
 
 impl Handle {
-    pub(crate) fn new(outbox: Outbox, direct: Option<Arc<TcpStream>>, opened_at: Instant) -> Self {
-        Self { outbox, direct, opened_at, identity: OnceLock::new() }
+    pub(crate) fn new(
+        outbox: Outbox,
+        direct: Option<Arc<TcpStream>>,
+        opened_at: Instant,
+        kind: LeaseKind,
+    ) -> Self {
+        Self { outbox, direct, opened_at, kind, identity: OnceLock::new() }
+    }
+
+    /// Whether it understands chat frames.
+    pub(crate) fn is_chat(&self) -> bool {
+        self.kind == LeaseKind::Chat
     }
 
     /// Who it is; `None` before its admission.
@@ -97,7 +109,7 @@ impl Handle {
         self.identity.get().map(|identity| Lease {
             key: identity.key.clone(),
             device_id: identity.device_id.clone(),
-            kind: LeaseKind::Chat,
+            kind: self.kind,
             age: now.saturating_duration_since(self.opened_at),
             again: true,
         })

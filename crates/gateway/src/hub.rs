@@ -130,7 +130,8 @@ impl Hub {
         let mut queued = 0;
         let shard = self.shard(user_id);
         for handle in shard.users.get(user_id)? {
-            if except.is_some() && handle.connection_id() == except {
+            let is_excepted = except.is_some() && handle.connection_id() == except;
+            if is_excepted || !handle.is_chat() {
                 continue;
             }
             let Some(pushed) = handle.outbox.push(frame, now) else { continue };
@@ -155,7 +156,7 @@ impl Hub {
     ) -> Option<usize> {
         found.extend(self.shard(user_id).users.get(user_id)?.iter().cloned());
         let mut delivered = 0;
-        for handle in found.drain(..) {
+        for handle in found.drain(..).filter(|handle| handle.is_chat()) {
             let is_excepted = except.is_some() && handle.connection_id() == except;
             delivered += usize::from(!is_excepted && self.write_to(&handle, frame, now));
         }
@@ -178,9 +179,11 @@ impl Hub {
         true
     }
 
-    /// The connections of a user.
+    /// The chat connections of a user.
     pub(crate) fn connections_of(&self, user_id: &UserId) -> Handles {
-        self.shard(user_id).users.get(user_id).cloned().unwrap_or_default()
+        let shard = self.shard(user_id);
+        let handles = shard.users.get(user_id).into_iter().flatten();
+        handles.filter(|handle| handle.is_chat()).cloned().collect()
     }
 
     /// Tells the connections of a user to sync these chats, or all.
@@ -203,7 +206,9 @@ impl Hub {
     }
 
     fn resync_one(&self, handle: &Handle, chat_ids: Option<&[ChatId]>, reason: ResyncReason) {
-        let Some(connection_id) = handle.connection_id() else { return };
+        let Some(connection_id) = handle.connection_id().filter(|_| handle.is_chat()) else {
+            return;
+        };
         if handle.outbox.urgent_frames() >= URGENT_FRAMES_MAX {
             return handle.stop(CloseReason::SlowConsumer);
         }
@@ -268,6 +273,18 @@ impl Hub {
         all
     }
 
+    /// The leases of the connections that are meant.
+    fn leases(&self, is_meant: impl Fn(ConnectionId) -> bool) -> Vec<LeaseKey> {
+        let mut leases = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let keys = shard.users.values().flatten().filter_map(|handle| handle.identity());
+            let keys = keys.map(|identity| &identity.key);
+            leases.extend(keys.filter(|key| is_meant(key.connection_id)).cloned());
+        }
+        leases
+    }
+
     fn unlist(&self, handle: &Arc<Handle>) {
         let identity = handle.identity().expect("only identified connections are listed");
         let mut shard = self.shard(&identity.key.user_id);
@@ -306,15 +323,12 @@ impl Drop for Listing {
 // === impl Holdings ===
 
 impl Holdings for Hub {
-    fn leases_in_slice(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
-        let mut leases = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let keys = shard.users.values().flatten().filter_map(|handle| handle.identity());
-            let in_slice = |key: &&LeaseKey| (key.connection_id.ulid.0 as u64) % slices == slice;
-            leases.extend(keys.map(|identity| &identity.key).filter(in_slice).cloned());
-        }
-        leases
+    fn leases_to_renew(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
+        self.leases(|id| u64::from(id.shard) % slices == slice)
+    }
+
+    fn leases_to_extend(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
+        self.leases(|id| (id.ulid.0 as u64) % slices == slice)
     }
 
     fn connections(&self) -> usize {
@@ -351,6 +365,7 @@ impl Holdings for Hub {
 mod tests {
     use std::task::{Context, Poll, Waker};
 
+    use heartline_routing::LeaseKind;
     use prometheus_client::metrics::counter::Counter;
 
     use super::*;
@@ -362,7 +377,7 @@ mod tests {
     fn handle(number: u128) -> Arc<Handle> {
         let bounds = Bounds { messages: 10, bytes: 1000, grace: Duration::from_secs(5) };
         let outbox = Outbox::new(bounds, Arc::new(Budget::new(1000)), Counter::default());
-        let handle = Handle::new(outbox, None, Clock.now());
+        let handle = Handle::new(outbox, None, Clock.now(), LeaseKind::Chat);
         let key = LeaseKey {
             user_id: "ana".parse().unwrap(),
             node_id: "node".parse().unwrap(),

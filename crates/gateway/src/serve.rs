@@ -6,6 +6,7 @@ use std::time::Duration;
 use heartline_protocol::limits::FRAGMENTS_MAX;
 use heartline_protocol::server_frame::ConnectionEstablished;
 use heartline_protocol::{CloseReason, PROTOCOL_VERSION, ServerFrame, encode_server};
+use heartline_routing::LeaseKind;
 use tracing::info;
 
 use crate::accept::{Accepted, Ticket};
@@ -85,7 +86,7 @@ impl Gateway {
         };
         let frames_sent = self.metrics.frames_sent.clone();
         let outbox = Outbox::new(self.bounds(), Arc::clone(&self.budget), frames_sent);
-        let handle = Arc::new(Handle::new(outbox, direct, opened_at));
+        let handle = Arc::new(Handle::new(outbox, direct, opened_at, LeaseKind::Chat));
         let config = Arc::clone(&self.config);
         let (session, first, listing) = match admitted {
             Some((admitted, identity)) => {
@@ -149,7 +150,7 @@ impl Gateway {
 
     /// How long a user stays online after this end of their last connection. Who is sent away
     /// with a time to come back is not gone.
-    fn keep(&self, ended: Ended) -> Duration {
+    pub(crate) fn keep(&self, ended: Ended) -> Duration {
         match ended {
             Ended::Closed(CloseReason::ServerShutdown | CloseReason::MaxAge) => {
                 self.config.lease.max(self.config.offline_linger)

@@ -19,8 +19,13 @@ use crate::metrics::RoutingMetrics;
 
 /// The connections whose leases a node keeps: implemented by the gateway's hub.
 pub trait Holdings: Send + Sync {
-    /// The leases of the connections whose number falls into this slice of all slices.
-    fn leases_in_slice(&self, slice: u64, slices: u64) -> Vec<LeaseKey>;
+    /// The leases that are renewed together: those of the users whose shard falls into this slice of
+    /// all slices. A shard that is renewed as a whole costs the directory less than parts of many.
+    fn leases_to_renew(&self, slice: u64, slices: u64) -> Vec<LeaseKey>;
+
+    /// The leases that are extended together: those of the connections whose number falls into this
+    /// slice of all slices.
+    fn leases_to_extend(&self, slice: u64, slices: u64) -> Vec<LeaseKey>;
 
     /// How many connections there are.
     fn connections(&self) -> usize;
@@ -102,13 +107,20 @@ impl Renewal {
         for tick in 0_u64.. {
             ticks.tick().await;
             self.announce(&mut announced_at).await;
-            let slice = tick % slices;
-            let leases = self.holdings.leases_in_slice(slice, slices);
-            unleased[slice as usize] = self.renew(leases).await;
+            let due = tick % slices;
+            // What could not be renewed is tried again before its next turn: a lease bears two
+            // misses, but not the race of a third with its end. Only one slice at a time, so that
+            // a directory that comes back is not asked for everything at once.
+            let behind = (1..slices).map(|ago| (due + slices - ago) % slices);
+            let behind = behind.rev().find(|slice| unleased[*slice as usize] > 0);
+            for slice in [Some(due), behind].into_iter().flatten() {
+                let leases = self.holdings.leases_to_renew(slice, slices);
+                unleased[slice as usize] = self.renew(leases).await;
+            }
             self.metrics.connections_unleased.set(unleased.iter().sum::<usize>() as i64);
             self.metrics.multi_device_users.set(self.holdings.multi_device_users() as i64);
             let slice = tick % extend_slices;
-            self.extend(self.holdings.leases_in_slice(slice, extend_slices)).await;
+            self.extend(self.holdings.leases_to_extend(slice, extend_slices)).await;
         }
     }
 
@@ -247,7 +259,7 @@ impl Renewal {
             // still connected here would seem to have left.
             if now - swept_at >= sweep_interval + self.renew_interval {
                 info!("this process stood still: its leases are renewed before any is swept");
-                self.renew(self.holdings.leases_in_slice(0, 1)).await;
+                self.renew(self.holdings.leases_to_renew(0, 1)).await;
             }
             swept_at = now;
             match self.directory.sweep(SWEEP_LIMIT, self.policy).await {

@@ -23,9 +23,13 @@ struct Held {
 }
 
 impl Holdings for Held {
-    fn leases_in_slice(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
+    fn leases_to_renew(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
         let keys = self.leases.iter().map(|lease| lease.key.clone());
         keys.filter(|key| key.connection_id.ulid.0 as u64 % slices == slice).collect()
+    }
+
+    fn leases_to_extend(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
+        self.leases_to_renew(slice, slices)
     }
 
     fn connections(&self) -> usize {

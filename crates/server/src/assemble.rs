@@ -19,6 +19,7 @@ use crate::cluster::{Cluster, Others};
 use crate::config::{AuthKeys, Config, Loaded};
 use crate::http::{Api, PrivacyChanges};
 use crate::lifecycle::Lifecycle;
+use crate::party::PartyPlane;
 use crate::store::Store;
 use crate::tls::TlsReloader;
 
@@ -28,6 +29,7 @@ pub struct Node {
     pub(crate) config: Config,
     pub(crate) api: Api,
     pub(crate) chat: Chat,
+    pub(crate) party: PartyPlane,
     pub(crate) record: NodeRecord,
     pub(crate) others: Option<Others>,
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
@@ -48,9 +50,11 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let (mut registry, metrics) = metrics(&lifecycle);
     let store = Store::open(&config, clock).await?;
     let profiles = store.profiles();
-    let chat = Chat::new(store, &config, clock, &mut registry);
+    let chat = Chat::new(store.clone(), &config, clock, &mut registry);
     let cluster = Cluster::connect(&config, node_id.clone(), clock, &mut registry).await?;
-    let Cluster { directory, link, envelopes, record, others } = cluster;
+    let Cluster { directory, link, envelopes, record, others, redis } = cluster;
+    let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), clock, &mut registry);
+    let party = opening.await?;
     let routing = RoutingMetrics::default();
     routing.register(&mut registry);
     let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
@@ -86,9 +90,11 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         authenticator,
         registry,
         lifecycle,
+        party: party.clone(),
+        site_url: config.party.site_url.clone(),
         cluster: others.as_ref().map(|others| Arc::clone(&others.link)),
     };
-    Ok(Node { config, api, chat, record, others, envelopes, presence, tls })
+    Ok(Node { config, api, chat, party, record, others, envelopes, presence, tls })
 }
 
 /// `<name>-<boot suffix>`: a restarted node is a new one.
@@ -113,6 +119,7 @@ fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {
         issuer: keys.issuer,
         audience: keys.audience,
         leeway: keys.leeway,
+        nextauth_secret: keys.nextauth_secret.map(Secret::new),
     };
     Authenticator::new(config, clock).context("auth")
 }

@@ -10,6 +10,7 @@ use heartline_adapters::redis::{
     Finding, RedisAvailability, RedisCarrier, RedisClient, RedisConfig, RedisCounters,
     RedisDirectory, RedisDirectoryConfig, RedisLinkTasks, Severity, check_settings,
 };
+use heartline_gateway::SessionPolicy;
 use heartline_protocol::NodeId;
 use heartline_routing::link::{
     ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Returned,
@@ -53,6 +54,8 @@ pub(crate) struct Cluster {
     pub(crate) record: NodeRecord,
     /// The way to other nodes; none for a node that is alone.
     pub(crate) others: Option<Others>,
+    /// The Redis that nodes share; none for a node that is alone.
+    pub(crate) redis: Option<RedisClient>,
 }
 
 /// The way to other nodes, not yet open.
@@ -95,7 +98,7 @@ impl Cluster {
         let (link, envelopes) = LocalLink::new(record.node_id.clone());
         let directory = MemoryDirectory::new(config.routing.shards, clock);
         let (directory, link) = (Arc::new(directory), Arc::new(link));
-        Self { directory, link, envelopes, record, others: None }
+        Self { directory, link, envelopes, record, others: None, redis: None }
     }
 
     async fn among_others(
@@ -116,6 +119,7 @@ impl Cluster {
         let directory = RedisDirectoryConfig {
             shards: config.routing.shards,
             lease: config.routing.lease,
+            single_session: config.gateway.session_policy == SessionPolicy::SingleSession,
             ..RedisDirectoryConfig::new(node_id.clone())
         };
         let directory = RedisDirectory::connect(client.clone(), directory, clock).await?;
@@ -126,7 +130,7 @@ impl Cluster {
         let (reception, envelopes) = Reception::new(node_id.clone(), clock, metrics.clone());
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
         let (redis, redis_tasks) =
-            RedisCarrier::new(client, node_id.clone(), Arc::clone(&reception), returns);
+            RedisCarrier::new(client.clone(), node_id.clone(), Arc::clone(&reception), returns);
         let secret = ClusterSecret::new(config.cluster.secret.expose());
         let secret = secret.ok_or_else(|| anyhow!("cluster.secret must be printable ASCII"))?;
         let (direct, direct_tasks) =
@@ -153,7 +157,8 @@ impl Cluster {
             availability,
         };
         let record = NodeRecord { address: Some(address), ..record };
-        Ok(Self { directory, link, envelopes, record, others: Some(others) })
+        let (others, redis) = (Some(others), Some(client));
+        Ok(Self { directory, link, envelopes, record, others, redis })
     }
 }
 

@@ -64,6 +64,8 @@ pub struct Config {
     pub cluster: Cluster,
     /// Who sees whether somebody is online, and how soon.
     pub presence: Presence,
+    /// Party sessions.
+    pub party: Party,
     /// Where messages are kept.
     pub store: Store,
     /// Where metrics are served.
@@ -120,6 +122,8 @@ pub struct Auth {
     /// How far clocks may differ.
     #[serde(deserialize_with = "decode::duration")]
     pub leeway: Duration,
+    /// The secret of a site that uses NextAuth; empty when there is none.
+    pub nextauth_secret: Secret,
 }
 
 /// The life of a connection.
@@ -250,6 +254,52 @@ pub struct Presence {
     pub offline_linger: Duration,
 }
 
+/// Party sessions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Party {
+    /// Whether a GraphQL socket needs a token.
+    pub require_auth: bool,
+    /// What a bad token is worth.
+    pub bad_token: BadToken,
+    /// The site that `/join` leads to.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub site_url: Option<String>,
+    /// How long a session rests before it is archived.
+    #[serde(deserialize_with = "decode::duration")]
+    pub archive_debounce: Duration,
+    /// How long a session that nobody uses stays where it is fast.
+    #[serde(deserialize_with = "decode::duration")]
+    pub session_ttl: Duration,
+    /// After how long without members a session is ended; none for never.
+    #[serde(deserialize_with = "decode::auto_end")]
+    pub auto_end: Option<Duration>,
+    /// How long a member may be away.
+    #[serde(deserialize_with = "decode::duration")]
+    pub resume_grace: Duration,
+    /// Queue events that can be replayed.
+    pub event_log_size: usize,
+    /// For how long they can.
+    #[serde(deserialize_with = "decode::duration")]
+    pub event_log_ttl: Duration,
+    /// Items of a queue.
+    pub max_queue: usize,
+    /// Edits of one connection in a second.
+    pub edit_rate: u32,
+    /// Joins of one connection in a minute.
+    pub join_rate: u32,
+}
+
+/// What a bad token of a GraphQL socket is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BadToken {
+    /// The socket is closed.
+    Refuse,
+    /// As much as none.
+    Anonymous,
+}
+
 /// Where messages, chats and people are kept.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -307,6 +357,11 @@ impl Config {
             offline_linger: self.presence.offline_linger,
             default_visibility: self.presence.default_visibility,
             accepts_unleased: self.routing.redis_down == RedisDown::Accept,
+            graphql: heartline_gateway::GraphQlConfig {
+                require_auth: self.party.require_auth,
+                bad_token_is_anonymous: self.party.bad_token == BadToken::Anonymous,
+                ..heartline_gateway::GraphQlConfig::default()
+            },
             limits: self.limits.within(memory_bytes),
         }
     }

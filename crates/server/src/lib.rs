@@ -12,6 +12,7 @@ pub mod dev;
 mod http;
 pub mod lifecycle;
 mod listen;
+mod party;
 mod store;
 pub mod telemetry;
 pub mod tls;
@@ -22,11 +23,13 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use futures_util::Stream;
 use heartline_gateway::{drain, inbox};
+use heartline_routing::NodeRecord;
 use heartline_routing::renewal::{Holdings, Renewal};
 use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
-use crate::config::MetricsListen;
+use crate::config::{Config, MetricsListen};
+use crate::http::Api;
 use crate::lifecycle::Exit;
 use crate::listen::Site;
 
@@ -59,23 +62,12 @@ pub async fn run(
         others.open(&lifecycle, user_timeout).await?;
     }
     lifecycle.spawn_support("presence", node.presence.run());
+    let party = node.party;
+    lifecycle.spawn_support("party", party.rooms.clone().run(Arc::clone(&directory)));
     let last_writes = node.chat.start(&lifecycle, api.fanout.clone());
     lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
     let node_id = node.record.node_id.clone();
-    let renewal = Renewal {
-        directory: Arc::clone(&directory),
-        holdings: Arc::clone(gateway.hub()) as Arc<dyn Holdings>,
-        link: Arc::clone(&api.fanout.link),
-        node: node.record,
-        policy: gateway.config().policy(),
-        renew_interval: config.routing.renew_interval,
-        clock: gateway.clock(),
-        metrics: api.fanout.metrics.routing.clone(),
-    };
-    let sweep = renewal.clone().sweep_for_ever(config.routing.sweep_interval);
-    lifecycle.spawn_support("sweep", sweep);
-    lifecycle.spawn_support("reconciliation", renewal.clone().reconcile_for_ever());
-    lifecycle.spawn_support("renewal", renewal.run());
+    keep_leases(&config, &api, node.record);
     if api.authenticator.refresh_interval().is_some() {
         lifecycle.spawn_support("signing keys", refresh_keys(api.authenticator.clone()));
     }
@@ -95,23 +87,50 @@ pub async fn run(
     let site = Site {
         router: http::router(api.clone(), with_metrics),
         gateway: Some(gateway),
+        graphql: Some(party.graphql()),
         tls: node.tls,
         lifecycle: lifecycle.clone(),
     };
     lifecycle.spawn("listener", listen::accept(listener, site.clone()));
     if let Some(listener) = metrics_listener {
-        let site = Site { router: http::metrics_router(api), gateway: None, tls: None, ..site };
+        let site = Site {
+            router: http::metrics_router(api),
+            gateway: None,
+            graphql: None,
+            tls: None,
+            ..site
+        };
         lifecycle.spawn("metrics listener", listen::accept(listener, site));
     }
 
     info!(%address, node = %config.server.name, "listening");
     ready(address);
     let exit = lifecycle.wait(signals, config.gateway.drain_timeout).await;
+    party.rooms.close().await;
     if let Err(error) = directory.withdraw(&node_id).await {
         warn!(%error, "this node is forgotten when its lease has run out");
     }
     last_writes.write().await;
     Ok(exit)
+}
+
+/// Renews, sweeps and reconciles the leases of this node's connections.
+fn keep_leases(config: &Config, api: &Api, record: NodeRecord) {
+    let (gateway, lifecycle) = (&api.gateway, &api.lifecycle);
+    let renewal = Renewal {
+        directory: Arc::clone(&api.directory),
+        holdings: Arc::clone(gateway.hub()) as Arc<dyn Holdings>,
+        link: Arc::clone(&api.fanout.link),
+        node: record,
+        policy: gateway.config().policy(),
+        renew_interval: config.routing.renew_interval,
+        clock: gateway.clock(),
+        metrics: api.fanout.metrics.routing.clone(),
+    };
+    let sweep = renewal.clone().sweep_for_ever(config.routing.sweep_interval);
+    lifecycle.spawn_support("sweep", sweep);
+    lifecycle.spawn_support("reconciliation", renewal.clone().reconcile_for_ever());
+    lifecycle.spawn_support("renewal", renewal.run());
 }
 
 fn bind(

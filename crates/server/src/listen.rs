@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use heartline_gateway::{Accepted, Gateway, Refusal, Transport};
+use heartline_gateway::graphql::AcceptedGraphQl;
+use heartline_gateway::{Accepted, Gateway, GraphQl, Refusal, Transport};
 use heartline_protocol::limits::{HEADER_TIMEOUT, REQUEST_HEAD_BYTES_MAX};
 use http::header::ALLOW;
 use http::{Method, Request, Response, StatusCode};
@@ -71,6 +72,8 @@ pub(crate) struct Site {
     pub(crate) router: axum::Router,
     /// The sockets; none on a listener that only has metrics.
     pub(crate) gateway: Option<Arc<Gateway>>,
+    /// What answers GraphQL sockets; likewise.
+    pub(crate) graphql: Option<Arc<dyn GraphQl>>,
     /// The certificates; none for plain TCP.
     pub(crate) tls: Option<TlsReloader>,
     /// Who owns the tasks.
@@ -160,14 +163,30 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     let (Some(accepted), Some(gateway)) = (accepted, site.gateway) else {
         return linger(parts.io.into_inner()).await;
     };
-    if !matches!(served, Some(Ok(()))) {
-        return gateway.abandon(accepted).await;
-    }
+    let is_whole = matches!(served, Some(Ok(())));
     let transport = match parts.io.into_inner() {
         MaybeTls::Plain(tcp) => Transport::Plain(Arc::new(tcp)),
         MaybeTls::Tls(tls) => Transport::Tls(tls),
     };
-    site.lifecycle.spawn_connection(gateway.serve(accepted, transport, &parts.read_buf));
+    match (accepted, site.graphql) {
+        (Upgraded::Chat(accepted), _) if is_whole => {
+            let connection = gateway.serve(accepted, transport, &parts.read_buf);
+            site.lifecycle.spawn_connection(connection);
+        }
+        (Upgraded::Chat(accepted), _) => gateway.abandon(accepted).await,
+        (Upgraded::GraphQl(accepted), Some(graphql)) if is_whole => {
+            let early = parts.read_buf.to_vec();
+            let connection = gateway.serve_graphql(graphql, accepted, transport, early);
+            site.lifecycle.spawn_connection(connection);
+        }
+        (Upgraded::GraphQl(_), _) => {}
+    }
+}
+
+/// A request that became a socket.
+enum Upgraded {
+    Chat(Accepted),
+    GraphQl(AcceptedGraphQl),
 }
 
 /// Ends our half and reads for a moment what is still coming: a socket that is closed with unread
@@ -186,9 +205,11 @@ async fn answer(
     peer: SocketAddr,
     gateway: Option<Arc<Gateway>>,
     router: axum::Router,
-    slot: &Mutex<Option<Accepted>>,
+    slot: &Mutex<Option<Upgraded>>,
 ) -> Response<Body> {
-    let Some(gateway) = gateway.filter(|_| request.uri().path() == "/v1/ws") else {
+    let is_graphql = request.uri().path() == "/graphql" && request.method() == Method::GET;
+    let is_socket = is_graphql || request.uri().path() == "/v1/ws";
+    let Some(gateway) = gateway.filter(|_| is_socket) else {
         request.extensions_mut().insert(peer);
         let response = router.oneshot(request.map(Body::new)).await;
         return response.unwrap_or_else(|never| match never {});
@@ -199,9 +220,16 @@ async fn answer(
         return refusal.with_header(ALLOW, "GET").into_response().map(Body::from);
     }
     let (head, _) = request.into_parts();
-    match gateway.upgrade(&head, peer).await {
-        Ok((response, accepted)) => {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepted);
+    let granted = if is_graphql {
+        let granted = gateway.upgrade_graphql(&head, peer);
+        granted.map(|(response, accepted)| (response, Upgraded::GraphQl(accepted)))
+    } else {
+        let granted = gateway.upgrade(&head, peer).await;
+        granted.map(|(response, accepted)| (response, Upgraded::Chat(accepted)))
+    };
+    match granted {
+        Ok((response, upgraded)) => {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgraded);
             response.map(|()| Body::empty())
         }
         Err(refusal) => refusal.into_response().map(Body::from),

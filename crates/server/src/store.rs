@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use heartline_adapters::postgres::{PostgresConfig, PostgresStore};
-use heartline_adapters::sqlite::{Repair, SqliteConfig, SqliteStore};
-use heartline_durability::{ChatLog, Members, Profiles, StoreError};
+use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
+use heartline_durability::{ChatLog, Members, Profiles, Repair, StoreError};
+use heartline_party::PartyArchive;
 use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 use prometheus_client::registry::Registry;
@@ -85,6 +86,14 @@ impl Store {
 
     /// People.
     pub(crate) fn profiles(&self) -> Arc<dyn Profiles> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// Party sessions that are kept for good.
+    pub(crate) fn archive(&self) -> Arc<dyn PartyArchive> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),

@@ -1,12 +1,12 @@
 //! Repairing a chat's counter, the one thing that halts a chat.
 
+use heartline_durability::Repair;
 use heartline_protocol::ChatId;
 
 use super::chats;
 use super::failure::Failure;
 use super::lease::Lease;
 use super::rows::{self, Id, get, row_limit, unsigned};
-use crate::sqlite::Repair;
 
 const LOOK: &str = "SELECT c.chat_key, c.head_sequence, c.published_sequence, c.halted, (
         SELECT m.sequence FROM messages m WHERE m.chat_key = c.chat_key

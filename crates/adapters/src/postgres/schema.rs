@@ -1,17 +1,21 @@
 //! The schema of the database: which version it has, and how an older one becomes a newer one.
 
+use heartline_protocol::Timestamp;
 use tokio::time::Instant;
 
 use super::config::PostgresConfig;
 use super::connection::{Connection, MIGRATING};
+use super::failure::Failure;
+use super::lease::Lease;
 use super::open::OpenError;
-use super::rows::get;
+use super::rows::{get, number};
 use super::tls::Tls;
 
 /// One script per version, in order. A script that was released is never changed.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("migrations/0001_chats_messages_people.sql"),
     include_str!("migrations/0002_calls.sql"),
+    include_str!("migrations/0003_party.sql"),
 ];
 
 /// The version that this binary reads and writes.
@@ -112,4 +116,11 @@ async fn version(connection: &mut Connection) -> Result<i32, tokio_postgres::Err
     connection.prepare(FOUND).await?;
     let rows = connection.query(FOUND, &[]).await?;
     Ok(rows.first().map_or(0, |row| get(row, 0).unwrap_or(0)))
+}
+
+/// The time by the server's own clock.
+pub(super) async fn now(mut lease: Lease<'_>) -> Result<Timestamp, Failure> {
+    let rows = lease.query("SELECT now_ms()", &[]).await?;
+    let row = rows.first().ok_or_else(|| Failure::again("the server did not tell the time"))?;
+    Ok(Timestamp { unix_ms: number(row, 0)? })
 }

@@ -5,5 +5,6 @@ mod faults;
 mod halts;
 mod nodes;
 mod obstacles;
+mod party;
 mod scratch;
 mod transport;

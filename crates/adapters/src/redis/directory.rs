@@ -48,13 +48,15 @@ pub struct RedisDirectoryConfig {
     pub node_id: NodeId,
     /// A shard that any node swept within this time is passed over.
     pub sweep_spacing: Duration,
+    /// Whether a user has one session at a time, which then has a key of its own.
+    pub single_session: bool,
 }
 
 impl RedisDirectoryConfig {
     /// The usual shards, lease and spacing for a node.
     pub fn new(node_id: NodeId) -> Self {
         let (lease, sweep_spacing) = (Duration::from_secs(15), Duration::from_millis(500));
-        Self { shards: 100, lease, node_id, sweep_spacing }
+        Self { shards: 100, lease, node_id, sweep_spacing, single_session: false }
     }
 }
 

@@ -4,6 +4,7 @@ mod contract;
 mod footprint;
 mod inspection;
 mod outage;
+mod party;
 mod recovery;
 mod subscription;
 mod wrong_clock;
@@ -46,6 +47,7 @@ fn config(node: &str, shards: u16) -> RedisDirectoryConfig {
         lease: LEASE,
         node_id: node.parse().unwrap(),
         sweep_spacing: Duration::ZERO,
+        single_session: false,
     }
 }
 

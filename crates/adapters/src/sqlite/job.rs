@@ -44,23 +44,26 @@ pub(super) trait Work: Send {
     fn is_abandoned(&self) -> bool;
 }
 
-/// A piece of work made of a function.
-pub(super) struct Piece<T, F> {
+/// A piece of work made of a function, and of what is to be done once its result is committed,
+/// whether or not somebody still waits for it.
+pub(super) struct Piece<T, F, Then> {
     function: Option<F>,
+    then: Then,
     result: Option<T>,
     reply: Reply<T>,
 }
 
-impl<T, F> Piece<T, F> {
-    pub(super) fn new(function: F, reply: Reply<T>) -> Self {
-        Self { function: Some(function), result: None, reply }
+impl<T, F, Then> Piece<T, F, Then> {
+    pub(super) fn new(function: F, then: Then, reply: Reply<T>) -> Self {
+        Self { function: Some(function), then, result: None, reply }
     }
 }
 
-impl<T, F> Work for Piece<T, F>
+impl<T, F, Then> Work for Piece<T, F, Then>
 where
     T: Send,
     F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send,
+    Then: FnOnce(&T) + Send,
 {
     fn run(&mut self, session: &mut Session<'_>) -> rusqlite::Result<()> {
         let function = self.function.take().expect("a piece of work runs once");
@@ -69,9 +72,13 @@ where
     }
 
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
-        let Self { result, reply, .. } = *self;
+        let Self { then, result, reply, .. } = *self;
+        let result = committed.map(|()| result.expect("what is committed was run"));
+        if let Ok(result) = &result {
+            then(result);
+        }
         // Who has gone does not want to know.
-        let _ = reply.send(committed.map(|()| result.expect("what is committed was run")));
+        let _ = reply.send(result);
     }
 
     fn is_abandoned(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Repairing a chat's counter, the one thing that halts a chat.
 
+use heartline_durability::Repair;
 use heartline_protocol::ChatId;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -9,25 +10,6 @@ use super::session::{Session, message_range};
 /// The chats that are halted, the oldest first.
 pub(super) const HALTED: &str = "SELECT chat_id FROM chats INDEXED BY chats_halted
     WHERE halted = 1 ORDER BY chat_key LIMIT ?1";
-
-/// What a repair came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repair {
-    /// There is no such chat.
-    NoSuchChat,
-    /// The chat is not halted and its counter is right.
-    NotNeeded {
-        /// The counter.
-        head: u64,
-    },
-    /// The counter is right now, and the chat goes on.
-    Done {
-        /// The counter as it was; none if it was missing.
-        before: Option<u64>,
-        /// The counter as it is: the newest number in use.
-        after: u64,
-    },
-}
 
 /// Sets a halted chat's counter to exactly its newest number, and lifts the halt. The update
 /// names the value that was looked at, so that it cannot overwrite another repair.

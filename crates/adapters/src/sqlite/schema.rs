@@ -6,9 +6,10 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION_ID: i32 = 0x484c_434c;
 
 /// One script per version, in order. A script that was released is never changed.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("migrations/0001_chats_messages_people.sql"),
     include_str!("migrations/0002_contacts_visibility.sql"),
+    include_str!("migrations/0003_party.sql"),
 ];
 
 /// The version that this binary reads and writes.

@@ -4,6 +4,7 @@ mod migration;
 mod model;
 mod obstacles;
 mod pages_read;
+mod party;
 mod people;
 mod recovery;
 mod scratch;

@@ -68,8 +68,23 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
+        self.write_then(function, |_| {}).await
+    }
+
+    /// The same; what comes then is done on the writer's thread, in the order of the commits and
+    /// before anybody is answered, also if who asked has gone meanwhile.
+    pub(super) async fn write_then<T, F, Then>(
+        &self,
+        function: F,
+        then: Then,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+        Then: FnOnce(&T) + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::Work(Box::new(Piece::new(function, reply)))).await?;
+        self.submit(Job::Work(Box::new(Piece::new(function, then, reply)))).await?;
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 

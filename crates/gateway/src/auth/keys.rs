@@ -49,6 +49,10 @@ impl Secret {
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
+
+    pub(super) fn expose(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A PEM file that was read.
@@ -68,6 +72,9 @@ pub enum KeyError {
         "[auth] names no key: set hmac_secrets, public_key_files, jwks_file or jwks_url to one"
     )]
     NoKeys,
+    /// The secret of NextAuth is too short to protect anything.
+    #[error("auth.nextauth_secret must have at least {SECRET_BYTES_MIN} bytes")]
+    ShortNextAuthSecret,
     /// A secret could be guessed.
     #[error(
         "auth.hmac_secrets, entry {position}, has {bytes} bytes: use at least \

@@ -9,6 +9,7 @@
 mod claims;
 mod jwks;
 mod keys;
+mod nextauth;
 mod pem;
 mod remote;
 mod token;
@@ -31,6 +32,7 @@ pub use remote::{JwksError, JwksSource};
 
 use claims::Rules;
 use keys::KeySet;
+use nextauth::NextAuthKey;
 use remote::RemoteKeys;
 use token::SignedToken;
 
@@ -45,6 +47,8 @@ pub struct AuthConfig {
     pub audience: Option<String>,
     /// How far this node's clock and the issuer's may be apart.
     pub leeway: Duration,
+    /// The secret of a site that uses NextAuth, whose tokens are then believed as well.
+    pub nextauth_secret: Option<Secret>,
 }
 
 /// Why a token was not accepted. The client is told no more than "unauthorized", so that an
@@ -71,6 +75,7 @@ pub struct Authenticator {
 struct Shared {
     keys: KeySource,
     rules: Rules,
+    nextauth: Option<NextAuthKey>,
     clock: Clock,
 }
 
@@ -86,7 +91,7 @@ impl Authenticator {
     ///
     /// A JWKS URL is not asked here: call [`refresh_keys`](Self::refresh_keys) before serving.
     pub fn new(config: AuthConfig, clock: Clock) -> Result<Self, KeyError> {
-        let AuthConfig { keys, issuer, audience, leeway } = config;
+        let AuthConfig { keys, issuer, audience, leeway, nextauth_secret } = config;
         let keys = match keys {
             Keys::Hmac(secrets) => KeySource::Fixed(KeySet::from_secrets(&secrets)?),
             Keys::PublicKeys(files) => KeySource::Fixed(KeySet::from_pem_files(&files)?),
@@ -94,7 +99,8 @@ impl Authenticator {
             Keys::JwksUrl(source) => KeySource::Remote(RemoteKeys::new(source)),
         };
         let rules = Rules { issuer, audience, leeway };
-        Ok(Self { shared: Arc::new(Shared { keys, rules, clock }) })
+        let nextauth = nextauth_secret.as_ref().map(NextAuthKey::new).transpose()?;
+        Ok(Self { shared: Arc::new(Shared { keys, rules, nextauth, clock }) })
     }
 
     /// Checks a token with the keys at hand; never waits.
@@ -162,6 +168,10 @@ impl Authenticator {
 
     /// Everything that is decided about a token, at a given time and without waiting.
     fn check(&self, token: &str, now: Timestamp) -> Result<Claims, AuthError> {
+        if let Some(key) = self.shared.nextauth.as_ref().filter(|_| NextAuthKey::is_meant(token)) {
+            let rules = Rules { issuer: None, audience: None, leeway: nextauth::LEEWAY };
+            return claims::check(key.open(token)?, &rules, now);
+        }
         let token = SignedToken::parse(token)?;
         match &self.shared.keys {
             KeySource::Fixed(keys) => {

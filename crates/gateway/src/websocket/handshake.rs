@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use heartline_protocol::limits::TOKEN_BYTES_MAX;
 use heartline_protocol::{DeviceId, SUBPROTOCOL, Token};
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, SEC_WEBSOCKET_ACCEPT,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, StatusCode, Version, request};
+use http::{HeaderMap, Response, StatusCode, Version, request};
 
 use crate::refusal::Refusal;
 
@@ -53,6 +53,37 @@ impl Upgrade {
             Some(Err(error)) => return Err(bad(&error.to_string())),
         };
         Ok(Self { accept, subprotocol, token, device_id })
+    }
+}
+
+impl Upgrade {
+    /// Checks a request for another subprotocol, in which everything else is said later.
+    ///
+    /// # Errors
+    /// It is no upgrade, or carries a token where tokens do not belong.
+    pub fn of(request: &request::Parts, subprotocol: &str) -> Result<Self, Refusal> {
+        let accept = check_upgrade(request)?;
+        if query_has_token(request.uri.query().unwrap_or_default()) {
+            return Err(bad("tokens in URLs are not accepted: send it in connection_init"));
+        }
+        let subprotocol =
+            list(&request.headers, SEC_WEBSOCKET_PROTOCOL).any(|item| item == subprotocol);
+        Ok(Self { accept, subprotocol, token: None, device_id: None })
+    }
+
+    /// The answer that grants it, which names the subprotocol if the client asked for it.
+    pub fn answer(&self, subprotocol: &'static str) -> Response<()> {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        let accept = HeaderValue::from_str(&self.accept).expect("base64 is a legal header value");
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+        if self.subprotocol {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
+        }
+        response
     }
 }
 

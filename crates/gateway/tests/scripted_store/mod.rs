@@ -34,7 +34,13 @@ pub(crate) fn gateway(
     let (link, envelopes) = LocalLink::new(node_id.clone());
     let link = Arc::new(link);
     let keys = Keys::Hmac(vec![Secret::new(SECRET)]);
-    let auth = AuthConfig { keys, issuer: None, audience: None, leeway: Duration::ZERO };
+    let auth = AuthConfig {
+        keys,
+        issuer: None,
+        audience: None,
+        leeway: Duration::ZERO,
+        nextauth_secret: None,
+    };
     let (gateway, _) = Gateway::new(Parts {
         directory: Arc::new(MemoryDirectory::new(config.shards, Clock)),
         config,

@@ -25,12 +25,14 @@ impl ChildProcess {
         connections: usize,
         secret: &Secret,
         allowance: Allowance,
+        footing: &Footing,
     ) -> Result<(Self, SocketAddr)> {
         let directory = PrivateDirectory::create()?;
         let address = free_address()?;
         let file = directory.path.join("bench.toml");
-        let configuration =
-            configuration(address, &directory.path, connections, secret) + allowance.toml();
+        let configuration = configuration(address, &directory.path, connections, secret)
+            + allowance.toml()
+            + &footing.toml(free_address()?);
         write_private(&file, &configuration)?;
         let child = Command::new(this_program()?)
             .arg("serve")
@@ -122,6 +124,44 @@ impl Allowance {
     }
 }
 
+/// What a server under test stands on: by default on itself alone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Footing {
+    /// The database, if it is not to be a file of its own.
+    pub(super) store_url: Option<String>,
+    /// Where it meets other nodes, if it is to have any.
+    pub(super) meeting: Option<Meeting>,
+}
+
+/// Where the nodes of a cluster meet.
+#[derive(Debug, Clone)]
+pub(super) struct Meeting {
+    /// Their Redis.
+    pub(super) redis_url: String,
+    /// What their keys begin with there.
+    pub(super) key_prefix: String,
+    /// What they prove to each other that they belong together.
+    pub(super) secret: Secret,
+}
+
+impl Footing {
+    /// The sections that follow all others.
+    fn toml(&self, cluster_address: SocketAddr) -> String {
+        let mut text = String::new();
+        if let Some(url) = &self.store_url {
+            text += &format!("\n[store]\nurl = \"{url}\"\n");
+        }
+        if let Some(Meeting { redis_url, key_prefix, secret }) = &self.meeting {
+            text += &format!(
+                "\n[redis]\nurl = \"{redis_url}\"\nkey_prefix = \"{key_prefix}\"\n\n\
+                 [cluster]\nlisten = \"{cluster_address}\"\nsecret = \"{}\"\n",
+                secret.0
+            );
+        }
+        text
+    }
+}
+
 /// A directory that only this user can read, removed with all it holds when dropped.
 #[derive(Debug)]
 struct PrivateDirectory {
@@ -206,6 +246,26 @@ mod tests {
             assert_eq!(is_raised, allowance == Allowance::Unlimited);
         }
         assert_eq!(secret.0.len(), 64);
+    }
+
+    #[test]
+    fn what_a_server_stands_on_follows_its_own_sections() {
+        let (address, secret) = (free_address().unwrap(), random_secret());
+        let meeting = Meeting {
+            redis_url: "redis://127.0.0.1:7000".to_owned(),
+            key_prefix: "one:".to_owned(),
+            secret: random_secret(),
+        };
+        let store_url = Some("postgres://127.0.0.1/bench".to_owned());
+        let footing = Footing { store_url, meeting: Some(meeting) };
+        let text = configuration(address, Path::new("/data"), 1, &secret)
+            + Allowance::Unlimited.toml()
+            + &footing.toml(address);
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["store"]["url"].as_str(), Some("postgres://127.0.0.1/bench"));
+        assert_eq!(table["redis"]["key_prefix"].as_str(), Some("one:"));
+        assert_eq!(table["cluster"]["listen"].as_str(), Some(&*address.to_string()));
+        assert_eq!(Footing::default().toml(address), "");
     }
 
     #[test]

@@ -6,17 +6,20 @@
 
 mod bare;
 mod child;
+mod cluster;
 mod connect;
 mod counters;
 mod dial;
 mod fanout;
 mod fleet;
+mod heartbeats;
 mod idle;
 mod lane;
 mod layout;
 mod letter;
 mod load;
 mod machine;
+mod postgres;
 mod process;
 mod progress;
 mod push;
@@ -34,6 +37,7 @@ mod walker;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tokio::runtime::Builder;
@@ -67,6 +71,10 @@ enum Scenario {
     Send(SendArgs),
     /// What it costs that a whole room hears a message, and how long it takes.
     Fanout(FanoutArgs),
+    /// What it costs Redis to keep the leases of many connections alive.
+    Heartbeats(HeartbeatsArgs),
+    /// What it costs more that a room is spread over several nodes.
+    Cluster(ClusterArgs),
     /// The baseline: a server without a protocol, started by the other scenarios.
     #[command(hide = true)]
     Bare,
@@ -162,6 +170,12 @@ struct SendArgs {
     /// How many senders are in each chat; each message is delivered to all but its sender.
     #[arg(long)]
     members: Option<usize>,
+    /// Store in this PostgreSQL database (postgres://…), which must be empty or of an earlier run.
+    #[arg(long, value_name = "URL", conflicts_with = "postgres")]
+    store: Option<String>,
+    /// Store in a PostgreSQL of the run's own.
+    #[arg(long)]
+    postgres: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -190,6 +204,47 @@ struct FanoutArgs {
     /// Then once more, beside this many devices in the room that never read.
     #[arg(long)]
     stalled: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ClusterArgs {
+    /// How many nodes there are.
+    #[arg(long, default_value_t = 5)]
+    nodes: usize,
+    /// How many users there are, each with a connection to one of the nodes.
+    #[arg(short = 'n', long, default_value_t = 4000)]
+    sockets: usize,
+    /// How many of them are in each room.
+    #[arg(long, default_value_t = 1000)]
+    room: usize,
+    /// Deliveries per second.
+    #[arg(long, default_value_t = 20_000)]
+    rate: u32,
+    /// How long to send, in all windows together.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Bytes of content of each message.
+    #[arg(long, default_value_t = 300)]
+    content: usize,
+}
+
+#[derive(Debug, clap::Args)]
+struct HeartbeatsArgs {
+    /// How many connections hold leases, each of another user.
+    #[arg(short = 'n', long, default_value_t = 100_000)]
+    connections: usize,
+    /// Measure this Redis (redis://host:port) instead of starting one.
+    #[arg(long, value_name = "URL", hide_env_values = true)]
+    redis: Option<String>,
+    /// How long each layout renews, in all its turns together.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Then hold this many leases for as long.
+    #[arg(long)]
+    leases: Option<usize>,
+    /// How long connections end and come back, for example 10m.
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    churn: Duration,
 }
 
 /// How clients name their messages.
@@ -257,6 +312,8 @@ async fn measure(args: &BenchArgs) -> Result<Report> {
         },
         Scenario::Send(options) => send::run(options, &args.common).await,
         Scenario::Fanout(options) => fanout::run(options, &args.common).await,
+        Scenario::Cluster(options) => cluster::run(options, &args.common).await,
+        Scenario::Heartbeats(options) => heartbeats::run(options, &args.common).await,
         Scenario::Bare | Scenario::Store(_) => bail!("this is measured, and measures nothing"),
     }
 }

@@ -71,6 +71,8 @@ pub(super) enum Target {
     AtLeast(f64),
     /// The value is at most this many times the baseline.
     RatioAtMost(f64),
+    /// The value is at least this many times the baseline.
+    RatioAtLeast(f64),
 }
 
 impl Report {
@@ -197,6 +199,7 @@ impl Figure {
             Target::AtMost(bound) => self.value.map(|value| value <= bound),
             Target::AtLeast(bound) => self.value.map(|value| value >= bound),
             Target::RatioAtMost(bound) => self.ratio.map(|ratio| ratio <= bound),
+            Target::RatioAtLeast(bound) => self.ratio.map(|ratio| ratio >= bound),
         };
     }
 
@@ -222,6 +225,7 @@ impl Target {
             Self::AtMost(bound) => format!("<= {}", in_unit(bound, unit)),
             Self::AtLeast(bound) => format!(">= {}", in_unit(bound, unit)),
             Self::RatioAtMost(bound) => format!("<= {}x", readable(bound)),
+            Self::RatioAtLeast(bound) => format!(">= {}x", readable(bound)),
         }
     }
 }
@@ -286,8 +290,9 @@ mod tests {
         report.figure("a", "µs", Some(1.2), Some(1.0)).target(Target::RatioAtMost(1.3));
         report.figure("b", "/s", Some(5.0), None).target(Target::AtLeast(6.0));
         report.figure("c", "KiB", None, Some(2.0)).target(Target::AtMost(6.0));
+        report.figure("d", "/s", Some(3.0), Some(2.0)).target(Target::RatioAtLeast(1.5));
         let met: Vec<_> = report.figures.iter().map(|figure| figure.met).collect();
-        assert_eq!(met, [Some(true), Some(false), None]);
+        assert_eq!(met, [Some(true), Some(false), None, Some(true)]);
         let table = report.to_table();
         assert!(table.contains("1.20x  <= 1.30x met"), "{table}");
         assert!(table.contains(">= 6.00 /s MISSED"), "{table}");

@@ -4,22 +4,25 @@
 //! message, which finds the most that the server takes; then in an open loop at half of that, in
 //! which every message has a moment at which it is due, and latency counts from there. Between
 //! the two the embedded store runs by itself with the same messages in batches of the same size:
-//! what lies between its cost and the server's is the server's own.
+//! what lies between its cost and the server's is the server's own. On PostgreSQL the comparison
+//! is `pgbench`, which stores the same messages one by one, after the server has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use heartline_routing::Clock;
 use tokio::time::sleep;
 
+use super::child::Footing;
 use super::counters::{Counters, Epoch, Tally};
 use super::dial::DialPlan;
 use super::fleet::Fleet;
 use super::layout::{Chats, Layout};
 use super::letter::{Letter, Naming, content};
 use super::load::{Load, Pacing, drive};
+use super::postgres::{self, Database, PgbenchPlan};
 use super::report::{Columns, Report, Target, new_histogram};
 use super::rest::{self, Batches};
 use super::sender::Senders;
@@ -40,6 +43,8 @@ const STORE_MESSAGES_MAX: u64 = 200_000;
 const PER_SECOND_MIN: f64 = 15_000.0;
 /// CPU of the server per acknowledged send, against the store by itself.
 const CPU_RATIO_MAX: f64 = 2.0;
+/// Acknowledged sends each second on PostgreSQL, against messages that are stored one by one.
+const POSTGRES_RATIO_MIN: f64 = 1.5;
 /// The 99th percentile at half load, in milliseconds.
 const HALF_LOAD_P99_MAX: f64 = 50.0;
 
@@ -87,18 +92,24 @@ pub(super) async fn run(options: &SendArgs, common: &Common) -> Result<Report> {
     ensure!(options.seconds > 0 && options.in_flight > 0, "--seconds, --in-flight: at least 1");
     machine::require_open_files(2 * options.senders)?;
     let layout = Layout::new(options.senders, options.chats, options.members)?;
+    let database = Database::open(options).await?;
+    ensure!(database.is_none() || common.url.is_none(), "give --url or a store, not both");
     let mut report = Report::new("send");
-    report.columns = Columns { value: "heartline", baseline: "store alone" };
+    let baseline = if database.is_some() { "pgbench" } else { "store alone" };
+    report.columns = Columns { value: "heartline", baseline };
     report.parameter("senders", options.senders);
     report.parameter("messages in flight of each", options.in_flight);
     report.parameter("chats", layout.chats);
     report.parameter("members of each", layout.members);
     report.parameter("content bytes", options.content);
     report.parameter("seconds of each loop", options.seconds);
-    report.parameter("stores in", std::env::temp_dir().display().to_string());
+    match &database {
+        Some(database) => report.parameter("PostgreSQL", database.described()),
+        None => report.parameter("stores in", std::env::temp_dir().display().to_string()),
+    }
     for naming in options.ids.namings() {
-        let measured = measure(options, common, layout, *naming).await?;
-        fill(&mut report, naming.as_str(), &measured);
+        let measured = measure(options, common, layout, *naming, database.as_ref()).await?;
+        fill(&mut report, naming.as_str(), &measured, database.is_some());
     }
     Ok(report)
 }
@@ -108,26 +119,44 @@ async fn measure(
     common: &Common,
     layout: Layout,
     naming: Naming,
+    database: Option<&Database>,
 ) -> Result<Measured> {
-    let crowd = Crowd::gather(options, common, layout, naming).await?;
+    let store_url = database.map(Database::fresh_url).transpose()?;
+    let footing = Footing { store_url: store_url.clone(), meeting: None };
+    let crowd = Crowd::gather(options, common, layout, naming, &footing).await?;
     let seconds = Duration::from_secs(options.seconds);
     crowd.closed_loop(options.in_flight, WARM_UP).await?;
     let batches_before = rest::batches(&crowd.subject).await;
     let closed_loop = crowd.closed_loop(options.in_flight, seconds).await?;
     let batch = crowd.batch_since(batches_before).await;
-    let store = store::measure(StorePlan {
-        messages: closed_loop.acknowledged.clamp(1, STORE_MESSAGES_MAX),
-        batch: batch.unwrap_or(options.senders as f64).round().max(1.0) as usize,
-        options,
-        naming,
-    })
-    .await?;
+    let mut store = None;
+    if store_url.is_none() {
+        let plan = StorePlan {
+            messages: closed_loop.acknowledged.clamp(1, STORE_MESSAGES_MAX),
+            batch: batch.unwrap_or(options.senders as f64).round().max(1.0) as usize,
+            options,
+            naming,
+        };
+        store = Some(store::measure(plan).await?);
+    }
     let half = (closed_loop.per_second() / 2.0).max(1.0);
     let offered = options.rate.map_or(half, f64::from);
     let batches_before = rest::batches(&crowd.subject).await;
     let open_loop = crowd.open_loop(offered, seconds).await?;
     let open_batch = crowd.batch_since(batches_before).await;
     let refusals = crowd.fleet.counters().refusals();
+    let store = match (store, store_url) {
+        (Some(store), _) => store,
+        (None, url) => {
+            let url = url.context("there is a store of some kind")?;
+            let chats = crowd.chats.ids.clone();
+            // Its relay would announce what others store.
+            drop(crowd);
+            let plan =
+                PgbenchPlan { url, layout, chats, naming, content: options.content, seconds };
+            postgres::pgbench(plan).await?
+        }
+    };
     Ok(Measured { closed_loop, batch, store, open_loop, open_batch, offered, refusals })
 }
 
@@ -137,9 +166,10 @@ impl Crowd {
         common: &Common,
         layout: Layout,
         naming: Naming,
+        footing: &Footing,
     ) -> Result<Self> {
         let users = users("bench", options.senders);
-        let subject = Subject::unlimited(common, options.senders).await?;
+        let subject = Subject::unlimited_on(footing, common, options.senders).await?;
         let chats = Chats::make(&subject, layout, &users).await?;
         let signer = subject.signer.as_ref();
         let tokens = users.iter().filter_map(|user| Some(signer?.user(user)));
@@ -288,7 +318,7 @@ impl Window {
     }
 }
 
-fn fill(report: &mut Report, ids: &str, measured: &Measured) {
+fn fill(report: &mut Report, ids: &str, measured: &Measured, is_postgres: bool) {
     let Measured { closed_loop, batch, store, open_loop, .. } = measured;
     let messages = store.messages as f64;
     let nothing = new_histogram();
@@ -299,16 +329,18 @@ fn fill(report: &mut Report, ids: &str, measured: &Measured) {
             Some(closed_loop.per_second()),
             Some(messages / store.elapsed_seconds),
         )
-        .target(Target::AtLeast(PER_SECOND_MIN));
+        .target(if is_postgres {
+            Target::RatioAtLeast(POSTGRES_RATIO_MIN)
+        } else {
+            Target::AtLeast(PER_SECOND_MIN)
+        });
     report.figure(format!("{ids} ids: messages stored together"), "", *batch, None);
-    report
-        .figure(
-            format!("{ids} ids: CPU per acknowledged send"),
-            "µs",
-            closed_loop.cpu_micros(),
-            Some(store.cpu_seconds * 1e6 / messages),
-        )
-        .target(Target::RatioAtMost(CPU_RATIO_MAX));
+    let store_cpu = store.cpu_seconds.map(|seconds| seconds * 1e6 / messages);
+    let name = format!("{ids} ids: CPU per acknowledged send");
+    let cost = report.figure(name, "µs", closed_loop.cpu_micros(), store_cpu);
+    if store_cpu.is_some() {
+        cost.target(Target::RatioAtMost(CPU_RATIO_MAX));
+    }
     report.latency(&format!("{ids} ids: saturated ack"), &closed_loop.ack_latency, &nothing);
     let offered = measured.offered;
     report.figure(format!("{ids} ids: offered at half load"), "/s", Some(offered), None);

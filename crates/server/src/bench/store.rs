@@ -57,8 +57,8 @@ pub(super) struct StoreArgs {
 pub(super) struct StoreFigures {
     /// Messages that were stored.
     pub(super) messages: u64,
-    /// Seconds that the store's process computed.
-    pub(super) cpu_seconds: f64,
+    /// Seconds that the store's process computed, if that is one process.
+    pub(super) cpu_seconds: Option<f64>,
     /// Seconds that it took.
     pub(super) elapsed_seconds: f64,
 }
@@ -134,7 +134,7 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
     }
     let figures = StoreFigures {
         messages: stored,
-        cpu_seconds: cpu.as_secs_f64(),
+        cpu_seconds: Some(cpu.as_secs_f64()),
         elapsed_seconds: elapsed.as_secs_f64(),
     };
     writeln!(io::stdout(), "{}", serde_json::to_string(&figures)?)?;

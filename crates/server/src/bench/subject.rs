@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::Common;
-use super::child::{Allowance, ChildProcess, random_secret};
+use super::child::{Allowance, ChildProcess, Footing, random_secret};
 use super::process::Usage;
-use super::signer::Signer;
+use super::signer::{Secret, Signer};
 
 /// How long a server may take until it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -35,31 +35,62 @@ pub(super) struct Subject {
 impl Subject {
     /// The server at `--url`, or one that is started with room for this many connections.
     pub(super) async fn server(common: &Common, connections: usize) -> Result<Self> {
-        Self::start(common, connections, Allowance::Usual).await
+        Self::start(common, connections, Allowance::Usual, &Footing::default()).await
     }
 
     /// The same, with limits that nobody reaches.
     pub(super) async fn unlimited(common: &Common, connections: usize) -> Result<Self> {
-        Self::start(common, connections, Allowance::Unlimited).await
+        Self::unlimited_on(&Footing::default(), common, connections).await
     }
 
-    async fn start(common: &Common, connections: usize, allowance: Allowance) -> Result<Self> {
+    /// The same, on a database or among other nodes.
+    pub(super) async fn unlimited_on(
+        footing: &Footing,
+        common: &Common,
+        connections: usize,
+    ) -> Result<Self> {
+        Self::start(common, connections, Allowance::Unlimited, footing).await
+    }
+
+    /// One of several servers that accept the same tokens, with limits that nobody reaches.
+    pub(super) async fn node(
+        footing: &Footing,
+        secret: &Secret,
+        connections: usize,
+    ) -> Result<Self> {
+        let mut subject = Self::child(connections, secret, Allowance::Unlimited, footing)?;
+        subject.wait_until_ready().await?;
+        Ok(subject)
+    }
+
+    async fn start(
+        common: &Common,
+        connections: usize,
+        allowance: Allowance,
+        footing: &Footing,
+    ) -> Result<Self> {
         let mut subject = match &common.url {
             Some(url) => Self::at_url(url, common).await?,
-            None => {
-                let secret = random_secret();
-                let (child, address) = ChildProcess::server(connections, &secret, allowance)?;
-                Self {
-                    address,
-                    host: address.to_string(),
-                    signer: Some(Signer::new(&secret, Clock)),
-                    pid: Some(child.pid()),
-                    child: Some(child),
-                }
-            }
+            None => Self::child(connections, &random_secret(), allowance, footing)?,
         };
         subject.wait_until_ready().await?;
         Ok(subject)
+    }
+
+    fn child(
+        connections: usize,
+        secret: &Secret,
+        allowance: Allowance,
+        footing: &Footing,
+    ) -> Result<Self> {
+        let (child, address) = ChildProcess::server(connections, secret, allowance, footing)?;
+        Ok(Self {
+            address,
+            host: address.to_string(),
+            signer: Some(Signer::new(secret, Clock)),
+            pid: Some(child.pid()),
+            child: Some(child),
+        })
     }
 
     /// The bare loop.

@@ -5,6 +5,7 @@
 //! that belongs to anybody else is changed. Nodes write meanwhile, so what looks wrong is looked
 //! at again before it is told.
 
+mod clocks;
 mod configuration;
 mod evidence;
 mod invariants;

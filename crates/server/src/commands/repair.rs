@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use heartline_adapters::sqlite::{Repair, SqliteStore};
+use heartline_adapters::sqlite::SqliteStore;
+use heartline_durability::Repair;
 use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 

@@ -49,6 +49,8 @@ pub struct AuthKeys {
     pub audience: Option<String>,
     /// How far clocks may differ.
     pub leeway: Duration,
+    /// The secret of a site that uses NextAuth.
+    pub nextauth_secret: Option<String>,
 }
 
 /// Secrets are counted, not shown.
@@ -64,6 +66,7 @@ impl fmt::Debug for AuthKeys {
             .field("issuer", &self.issuer)
             .field("audience", &self.audience)
             .field("leeway", &self.leeway)
+            .field("nextauth_secret", &self.nextauth_secret.is_some())
             .finish()
     }
 }
@@ -104,6 +107,8 @@ impl AuthKeys {
             issuer: auth.issuer.clone(),
             audience: auth.audience.clone(),
             leeway: auth.leeway,
+            nextauth_secret: Some(auth.nextauth_secret.expose().to_owned())
+                .filter(|secret| !secret.is_empty()),
         };
         (keys, bad)
     }

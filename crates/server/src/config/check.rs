@@ -195,6 +195,23 @@ pub(crate) fn is_postgres(url: &str) -> bool {
     ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme))
 }
 
+/// After how long without members a party session is ended.
+pub(super) fn auto_end(text: &str) -> Verdict {
+    parse_auto_end(text).map(|_| ()).ok_or_else(|| {
+        "must be \"never\" or a duration from 5m to 365days, such as \"12h\"".to_owned()
+    })
+}
+
+/// `None` inside means never.
+pub(super) fn parse_auto_end(text: &str) -> Option<Option<Duration>> {
+    if text == "never" {
+        return Some(None);
+    }
+    let (least, most) = (Duration::from_secs(5 * 60), Duration::from_secs(365 * 24 * 60 * 60));
+    let duration = humantime::parse_duration(text).ok()?;
+    (least..=most).contains(&duration).then_some(Some(duration))
+}
+
 /// How long messages are kept.
 pub(super) fn retention(text: &str) -> Verdict {
     parse_retention(text).map(|_| ()).ok_or_else(|| {

@@ -9,7 +9,7 @@ use heartline_gateway::config::SessionPolicy;
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::check::{parse_bytes, parse_network, parse_retention};
+use super::check::{parse_auto_end, parse_bytes, parse_network, parse_retention};
 
 /// Where metrics are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,13 @@ pub(super) fn retention<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_retention(&text).ok_or_else(|| Error::custom("no retention"))
+}
+
+pub(super) fn auto_end<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_auto_end(&text).ok_or_else(|| Error::custom("no duration"))
 }
 
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

@@ -26,7 +26,8 @@ impl Key {
     /// Whether this value of it must never be shown: a secret, or an address that may hold a
     /// password.
     pub(super) fn hides(&self, value: &Value) -> bool {
-        let is_secret = matches!(self.name, "hmac_secret" | "hmac_secrets" | "secret");
+        let is_secret =
+            matches!(self.name, "hmac_secret" | "hmac_secrets" | "nextauth_secret" | "secret");
         let may_hold_password = matches!(value, Value::Text(text) if text.contains('@'));
         (is_secret && !value.is_empty()) || (self.name.ends_with("url") && may_hold_password)
     }
@@ -55,7 +56,7 @@ const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
 }
 
 /// The table, in the order of the manual.
-pub(super) static KEYS: [Key; 64] = [
+pub(super) static KEYS: [Key; 77] = [
     key("server", "listen", Text(check::listen_address)),
     key("server", "name", Text(check::node_name)),
     key("server", "data_dir", Text(check::path)),
@@ -71,6 +72,7 @@ pub(super) static KEYS: [Key; 64] = [
     key("auth", "issuer", Text(check::one_line)),
     key("auth", "audience", Text(check::one_line)),
     key("auth", "leeway", duration(0, 5 * MINUTE_SECONDS)),
+    key("auth", "nextauth_secret", Text(check::optional_secret)),
     key("gateway", "heartbeat_interval", duration(100, 10 * MINUTE_SECONDS)),
     key("gateway", "heartbeat_timeout", duration(200, HOUR_SECONDS)),
     key("gateway", "auth_timeout", duration(100, 5 * MINUTE_SECONDS)),
@@ -114,6 +116,18 @@ pub(super) static KEYS: [Key; 64] = [
     key("cluster", "secret", Text(check::optional_secret)),
     key("presence", "default_visibility", Choice(&["everyone", "contacts_only", "nobody"])),
     key("presence", "offline_linger", duration(0, 10 * MINUTE_SECONDS)),
+    key("party", "require_auth", Boolean),
+    key("party", "bad_token", Choice(&["refuse", "anonymous"])),
+    key("party", "site_url", Text(check::optional_url)),
+    key("party", "archive_debounce", duration(1000, 10 * MINUTE_SECONDS)),
+    key("party", "session_ttl", duration(60_000, 7 * DAY_SECONDS)),
+    key("party", "auto_end", Text(check::auto_end)),
+    key("party", "resume_grace", duration(0, 10 * MINUTE_SECONDS)),
+    key("party", "event_log_size", Integer(1, 10_000)),
+    key("party", "event_log_ttl", duration(1000, DAY_SECONDS)),
+    key("party", "max_queue", Integer(1, 500)),
+    key("party", "edit_rate", Integer(1, 10_000)),
+    key("party", "join_rate", Integer(1, 10_000)),
     key("store", "url", Text(check::store_url)),
     key("store", "retention", Text(check::retention)),
     key("store", "disk_reserve", Text(check::bytes)),

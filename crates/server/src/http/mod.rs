@@ -23,16 +23,17 @@ mod visibility;
 mod presence;
 mod push;
 mod admin;
+mod graphql;
 mod health;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{FromRef, State};
+use axum::extract::{DefaultBodyLimit, FromRef, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use heartline_durability::{Availability, CatchUp, EventBus, Ingest, Members, Profiles};
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
@@ -51,6 +52,7 @@ use self::edit::Edits;
 use self::presence::QueryRates;
 use self::send_rates::SendRates;
 use crate::lifecycle::Lifecycle;
+use crate::party::PartyPlane;
 
 /// What the handlers work with.
 #[derive(Debug, Clone)]
@@ -71,6 +73,10 @@ pub(crate) struct Api {
     pub(crate) cluster: Option<Arc<ClusterLink>>,
     /// What is stored.
     pub(crate) chat: ChatParts,
+    /// Party sessions.
+    pub(crate) party: PartyPlane,
+    /// The site of party sessions.
+    pub(crate) site_url: Option<String>,
     /// Who may see the presence of those who have not chosen.
     pub(crate) default_visibility: Visibility,
     /// Who is told when somebody's privacy changes.
@@ -128,10 +134,20 @@ pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
     };
     routes::routes(with_metrics)
         .with_document()
+        .merge(party_routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(api, cors::layer))
         .with_state(shared)
+}
+
+/// What speaks GraphQL, or is there for its clients, and describes itself in its own schema.
+fn party_routes() -> Router<Shared> {
+    let body = DefaultBodyLimit::max(graphql::BODY_BYTES_MAX);
+    Router::new()
+        .route("/graphql", post(graphql::run).layer(body))
+        .route("/health", get(graphql::health))
+        .route("/join/{session_id}", get(graphql::join))
 }
 
 /// The routes of the metrics' own listener.

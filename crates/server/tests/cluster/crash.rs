@@ -47,7 +47,7 @@ async fn a_killed_node_makes_one_departure_of_everybody_who_is_nowhere_else() {
 #[tokio::test]
 async fn a_drained_node_whose_users_come_back_elsewhere_is_told_to_nobody() {
     let mut cluster = Cluster::start(3).await;
-    let users = names("user", if is_long() { 1000 } else { 200 });
+    let users = names("user", if is_long() { 2000 } else { 200 });
     let sockets = connect_all(cluster.node(0), &users).await;
     let observers = Observers::watch(cluster.node(2), &users).await;
     let ears: Vec<Ear> = sockets.into_iter().map(Ear::of).collect();

@@ -120,18 +120,23 @@ fn subscribers_but(cluster: &Cluster, except: &[String]) -> Vec<String> {
     subscribers(cluster).into_iter().filter(|id| !except.contains(id)).collect()
 }
 
+/// Messages of one sender that may be under way: all of them together stay below what a node takes
+/// for one chat.
+const UNDER_WAY: usize = 8;
+
 /// Sends so many messages to one chat from many sockets at once, and waits for all acks.
 async fn storm(senders: &mut [Ear], chat: &str, count: usize) -> Vec<Said> {
     let rounds = join_all(senders.iter_mut().enumerate().map(async |(talker, sender)| {
         let mut said = Vec::new();
-        for number in 0..count {
-            let id = format!("m{number}-of-{talker}");
-            said.push(Said { id: id.clone(), talker, at: now() });
-            sender.send(&send_frame(chat, &id, &id)).await;
+        let ids: Vec<String> = (0..count).map(|number| format!("m{number}-of-{talker}")).collect();
+        for ids in ids.chunks(UNDER_WAY) {
+            for id in ids {
+                said.push(Said { id: id.clone(), talker, at: now() });
+                sender.send(&send_frame(chat, id, id)).await;
+            }
+            let is_acked = |frame: &Value| frame["request_id"] == ids[ids.len() - 1].as_str();
+            sender.hears("the last ack", PATIENCE, is_acked).await;
         }
-        let last = format!("m{}-of-{talker}", count - 1);
-        let is_acked = |frame: &Value| frame["request_id"] == last.as_str();
-        sender.hears("the last ack", PATIENCE, is_acked).await;
         said
     }));
     rounds.await.concat()

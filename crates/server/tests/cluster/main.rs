@@ -35,6 +35,7 @@ mod pause;
 mod devices;
 mod rules;
 mod presence;
+mod tiers;
 mod privacy;
 mod redis_cluster;
 mod chaos;

@@ -14,7 +14,7 @@ use crate::presence_people::{SENTINEL, is_known, is_presence};
 const SOON: Duration = Duration::from_secs(1);
 
 /// A group in which something was said just now.
-async fn active_group(node: &Node, owner: &str, members: &[&str]) {
+pub(crate) async fn active_group(node: &Node, owner: &str, members: &[&str]) {
     let chat = node.create_group(owner, members).await;
     let body = json!({ "client_message_id": "first", "content": "hello" });
     let path = format!("/v1/chats/{chat}/messages");

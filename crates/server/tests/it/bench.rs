@@ -77,3 +77,46 @@ async fn a_saturated_room_loses_nothing_beside_readers_that_stopped() {
     assert!(figure(&report, "deliveries", "value") > 0.0);
     assert!(figure(&report, "resident memory beside stalled, and before", "value") > 0.0);
 }
+
+#[tokio::test]
+async fn leases_of_the_bench_are_renewed_beside_three_other_layouts_and_none_is_lost() {
+    let size = ["-n", "200", "--seconds", "1", "--leases", "300", "--churn", "1s"];
+    let report = bench(&[&["heartbeats"], &size[..]].concat()).await;
+    for layout in ["MULTI of 4 EXPIRE and HSET", "one SETEX", "bare batched ZADD"] {
+        let name = format!("renewals per second, against {layout}");
+        assert!(figure(&report, &name, "value") > 0.0);
+        assert!(figure(&report, &name, "baseline") > 0.0);
+    }
+    let is_whole = |number: f64, whole: f64| (number - whole).abs() < 1e-9;
+    assert!(is_whole(figure(&report, "live after two missed renewals, of", "value"), 200.0));
+    assert!(is_whole(figure(&report, "leases held", "value"), 300.0));
+    assert!(is_whole(figure(&report, "KEYS and SCAN", "value"), 0.0));
+    let keys = figure(&report, "keys after them, and before", "value");
+    let keys_before = figure(&report, "keys after them, and before", "baseline");
+    // The node's own key may have run out while it was silent.
+    assert!((keys - keys_before).abs() < 1.5, "{keys} keys after {keys_before}");
+    assert!(figure(&report, "presence query beside renewals, and idle: p99", "value") > 0.0);
+    assert!(figure(&report, "route lookup beside renewals, and idle: p99", "baseline") > 0.0);
+}
+
+#[tokio::test]
+async fn a_server_on_postgresql_and_pgbench_store_the_same_messages() {
+    let size = ["-n", "4", "--in-flight", "2", "--rate", "50", "--seconds", "1", "--ids", "ulid"];
+    let report = bench(&[&["send", "--postgres"], &size[..]].concat()).await;
+    assert_eq!(report["columns"]["baseline"], "pgbench");
+    assert!(figure(&report, "ulid ids: acknowledged sends per second", "value") > 0.0);
+    assert!(figure(&report, "ulid ids: acknowledged sends per second", "baseline") > 0.0);
+    assert!(figure(&report, "ulid ids: half load delivery p99", "value") > 0.0);
+}
+
+#[tokio::test]
+async fn a_room_on_several_nodes_hears_what_is_sent_through_each_of_them() {
+    let size = ["--nodes", "2", "-n", "12", "--room", "6", "--rate", "240", "--seconds", "4"];
+    let report = bench(&[&["cluster"], &size[..]].concat()).await;
+    let messages = figure(&report, "messages", "value");
+    assert!(messages >= 100.0, "{messages} messages in four seconds");
+    let deliveries = figure(&report, "deliveries", "value");
+    assert!((deliveries - 6.0 * messages).abs() < 1e-9, "{deliveries} of {messages} messages");
+    assert!(figure(&report, "deliveries", "baseline") >= 600.0);
+    assert!(figure(&report, "latency p99", "value") > 0.0);
+}

@@ -44,6 +44,7 @@ mod chat_idempotency;
 mod chat_limits;
 mod chat_breaker;
 mod chat_restart;
+mod party;
 mod chat_crowd;
 mod presence_people;
 mod presence;

@@ -1,9 +1,8 @@
 //! Counters that are wrong.
 
-use heartline_durability::{AppendError, ChatLog};
+use heartline_durability::{AppendError, ChatLog, Repair};
 
 use super::scratch::{Scratch, group, message, page, send, whole};
-use crate::sqlite::Repair;
 
 #[tokio::test]
 async fn a_wrong_counter_halts_its_chat_alone_until_it_is_repaired() {

@@ -65,7 +65,7 @@ async fn nodes_that_start_at_once_change_the_schema_once() {
         .collect();
     let stores = nodes.join_all().await;
     let versions = scratch.sql("SELECT version FROM heartline.schema_versions ORDER BY version");
-    assert_eq!(versions, "1\n2");
+    assert_eq!(versions, "1\n2\n3");
     let chat_id = group(&stores[0], "ana", &[]).await;
     assert_eq!(send(&stores[5], chat_id, "ana", "m").await.unwrap().message.sequence, 1);
     assert_eq!(scratch.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), "0");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use heartline_routing::LeaseKey;
-use redis::{Pipeline, Value, cmd};
+use redis::{Pipeline, cmd};
 
 use super::RedisDirectory;
 use crate::redis::client::typed;
@@ -26,6 +26,11 @@ impl RedisDirectory {
         let mut by_shard: BTreeMap<u16, Vec<&LeaseKey>> = BTreeMap::new();
         for lease in leases {
             by_shard.entry(self.keys.shard_of(&lease.user_id)).or_default().push(lease);
+        }
+        // In the order in which the sorted set has them, each is taken from its front and put to its
+        // end, which are the places that Redis finds at once.
+        for leases in by_shard.values_mut() {
+            leases.sort_unstable_by_key(|lease| (lease.user_id.as_str(), lease.connection_id));
         }
         let shards: Vec<u16> = by_shard.keys().copied().collect();
         let now_ms: HashMap<u16, u64> = self.server_clock.now_ms(&shards).await?;
@@ -80,45 +85,56 @@ impl RedisDirectory {
     ) -> Result<Vec<LeaseKey>, RedisFailure> {
         let mut lost = Vec::new();
         for batch in leases.chunks(BATCH) {
-            let mut pipeline = Pipeline::with_capacity(batch.len() * 6 + 4);
+            let keys = if self.config.single_session { 5 } else { 4 };
+            let mut pipeline = Pipeline::with_capacity(batch.len() * keys + 4);
             for lease in batch {
                 self.extend_one(&mut pipeline, lease);
             }
             self.list(&mut pipeline, batch);
             let replies = self.client.pipe(&pipeline).await?;
-            for (lease, replies) in batch.iter().zip(replies.chunks_exact(6)) {
-                if is_incomplete(replies)? {
-                    lost.push(lease.clone());
+            let mut without_route = Vec::new();
+            for (lease, replies) in batch.iter().zip(replies.chunks_exact(keys)) {
+                let extended: Vec<bool> =
+                    replies.iter().map(|reply| typed(reply.clone())).collect::<Result<_, _>>()?;
+                match extended[..] {
+                    // Only a single session has a key of its own, and not always.
+                    [true, true, true, true, ..] => {}
+                    [true, true, true, false, ..] => without_route.push(lease),
+                    _ => lost.push(lease.clone()),
                 }
             }
+            lost.extend(self.chat_connections_among(&without_route).await?);
         }
         Ok(lost)
+    }
+
+    /// Those that need a route: a connection that is not for chat needs none.
+    async fn chat_connections_among(
+        &self,
+        leases: &[&LeaseKey],
+    ) -> Result<Vec<LeaseKey>, RedisFailure> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = Pipeline::with_capacity(leases.len());
+        for lease in leases {
+            pipeline.cmd("HGET").arg(self.keys.connection(lease.connection_id)).arg("kind");
+        }
+        let kinds = self.client.pipe(&pipeline).await?.into_iter();
+        let kinds = kinds.map(typed::<Option<String>>).collect::<Result<Vec<_>, _>>()?;
+        let chat = leases.iter().zip(kinds).filter(|(_, kind)| kind.as_deref() == Some("chat"));
+        Ok(chat.map(|(lease, _)| (*lease).clone()).collect())
     }
 
     fn extend_one(&self, pipeline: &mut Pipeline, lease: &LeaseKey) {
         let (user_id, index_ttl) = (&lease.user_id, INDEX_TTL.as_secs());
         let connection = self.keys.connection(lease.connection_id);
-        pipeline.cmd("HGET").arg(&connection).arg("kind");
         pipeline.cmd("EXPIRE").arg(connection).arg(index_ttl);
         pipeline.cmd("EXPIRE").arg(self.keys.user_connections(user_id)).arg(index_ttl);
         pipeline.cmd("EXPIRE").arg(self.keys.user_presence(user_id)).arg(index_ttl);
         pipeline.cmd("EXPIRE").arg(self.keys.user_servers(user_id)).arg(index_ttl);
-        pipeline.cmd("EXPIRE").arg(self.keys.session(user_id)).arg(SESSION_TTL.as_secs());
+        if self.config.single_session {
+            pipeline.cmd("EXPIRE").arg(self.keys.session(user_id)).arg(SESSION_TTL.as_secs());
+        }
     }
-}
-
-/// Whether one of the keys that a connection needs is gone. One that is no chat connection needs
-/// no route, and only a single session has its own key.
-fn is_incomplete(replies: &[Value]) -> Result<bool, RedisFailure> {
-    let [kind, connection, user_connections, user_presence, user_servers, _session] = replies
-    else {
-        return Err(RedisFailure::unexpected("an extension"));
-    };
-    let kind: Option<String> = typed(kind.clone())?;
-    let is_gone = |reply: &Value| typed::<u8>(reply.clone()).map(|extended| extended == 0);
-    let is_route_needed = kind.as_deref() == Some("chat");
-    Ok(is_gone(connection)?
-        || is_gone(user_connections)?
-        || is_gone(user_presence)?
-        || (is_route_needed && is_gone(user_servers)?))
 }

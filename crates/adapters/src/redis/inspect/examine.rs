@@ -50,6 +50,16 @@ struct User {
     kept_until: Option<u64>,
 }
 
+/// The id, kind and node of connections as the index has them.
+fn connections(stored: Vec<(String, String)>) -> Vec<(String, String, String)> {
+    let fields = stored.into_iter().map(|(connection, fields)| {
+        let mut fields = fields.splitn(4, '/').map(str::to_owned);
+        let kind = fields.next().unwrap_or_default();
+        (connection, kind, fields.next().unwrap_or_default())
+    });
+    fields.collect()
+}
+
 impl User {
     fn faults_of_connections(&self) -> Vec<String> {
         let fault = |(connection, _, _, ends_at): &Connection| match ends_at {
@@ -166,36 +176,36 @@ impl Examiner {
         Ok(anomalies)
     }
 
+    /// Reads the leases first and then everything else, so that a connection which ends meanwhile
+    /// is not taken for one without a lease.
     async fn read_user(&self, user_id: &UserId) -> Result<User, RedisFailure> {
-        let mut pipeline = Pipeline::new();
-        pipeline.cmd("HGETALL").arg(self.keys.user_servers(user_id));
-        pipeline.cmd("HGETALL").arg(self.keys.user_connections(user_id));
-        pipeline.cmd("HGET").arg(self.keys.user_presence(user_id)).arg("status");
-        let mut replies = self.client.pipe(&pipeline).await?.into_iter();
-        let mut next = || replies.next().unwrap_or(Value::Nil);
-        let servers = typed(next())?;
-        let stored: Vec<(String, String)> = typed(next())?;
-        let status = typed(next())?;
-        let fields = stored.iter().map(|(connection, fields)| {
-            let mut fields = fields.splitn(4, '/').map(str::to_owned);
-            let kind = fields.next().unwrap_or_default();
-            (connection.clone(), kind, fields.next().unwrap_or_default())
-        });
-        let fields: Vec<(String, String, String)> = fields.collect();
-        let members = fields.iter().map(|(id, _, node)| format!("{user_id}/{node}/{id}"));
-        let members: Vec<String> = members.chain([format!("{user_id}//")]).collect();
+        let user_connections = self.keys.user_connections(user_id);
+        let listed = self.client.query(cmd("HGETALL").arg(&user_connections)).await?;
+        let listed = connections(listed).into_iter();
+        let members = listed.map(|(id, _, node)| (id.clone(), format!("{user_id}/{node}/{id}")));
+        let (ids, mut members): (Vec<String>, Vec<String>) = members.unzip();
+        members.push(format!("{user_id}//"));
         let leases = self.keys.leases(self.keys.shard_of(user_id));
         let mut pipeline = Pipeline::new();
         pipeline.cmd("ZMSCORE").arg(leases).arg(members).cmd("TIME");
-        let mut replies = self.client.pipe(&pipeline).await?;
-        let now_ms = time_ms(replies.pop().unwrap_or(Value::Nil))?;
-        let ends: Vec<Option<f64>> = typed(replies.pop().unwrap_or(Value::Nil))?;
-        let mut ends: Vec<Option<u64>> =
-            ends.into_iter().map(|end| end.map(|end| end as u64)).collect();
-        let kept_until = ends.pop().flatten();
-        let connections = fields.into_iter().zip(ends);
-        let connections = connections.map(|((id, kind, node), end)| (id, kind, node, end));
-        Ok(User { now_ms, servers, connections: connections.collect(), status, kept_until })
+        pipeline.cmd("HGETALL").arg(self.keys.user_servers(user_id));
+        pipeline.cmd("HGETALL").arg(user_connections);
+        pipeline.cmd("HGET").arg(self.keys.user_presence(user_id)).arg("status");
+        let mut replies = self.client.pipe(&pipeline).await?.into_iter();
+        let mut next = || replies.next().unwrap_or(Value::Nil);
+        let mut ends: Vec<Option<f64>> = typed(next())?;
+        let now_ms = time_ms(next())?;
+        let kept_until = ends.pop().flatten().map(|end| end as u64);
+        let ends = ends.into_iter().map(|end| end.map(|end| end as u64));
+        let ends: HashMap<String, Option<u64>> = ids.into_iter().zip(ends).collect();
+        let servers = typed(next())?;
+        let connections = connections(typed(next())?).into_iter().map(|(id, kind, node)| {
+            // One that has just come counts neither as live nor as run out.
+            let ends_at = ends.get(&id).copied().unwrap_or(Some(now_ms));
+            (id, kind, node, ends_at)
+        });
+        let connections = connections.collect();
+        Ok(User { now_ms, servers, connections, status: typed(next())?, kept_until })
     }
 
     async fn examine_connection(&self, id: ConnectionId) -> Result<Vec<Anomaly>, RedisFailure> {

@@ -4,6 +4,7 @@
 mod bad_tokens;
 mod good_tokens;
 mod key_material;
+mod nextauth;
 mod rotation;
 
 use std::time::Duration;
@@ -110,7 +111,7 @@ fn claims(members: &Value) -> Value {
 }
 
 fn config(keys: Keys) -> AuthConfig {
-    AuthConfig { keys, issuer: None, audience: None, leeway: LEEWAY }
+    AuthConfig { keys, issuer: None, audience: None, leeway: LEEWAY, nextauth_secret: None }
 }
 
 fn authenticator(keys: Keys) -> Authenticator {

@@ -38,7 +38,7 @@ pub(super) fn user(name: &str) -> UserId {
 pub(super) fn handle(name: &str, number: u128) -> Arc<Handle> {
     let bounds = Bounds { messages: 1000, bytes: 1 << 20, grace: Duration::from_secs(5) };
     let outbox = Outbox::new(bounds, Arc::new(Budget::new(1 << 30)), Counter::default());
-    let handle = Handle::new(outbox, None, Clock.now());
+    let handle = Handle::new(outbox, None, Clock.now(), LeaseKind::Chat);
     let device_id = format!("device-{number}").parse().unwrap();
     handle.identify(Identity { key: key(name, number), device_id, is_leased: true });
     Arc::new(handle)

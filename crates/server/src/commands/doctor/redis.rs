@@ -9,6 +9,7 @@ use heartline_adapters::redis::{
 };
 use heartline_routing::Clock;
 
+use super::clocks;
 use super::evidence::Evidence;
 use super::report::{Finding, Report};
 use crate::cluster;
@@ -16,9 +17,6 @@ use crate::config::Config;
 
 /// A walk through a large directory is patient with single answers.
 const DEADLINE: Duration = Duration::from_secs(5);
-
-/// How far clocks may differ before it is worth a word.
-const CLOCK_AHEAD_MAX_MS: u64 = 1000;
 
 /// Memory in use from which on it should be more, in percent.
 const MEMORY_PERCENT_MAX: u64 = 80;
@@ -126,12 +124,7 @@ fn examine_server(vitals: &Vitals, report: &mut Report<'_>) {
         _ => Finding::fail("redis evictions", format!("{server} has dropped {evicted_keys} keys"))
             .advise("set maxmemory-policy to noeviction, and give it more memory"),
     });
-    let ahead = format!("{server} is {clock_ahead_ms} ms ahead of this machine");
-    report.note(match clock_ahead_ms.unsigned_abs() > CLOCK_AHEAD_MAX_MS {
-        true => Finding::warn("redis clock", ahead)
-            .advise("let both follow a time server; only logs and tokens depend on it"),
-        false => Finding::pass("redis clock", ahead),
-    });
+    report.note(clocks::judge("redis clock", server, *clock_ahead_ms));
 }
 
 async fn examine_settings(client: &RedisClient, report: &mut Report<'_>) {

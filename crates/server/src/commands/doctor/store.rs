@@ -8,6 +8,7 @@ use heartline_adapters::sqlite::{SqliteConfig, Thoroughness, check_store};
 use heartline_routing::Clock;
 
 use super::DoctorArguments;
+use super::clocks;
 use super::evidence::Evidence;
 use super::report::{Finding, Report};
 use crate::config::{Config, is_postgres};
@@ -36,9 +37,15 @@ pub(super) async fn examine(
         }
     };
     let evidence = durability(config, &store, report);
-    if matches!(store, Store::Postgres(_)) {
-        let why = "the store does not tell its clock; times of messages come from the nodes'";
-        report.note(Finding::skipped("store clock", why));
+    if let Store::Postgres(postgres) = &store {
+        let now = report.watch("asking the store for its time", postgres.now()).await;
+        report.note(match now {
+            Ok(now) => {
+                let ahead_ms = now.unix_ms as i64 - clock.wall().unix_ms as i64;
+                clocks::judge("store clock", "PostgreSQL", ahead_ms)
+            }
+            Err(error) => Finding::fail("store clock", format!("it did not tell: {error}")),
+        });
     }
     let halted = report.watch("looking for halted chats", store.log().halted(HALTED_MAX)).await;
     match halted {

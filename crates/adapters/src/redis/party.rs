@@ -1,0 +1,189 @@
+//! The [`PartyStore`] of many nodes, on Redis.
+//!
+//! | key | type | content | ends |
+//! |---|---|---|---|
+//! | `party:{<session>}:state` | HASH | the fields, and `revision` | 4 h after its last use |
+//! | `party:{<session>}:events` | LIST | an entry for each of the last commits | 5 min after that |
+//! | `party:{<session>}:lock` | STRING | who restores the session | after 10 s |
+//! | `party:{<session>}:offer` | HASH | the newest copy that was put forward | after 10 s |
+//! | `party:active` | ZSET | session → last sign of life | each member after 1 h |
+//!
+//! A session is one hash on purpose: half of it can never end before the other half. Commits are
+//! told on the channel `party:{<session>}`, and `party:wanted` asks every node for its copy.
+
+mod keys;
+mod revision;
+mod scripts;
+mod state;
+mod sessions;
+mod restore;
+mod notices;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use heartline_party::{Commit, Committed, Notice, PartyStore, PartyStoreError, Revision, Stored};
+use redis::{Cmd, Value};
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::keys::PartyKeys;
+use self::notices::Notices;
+use self::scripts::PartyScripts;
+use super::client::RedisClient;
+use super::failure::RedisFailure;
+use super::script::Script;
+use super::subscription::Channels;
+
+/// How long the first subscription may take when the node starts.
+const SUBSCRIBE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a party store is told at its start.
+#[derive(Debug, Clone, Copy)]
+pub struct RedisPartyConfig {
+    /// How long a session is kept without use.
+    pub session_ttl: Duration,
+    /// How long the entries of its log are kept after the last of them.
+    pub event_log_ttl: Duration,
+}
+
+impl Default for RedisPartyConfig {
+    fn default() -> Self {
+        let (session_ttl, event_log_ttl) =
+            (Duration::from_secs(4 * 60 * 60), Duration::from_secs(5 * 60));
+        Self { session_ttl, event_log_ttl }
+    }
+}
+
+/// Hot state of party sessions on Redis.
+#[derive(Debug)]
+pub struct RedisPartyStore {
+    client: RedisClient,
+    config: RedisPartyConfig,
+    keys: PartyKeys,
+    scripts: PartyScripts,
+    channels: Arc<Channels>,
+    notices: Arc<Notices>,
+    /// Owns the task that listens, which is aborted with it.
+    _listening: JoinSet<()>,
+}
+
+impl RedisPartyStore {
+    /// Opens the store, which hears from then on when a session is wanted. Must be called within a
+    /// runtime, because a task listens.
+    pub async fn connect(
+        client: RedisClient,
+        config: RedisPartyConfig,
+    ) -> Result<Self, RedisFailure> {
+        let keys = PartyKeys::new(client.config());
+        let subscription = client.subscribe(vec![keys.wanted()]);
+        let established = timeout(SUBSCRIBE_PATIENCE, subscription.established()).await;
+        established.map_err(|_| RedisFailure::Timeout)?;
+        let channels = subscription.channels();
+        let notices = Arc::new(Notices::new(keys.clone(), Arc::clone(&channels)));
+        let mut listening = JoinSet::new();
+        listening.spawn(Arc::clone(&notices).listen(subscription));
+        let scripts = PartyScripts::new(&client, &keys, config);
+        Ok(Self { client, config, keys, scripts, channels, notices, _listening: listening })
+    }
+
+    /// Runs one call of a script.
+    async fn run(&self, script: &Script, call: Cmd) -> Result<Value, RedisFailure> {
+        let mut replies = self.client.scripts(script, vec![call]).await;
+        replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))
+    }
+}
+
+impl From<RedisFailure> for PartyStoreError {
+    fn from(failure: RedisFailure) -> Self {
+        Self(failure.to_string())
+    }
+}
+
+// === impl PartyStore ===
+
+#[async_trait]
+impl PartyStore for RedisPartyStore {
+    async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        self.load_session(session_id).await
+    }
+
+    async fn entries(
+        &self,
+        session_id: &str,
+        after: Revision,
+    ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
+        self.entries_after(session_id, after).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
+        self.commit_step(commit).await
+    }
+
+    async fn revisions(
+        &self,
+        session_ids: &[String],
+    ) -> Result<Vec<Option<Revision>>, PartyStoreError> {
+        self.revisions_of(session_ids).await
+    }
+
+    async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
+        self.keep_sessions(session_ids).await
+    }
+
+    async fn remove(&self, session_id: &str, revision: Revision) -> Result<bool, PartyStoreError> {
+        self.remove_session(session_id, revision).await
+    }
+
+    async fn active(&self, limit: usize) -> Result<Vec<String>, PartyStoreError> {
+        self.active_sessions(limit).await
+    }
+
+    async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        Ok(self.unlist(session_id).await?)
+    }
+
+    async fn watch(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        let channel = self.keys.session(session_id)?.channel;
+        Ok(self.channels.add(&channel, self.client.config().deadline).await?)
+    }
+
+    async fn unwatch(&self, session_id: &str) {
+        if let Ok(keys) = self.keys.session(session_id) {
+            self.channels.remove(&keys.channel);
+        }
+    }
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.notices.subscribe()
+    }
+
+    async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError> {
+        self.take_lock(session_id, owner).await
+    }
+
+    async fn unlock(&self, session_id: &str, owner: &str) -> Result<(), PartyStoreError> {
+        self.release_lock(session_id, owner).await
+    }
+
+    async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        self.ask_for_copies(session_id).await
+    }
+
+    async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError> {
+        self.offer_copy(session_id, &copy).await
+    }
+
+    async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        self.offered_copy(session_id).await
+    }
+
+    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
+        // On a Cluster each master has a clock: all nodes ask the one that lists active sessions.
+        let time = self.client.time(&self.keys.active()).await?;
+        Ok(time.unix_ms)
+    }
+}

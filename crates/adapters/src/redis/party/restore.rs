@@ -1,0 +1,65 @@
+//! A session that was lost: who restores it, and from whose copy.
+
+use std::time::Duration;
+
+use heartline_party::{PartyStoreError, Stored};
+use redis::{Value, cmd};
+
+use super::RedisPartyStore;
+use super::state::refuse_own_field;
+use crate::redis::scripts::ms;
+
+/// How long a lock is held at most.
+const LOCK_TTL: Duration = Duration::from_secs(10);
+
+/// How long a copy that was put forward is kept.
+pub(super) const OFFER_TTL: Duration = Duration::from_secs(10);
+
+impl RedisPartyStore {
+    pub(super) async fn take_lock(
+        &self,
+        session_id: &str,
+        owner: &str,
+    ) -> Result<bool, PartyStoreError> {
+        let key = self.keys.session(session_id)?.lock();
+        let mut command = cmd("SET");
+        command.arg(key).arg(owner).arg("NX").arg("PX").arg(ms(LOCK_TTL));
+        let taken: Option<String> = self.client.query(&command).await?;
+        Ok(taken.is_some())
+    }
+
+    pub(super) async fn release_lock(
+        &self,
+        session_id: &str,
+        owner: &str,
+    ) -> Result<(), PartyStoreError> {
+        let key = self.keys.session(session_id)?.lock();
+        self.client.script::<Value>(&self.scripts.unlock, key, owner).await?;
+        Ok(())
+    }
+
+    pub(super) async fn ask_for_copies(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        self.keys.session(session_id)?;
+        let channel = self.keys.wanted();
+        Ok(self.client.publish(&channel, session_id.as_bytes()).await?)
+    }
+
+    pub(super) async fn offer_copy(
+        &self,
+        session_id: &str,
+        copy: &Stored,
+    ) -> Result<(), PartyStoreError> {
+        let keys = self.keys.session(session_id)?;
+        refuse_own_field(copy.fields.iter().map(|(name, _)| name))?;
+        self.run(&self.scripts.offer, self.scripts.offer_call(&keys, copy)).await?;
+        Ok(())
+    }
+
+    pub(super) async fn offered_copy(
+        &self,
+        session_id: &str,
+    ) -> Result<Option<Stored>, PartyStoreError> {
+        let key = self.keys.session(session_id)?.offer();
+        self.stored_at(&key).await
+    }
+}

@@ -1,0 +1,157 @@
+//! Sessions in memory: as much of them as fits, for as long as somebody uses them.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use heartline_party::{Commit, Revision, Stored};
+use tokio::time::Instant;
+
+/// Bytes of all sessions in memory together. Beyond it those go first that were not used for the
+/// longest time; they are in the file.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What is left of these when some had to go, so that it is not for every commit anew.
+const BYTES_LEFT: usize = BYTES_MAX / 8 * 7;
+
+/// A session with its log. Its values are shared with whoever reads them.
+#[derive(Debug, Clone)]
+pub(super) struct HotSession {
+    /// Which state it is.
+    pub(super) revision: Revision,
+    /// Every field.
+    pub(super) fields: BTreeMap<String, Bytes>,
+    /// The newest entries with what they led to, the oldest first.
+    pub(super) entries: VecDeque<(Revision, Bytes)>,
+}
+
+impl HotSession {
+    /// The session as the port has it.
+    pub(super) fn stored(&self) -> Stored {
+        let field = |(name, value): (&String, &Bytes)| (name.clone(), value.to_vec());
+        Stored { revision: self.revision, fields: self.fields.iter().map(field).collect() }
+    }
+
+    /// The entries that led here from a revision, if all are kept.
+    pub(super) fn entries_after(&self, after: Revision) -> Option<Vec<Bytes>> {
+        if after.incarnation != self.revision.incarnation {
+            return None;
+        }
+        let missing = self.revision.version.checked_sub(after.version)?;
+        let first = self.entries.len().checked_sub(usize::try_from(missing).ok()?)?;
+        let led = self.entries.range(first..);
+        let is_whole = led
+            .clone()
+            .zip(after.version + 1..)
+            .all(|((revision, _), version)| *revision == Revision { version, ..after });
+        is_whole.then(|| led.map(|(_, entry)| entry.clone()).collect())
+    }
+
+    /// The session that a first commit makes.
+    fn begun_by(commit: &Commit) -> Self {
+        let (fields, entries) = (BTreeMap::new(), VecDeque::new());
+        let mut session = Self { revision: commit.revision, fields, entries };
+        session.take(commit);
+        session
+    }
+
+    fn take(&mut self, commit: &Commit) {
+        self.revision = commit.revision;
+        for name in &commit.changes.remove {
+            self.fields.remove(name);
+        }
+        for (name, value) in &commit.changes.set {
+            self.fields.insert(name.clone(), Bytes::copy_from_slice(value));
+        }
+        self.entries.push_back((commit.revision, commit.entry.clone()));
+        let beyond = self.entries.len().saturating_sub(commit.entries_kept);
+        self.entries.drain(..beyond);
+    }
+
+    fn size_bytes(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
+        let entries = self.entries.iter().map(|(_, entry)| entry.len());
+        fields.sum::<usize>() + entries.sum::<usize>()
+    }
+}
+
+/// All sessions in memory.
+#[derive(Debug, Default)]
+pub(super) struct HotSessions {
+    sessions: HashMap<String, Held>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    session: Arc<HotSession>,
+    bytes: usize,
+    used_at: Instant,
+}
+
+impl HotSessions {
+    /// A session that somebody uses now.
+    pub(super) fn get(&mut self, session_id: &str, now: Instant) -> Option<&Arc<HotSession>> {
+        let held = self.sessions.get_mut(session_id)?;
+        held.used_at = now;
+        Some(&held.session)
+    }
+
+    /// Takes a session in.
+    pub(super) fn install(&mut self, session_id: &str, session: Arc<HotSession>, now: Instant) {
+        self.forget(session_id);
+        let bytes = session_id.len() + session.size_bytes();
+        self.bytes += bytes;
+        self.sessions.insert(session_id.to_owned(), Held { session, bytes, used_at: now });
+        if self.bytes > BYTES_MAX {
+            self.make_room();
+        }
+    }
+
+    /// Takes a commit over that is in the file. A session that is not here, or not where the
+    /// commit found it in the file, is read again when somebody asks for it.
+    pub(super) fn commit(&mut self, commit: &Commit, now: Instant) {
+        let session_id = &commit.session_id;
+        let held = self.forget(session_id);
+        let session = match (commit.expected, held) {
+            (None, _) => Arc::new(HotSession::begun_by(commit)),
+            (Some(expected), Some(mut session)) if session.revision == expected => {
+                Arc::make_mut(&mut session).take(commit);
+                session
+            }
+            (Some(_), _) => return,
+        };
+        self.install(session_id, session, now);
+    }
+
+    /// Lets a session go.
+    pub(super) fn forget(&mut self, session_id: &str) -> Option<Arc<HotSession>> {
+        let held = self.sessions.remove(session_id)?;
+        self.bytes -= held.bytes;
+        Some(held.session)
+    }
+
+    /// Lets those go that nobody has used for so long, and answers which.
+    pub(super) fn forget_unused(&mut self, now: Instant, ttl: Duration) -> Vec<String> {
+        let is_unused = |held: &Held| now.duration_since(held.used_at) >= ttl;
+        let unused = self.sessions.iter().filter(|(_, held)| is_unused(held));
+        let unused: Vec<String> = unused.map(|(session_id, _)| session_id.clone()).collect();
+        for session_id in &unused {
+            self.forget(session_id);
+        }
+        unused
+    }
+
+    fn make_room(&mut self) {
+        let by_use = self.sessions.iter().map(|(session_id, held)| (held.used_at, session_id));
+        let mut by_use: Vec<_> = by_use.map(|(at, id)| (at, id.clone())).collect();
+        by_use.sort_unstable();
+        for (_, session_id) in by_use {
+            if self.bytes <= BYTES_LEFT {
+                return;
+            }
+            self.forget(&session_id);
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The task of one GraphQL socket.
+//!
+//! Results are asked for only while the socket takes what is written, so whoever reads slowly makes
+//! its subscriptions wait, which replace what piles up by one picture of the present. Only a socket
+//! that takes nothing at all is cut.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::StreamExt;
+use futures_util::future::{AbortHandle, BoxFuture};
+use futures_util::stream::{BoxStream, SelectAll, abortable, once};
+use heartline_protocol::CloseReason;
+use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::conversation::{Conversation, Effect, Goodbye};
+use super::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
+use crate::connection::Ended;
+use crate::gateway::Gateway;
+use crate::handle::{Handle, Identity};
+use crate::hub::Listing;
+use crate::outbox::{Flushed, Signal};
+use crate::transport::Transport;
+use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
+
+/// Bytes read from a socket at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Bytes that may wait to be written before more results are asked for.
+const WAITING_BYTES: usize = 64 * 1024;
+
+/// An operation's answer, or its end.
+type Answer = (String, Option<Reply>);
+
+/// What became of the token: whoever it is of, until when it is good, and what answers them.
+pub(super) struct Admitted {
+    pub(super) identity: Option<Identity>,
+    pub(super) expires_at: Option<Instant>,
+    pub(super) caller: Arc<dyn GraphQlCaller>,
+}
+
+/// A running GraphQL socket.
+pub(super) struct GraphQlConnection {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) service: Arc<dyn GraphQl>,
+    pub(super) transport: Transport,
+    pub(super) reader: FrameReader,
+    pub(super) conversation: Conversation,
+    pub(super) handle: Arc<Handle>,
+    pub(super) listing: Option<Listing>,
+    pub(super) caller: Option<Arc<dyn GraphQlCaller>>,
+    pub(super) frames_received: u64,
+    initialising: Option<BoxFuture<'static, Result<Admitted, CloseReason>>>,
+    answers: SelectAll<BoxStream<'static, Answer>>,
+    operations: HashMap<String, AbortHandle>,
+    /// What the reader holds, as the budget knows it.
+    charged_bytes: usize,
+    opened_at: Instant,
+    heard_at: Instant,
+    asked_at: Option<Instant>,
+    expires_at: Option<Instant>,
+    /// Since when the socket has taken nothing, and how much waited then.
+    stuck: Option<(Instant, usize)>,
+    timer: Pin<Box<Sleep>>,
+}
+
+enum Happening {
+    Stop(CloseReason),
+    Initialised(Result<Admitted, CloseReason>),
+    Answer(Answer),
+    Read(usize),
+    Written,
+    Deadline,
+    Broken,
+}
+
+impl GraphQlConnection {
+    pub(super) fn new(
+        gateway: Arc<Gateway>,
+        service: Arc<dyn GraphQl>,
+        transport: Transport,
+        reader: FrameReader,
+        handle: Arc<Handle>,
+        listing: Listing,
+    ) -> Self {
+        let now = gateway.clock().now();
+        let config = gateway.config().graphql;
+        Self {
+            service,
+            transport,
+            reader,
+            conversation: Conversation::new(config.operations),
+            handle,
+            listing: Some(listing),
+            caller: None,
+            frames_received: 0,
+            initialising: None,
+            answers: SelectAll::new(),
+            operations: HashMap::new(),
+            charged_bytes: 0,
+            opened_at: now,
+            heard_at: now,
+            asked_at: None,
+            expires_at: None,
+            stuck: None,
+            timer: Box::pin(sleep_until(now + config.init_timeout)),
+            gateway,
+        }
+    }
+
+    /// Talks until there is a reason to end, and queues the last words.
+    pub(super) async fn run(&mut self) -> Ended {
+        let ended = poll_fn(|context| self.poll_conversation(context)).await;
+        self.answers.clear();
+        self.gateway.budget().change(self.charged_bytes, 0);
+        self.listing = None;
+        ended
+    }
+
+    /// Says goodbye without having talked.
+    pub(super) fn refuse(&mut self, goodbye: &Goodbye) -> Ended {
+        self.listing = None;
+        self.goodbye(goodbye)
+    }
+
+    /// Writes the last words and ends TCP, within the deadline.
+    pub(super) async fn finish(&mut self, ended: Ended) {
+        if ended == Ended::Lost {
+            return self.handle.outbox.seal([]);
+        }
+        self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
+        let is_delivered = poll_fn(|context| self.poll_last_words(context)).await;
+        if is_delivered {
+            poll_fn(|context| self.poll_peer_end(context)).await;
+        } else {
+            self.transport.abort();
+        }
+        if matches!(ended, Ended::Closed(_)) && !is_delivered {
+            self.gateway.metrics().signals_undelivered.inc();
+        }
+    }
+
+    fn poll_conversation(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            if let Some(ended) = self.read_messages() {
+                return Poll::Ready(ended);
+            }
+            let ended = match ready!(self.poll_event(context)) {
+                Happening::Stop(reason) => Some(self.goodbye(&Goodbye::of(reason))),
+                Happening::Initialised(admission) => self.initialised(admission),
+                Happening::Answer((id, reply)) => self.answered(&id, reply),
+                Happening::Read(0) | Happening::Broken => Some(Ended::Lost),
+                Happening::Read(_) | Happening::Written => None,
+                Happening::Deadline => self.deadline(),
+            };
+            if let Some(ended) = ended {
+                return Poll::Ready(ended);
+            }
+        }
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        match self.handle.outbox.poll_signal(context, None) {
+            Poll::Ready(Signal::Stop(reason)) => return Poll::Ready(Happening::Stop(reason)),
+            Poll::Ready(Signal::Writable | Signal::Grace(_)) => {
+                return Poll::Ready(self.write(context));
+            }
+            Poll::Pending => {}
+        }
+        if let Some(initialising) = &mut self.initialising
+            && let Poll::Ready(admission) = initialising.as_mut().poll(context)
+        {
+            self.initialising = None;
+            return Poll::Ready(Happening::Initialised(admission));
+        }
+        if !self.is_behind()
+            && let Poll::Ready(Some(answer)) = self.answers.poll_next_unpin(context)
+        {
+            return Poll::Ready(Happening::Answer(answer));
+        }
+        if !self.is_behind()
+            && let Poll::Ready(read) = self.poll_read(context)
+        {
+            return Poll::Ready(read.map_or(Happening::Broken, Happening::Read));
+        }
+        if self.handle.outbox.is_blocked()
+            && let Poll::Ready(writable) = self.transport.poll_writable(context)
+        {
+            return Poll::Ready(match writable {
+                Ok(()) => self.write(context),
+                Err(_) => Happening::Broken,
+            });
+        }
+        if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
+            return Poll::Ready(Happening::Broken);
+        }
+        let due = self.due();
+        if due < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(due);
+        }
+        self.timer.as_mut().poll(context).map(|()| Happening::Deadline)
+    }
+
+    /// Whether what waits must be written before more is said or heard.
+    fn is_behind(&self) -> bool {
+        let limit = self.gateway.config().limits.urgent_frames;
+        self.handle.outbox.load().bytes >= WAITING_BYTES
+            || self.handle.outbox.urgent_frames() >= limit
+    }
+
+    fn write(&mut self, context: &mut Context<'_>) -> Happening {
+        let transport = &mut self.transport;
+        let flushed = self.handle.outbox.flush_with(|slices| transport.write(context, slices));
+        let now = self.gateway.clock().now();
+        let waiting = self.handle.outbox.load().bytes;
+        self.stuck = match (&flushed, self.stuck) {
+            (Ok(Flushed::Blocked), Some(stuck)) if stuck.1 == waiting => Some(stuck),
+            (Ok(Flushed::Blocked), _) => Some((now, waiting)),
+            _ => None,
+        };
+        match flushed {
+            Ok(_) => Happening::Written,
+            Err(_) => Happening::Broken,
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut buffer = [0; READ_BYTES];
+        let read = ready!(self.transport.poll_read(context, &mut buffer))?;
+        self.reader.feed(&buffer[..read]);
+        let held = self.reader.buffered();
+        self.gateway.budget().change(self.charged_bytes, held);
+        self.charged_bytes = held;
+        self.heard_at = self.gateway.clock().now();
+        self.asked_at = None;
+        Poll::Ready(Ok(read))
+    }
+
+    /// When something must be looked at next: the init, the peer's life, the token, a stuck socket.
+    fn due(&self) -> Instant {
+        let config = &self.gateway.config().graphql;
+        let ping = self.asked_at.unwrap_or(self.heard_at) + config.ping_interval;
+        let init = self.opened_at + config.init_timeout;
+        let stuck = self.stuck.map(|(since, _)| since + config.blocked_timeout);
+        let due = if self.conversation.is_new() { init.min(ping) } else { ping };
+        [stuck, self.expires_at].into_iter().flatten().fold(due, Instant::min)
+    }
+
+    fn deadline(&mut self) -> Option<Ended> {
+        let config = self.gateway.config().graphql;
+        let now = self.gateway.clock().now();
+        let is_over = |since: Option<Instant>, limit| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
+        };
+        if self.conversation.is_new() && is_over(Some(self.opened_at), config.init_timeout) {
+            let sentence = "Connection initialisation timeout".to_owned();
+            let reason = CloseReason::AuthTimeout;
+            return Some(self.goodbye(&Goodbye { code: 4408, sentence, reason }));
+        }
+        if self.expires_at.is_some_and(|expires_at| now >= expires_at) {
+            return Some(self.goodbye(&Goodbye::of(CloseReason::TokenExpired)));
+        }
+        if is_over(self.stuck.map(|(since, _)| since), config.blocked_timeout) {
+            return Some(self.goodbye(&Goodbye::of(CloseReason::SlowConsumer)));
+        }
+        if is_over(self.asked_at, config.ping_interval) {
+            return Some(self.goodbye(&Goodbye::of(CloseReason::HeartbeatTimeout)));
+        }
+        if self.asked_at.is_none() && is_over(Some(self.heard_at), config.ping_interval) {
+            self.asked_at = Some(now);
+            self.handle.outbox.push_urgent(ping_frame());
+        }
+        None
+    }
+
+    /// Gives every whole message that was read to the conversation.
+    fn read_messages(&mut self) -> Option<Ended> {
+        while !self.is_behind() {
+            let effect = match self.reader.next() {
+                Ok(None) => return None,
+                Ok(Some(Incoming::Close(code))) => {
+                    self.handle.outbox.seal([close_frame(code, "")]);
+                    return Some(Ended::ClientClosed);
+                }
+                Ok(Some(Incoming::Text(text))) => self.conversation.text(&text),
+                Ok(Some(Incoming::Binary(_))) => Some(self.conversation.binary()),
+                Ok(Some(Incoming::Ping(payload))) => {
+                    self.handle.outbox.push_urgent(pong_frame(&payload));
+                    None
+                }
+                Ok(Some(Incoming::Pong)) => None,
+                Err(error) => Some(Effect::Close(error.into())),
+            };
+            self.frames_received += 1;
+            self.gateway.metrics().frames_received.inc();
+            if let Some(ended) = effect.and_then(|effect| self.perform(effect)) {
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    fn perform(&mut self, effect: Effect) -> Option<Ended> {
+        match effect {
+            Effect::Send(text) => self.handle.outbox.push_urgent(text_frame(&text)),
+            Effect::Initialise(token) => {
+                let age = self.handle.age(self.gateway.clock().now());
+                let service = Arc::clone(&self.service);
+                let gateway = Arc::clone(&self.gateway);
+                let admission = async move { gateway.admit_graphql(&*service, token, age).await };
+                self.initialising = Some(Box::pin(admission));
+            }
+            Effect::Start { id, request } => self.start(id, *request),
+            Effect::Stop { id } => {
+                if let Some(operation) = self.operations.remove(&id) {
+                    operation.abort();
+                }
+            }
+            Effect::Close(goodbye) => return Some(self.goodbye(&goodbye)),
+        }
+        None
+    }
+
+    fn start(&mut self, id: String, request: GraphQlRequest) {
+        let Some(caller) = &self.caller else { return };
+        let (replies, operation) = abortable(caller.run(request));
+        self.operations.insert(id.clone(), operation);
+        let (named, end) = (id.clone(), once(std::future::ready((id, None))));
+        let answers = replies.map(move |reply| (named.clone(), Some(reply))).chain(end);
+        self.answers.push(answers.boxed());
+    }
+
+    fn initialised(&mut self, admission: Result<Admitted, CloseReason>) -> Option<Ended> {
+        match admission {
+            Ok(Admitted { identity, expires_at, caller }) => {
+                self.caller = Some(caller);
+                self.expires_at = expires_at;
+                if let Some(identity) = identity {
+                    self.handle.identify(identity);
+                    self.listing = Some(self.gateway.hub().list(Arc::clone(&self.handle)));
+                }
+                let acknowledged = self.conversation.initialised();
+                self.perform(acknowledged)
+            }
+            Err(reason) => Some(self.goodbye(&Goodbye::of(reason))),
+        }
+    }
+
+    fn answered(&mut self, id: &str, reply: Option<Reply>) -> Option<Ended> {
+        let text = match reply {
+            Some(reply) => self.conversation.replied(id, &reply),
+            None => {
+                self.operations.remove(id);
+                self.conversation.ended(id)
+            }
+        };
+        if let Some(text) = text {
+            self.handle.outbox.push(&text_frame(&text), self.gateway.clock().now());
+        }
+        None
+    }
+
+    fn goodbye(&mut self, goodbye: &Goodbye) -> Ended {
+        self.gateway.metrics().closing(goodbye.reason);
+        self.handle.outbox.seal([close_frame(Some(goodbye.code), &goodbye.sentence)]);
+        Ended::Closed(goodbye.reason)
+    }
+
+    fn poll_last_words(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if let Poll::Ready(written) = self.poll_write_all(context) {
+            return Poll::Ready(written.is_ok());
+        }
+        self.timer.as_mut().poll(context).map(|()| false)
+    }
+
+    fn poll_write_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let transport = &mut self.transport;
+            let outbox = &self.handle.outbox;
+            match outbox.flush_with(|slices| transport.write(context, slices))? {
+                Flushed::All => break,
+                Flushed::Blocked => ready!(self.transport.poll_writable(context))?,
+            }
+        }
+        ready!(self.transport.poll_flush(context))?;
+        self.transport.poll_shutdown(context)
+    }
+
+    fn poll_peer_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            match self.transport.poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

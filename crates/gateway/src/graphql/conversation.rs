@@ -1,0 +1,255 @@
+//! `graphql-transport-ws` as a pure state machine: what a client may say when, and what it gets.
+//!
+//! The close codes and their sentences are those of the reference implementation, because clients
+//! decide by them whether to come back.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use bytes::Bytes;
+use heartline_protocol::CloseReason;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{GraphQlRequest, Reply};
+use crate::websocket::FrameError;
+
+/// The end of a conversation, as the Close frame says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goodbye {
+    /// The close code.
+    pub code: u16,
+    /// Its sentence.
+    pub sentence: String,
+    /// What it counts as.
+    pub reason: CloseReason,
+}
+
+impl Goodbye {
+    /// The end for a reason of the server's own.
+    pub fn of(reason: CloseReason) -> Self {
+        let code = reason.graphql_code().unwrap_or(1013);
+        Self { code, sentence: reason.as_str().to_owned(), reason }
+    }
+
+    fn violation(code: u16, sentence: impl Into<String>) -> Self {
+        Self { code, sentence: sentence.into(), reason: CloseReason::ProtocolError }
+    }
+
+    /// The end for a client that offered no subprotocol of ours.
+    pub fn not_acceptable() -> Self {
+        Self::violation(4406, "Subprotocol not acceptable")
+    }
+}
+
+impl From<FrameError> for Goodbye {
+    fn from(error: FrameError) -> Self {
+        Self::violation(error.close_code(), error.to_string())
+    }
+}
+
+/// What a connection must do.
+#[derive(Debug, PartialEq)]
+pub enum Effect {
+    /// Send this ahead of all results.
+    Send(String),
+    /// Check this token, or that none is needed, and answer with
+    /// [`initialised`](Conversation::initialised).
+    Initialise(Option<String>),
+    /// Run an operation, and answer with [`replied`](Conversation::replied) and
+    /// [`ended`](Conversation::ended).
+    Start {
+        /// The client's name for it.
+        id: String,
+        /// What to run.
+        request: Box<GraphQlRequest>,
+    },
+    /// Stop an operation.
+    Stop {
+        /// Which.
+        id: String,
+    },
+    /// End.
+    Close(Goodbye),
+}
+
+/// Where a conversation is.
+#[derive(Debug)]
+pub struct Conversation {
+    stage: Stage,
+    operations: HashSet<String>,
+    operations_max: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    New,
+    Initialising,
+    Ready,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Message {
+    ConnectionInit {
+        #[serde(default)]
+        payload: Option<Map<String, Value>>,
+    },
+    Ping {
+        #[serde(default)]
+        payload: Option<Value>,
+    },
+    Pong {},
+    Subscribe {
+        id: String,
+        payload: Map<String, Value>,
+    },
+    Complete {
+        id: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SubscribePayload {
+    query: String,
+    #[serde(default)]
+    operation_name: Option<String>,
+    #[serde(default)]
+    variables: Option<Map<String, Value>>,
+}
+
+impl fmt::Debug for Message {
+    /// Without what it says: it may hold a token.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ConnectionInit { .. } => "connection_init",
+            Self::Ping { .. } => "ping",
+            Self::Pong {} => "pong",
+            Self::Subscribe { .. } => "subscribe",
+            Self::Complete { .. } => "complete",
+        })
+    }
+}
+
+impl Conversation {
+    /// A conversation in which nothing was said.
+    pub fn new(operations_max: usize) -> Self {
+        Self { stage: Stage::New, operations: HashSet::new(), operations_max }
+    }
+
+    /// Whether `connection_init` is still due.
+    pub fn is_new(&self) -> bool {
+        self.stage == Stage::New
+    }
+
+    /// The client said something.
+    pub fn text(&mut self, text: &str) -> Option<Effect> {
+        match serde_json::from_str(text) {
+            Ok(message) => self.message(message),
+            Err(_) => Some(Effect::Close(invalid())),
+        }
+    }
+
+    /// The client said something that is not text.
+    pub fn binary(&self) -> Effect {
+        Effect::Close(invalid())
+    }
+
+    fn message(&mut self, message: Message) -> Option<Effect> {
+        match message {
+            Message::ConnectionInit { .. } if self.stage != Stage::New => {
+                let sentence = "Too many initialisation requests";
+                Some(Effect::Close(Goodbye::violation(4429, sentence)))
+            }
+            Message::ConnectionInit { payload } => {
+                self.stage = Stage::Initialising;
+                // Whatever else the parameters hold is the client's own. Without a session clients
+                // send null or nothing, some an empty text.
+                let token = payload.as_ref().and_then(|payload| payload.get("authToken")?.as_str());
+                let token = token.filter(|token| !token.is_empty());
+                Some(Effect::Initialise(token.map(str::to_owned)))
+            }
+            Message::Ping { payload } => {
+                let mut pong = json!({ "type": "pong" });
+                if let Some(payload) = payload {
+                    pong["payload"] = payload;
+                }
+                Some(Effect::Send(pong.to_string()))
+            }
+            Message::Pong {} => None,
+            Message::Subscribe { id, payload } => Some(self.subscribe(id, payload)),
+            Message::Complete { id } => self.operations.remove(&id).then_some(Effect::Stop { id }),
+        }
+    }
+
+    fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Effect {
+        if self.stage != Stage::Ready {
+            return Effect::Close(Goodbye {
+                code: 4401,
+                sentence: "Unauthorized".to_owned(),
+                reason: CloseReason::Unauthorized,
+            });
+        }
+        let Ok(payload) = serde_json::from_value(Value::Object(payload)) else {
+            return Effect::Close(invalid());
+        };
+        if id.is_empty() {
+            return Effect::Close(invalid());
+        }
+        if self.operations.contains(&id) {
+            let sentence = format!("Subscriber for {id} already exists");
+            return Effect::Close(Goodbye::violation(4409, sentence));
+        }
+        if self.operations.len() >= self.operations_max {
+            let message = "Too many operations are under way on this connection";
+            let error = json!({ "message": message, "extensions": { "code": "SERVER_BUSY" } });
+            return Effect::Send(
+                json!({ "type": "error", "id": id, "payload": [error] }).to_string(),
+            );
+        }
+        self.operations.insert(id.clone());
+        let SubscribePayload { query, operation_name, variables } = payload;
+        let variables = variables.map_or(Value::Null, Value::Object);
+        let request = GraphQlRequest { query, operation_name, variables };
+        Effect::Start { id, request: Box::new(request) }
+    }
+
+    /// The token was checked.
+    pub fn initialised(&mut self) -> Effect {
+        self.stage = Stage::Ready;
+        Effect::Send(r#"{"type":"connection_ack"}"#.to_owned())
+    }
+
+    /// An operation answers; none if the client has completed it meanwhile.
+    pub fn replied(&mut self, id: &str, reply: &Reply) -> Option<String> {
+        let (kind, payload) = match reply {
+            Reply::Next(payload) if self.operations.contains(id) => ("next", payload),
+            Reply::Error(payload) if self.operations.remove(id) => ("error", payload),
+            Reply::Next(_) | Reply::Error(_) => return None,
+        };
+        Some(message(kind, id, Some(payload)))
+    }
+
+    /// An operation has answered everything; none if the client knows already.
+    pub fn ended(&mut self, id: &str) -> Option<String> {
+        self.operations.remove(id).then(|| message("complete", id, None))
+    }
+}
+
+fn invalid() -> Goodbye {
+    Goodbye::violation(4400, "Invalid message received")
+}
+
+/// A message around a payload that is JSON already.
+fn message(kind: &str, id: &str, payload: Option<&Bytes>) -> String {
+    let id = Value::from(id).to_string();
+    let payload = payload.map(|payload| String::from_utf8_lossy(payload));
+    match payload {
+        Some(payload) => format!(r#"{{"type":"{kind}","id":{id},"payload":{payload}}}"#),
+        None => format!(r#"{{"type":"{kind}","id":{id}}}"#),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! The suites that every [`PartyStore`](crate::store::PartyStore) and every
+//! [`PartyArchive`](crate::archive::PartyArchive) must pass: what their docs promise, each sentence
+//! proved through the port and nothing else.
+//!
+//! Every run names sessions and accounts of its own, so that one engine can serve any number of
+//! runs.
+
+mod archive;
+mod commits;
+mod core;
+mod entries;
+mod lists;
+mod nearby;
+mod notices;
+mod restoring;
+
+pub use archive::ArchiveContract;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+use crate::fields::Changes;
+use crate::store::{Commit, Committed, Notice, PartyStore, Revision, Stored};
+
+/// How long a notice may take on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Entries that a log keeps where a step does not say otherwise.
+const ENTRIES_KEPT: usize = 200;
+
+/// The stores of several nodes on one engine, and names that nobody has used.
+#[derive(Debug)]
+pub struct StoreContract {
+    stores: Vec<Arc<dyn PartyStore>>,
+    names: Names,
+}
+
+impl StoreContract {
+    /// A suite for stores that share an engine, one for each of several nodes.
+    pub fn new(stores: Vec<Arc<dyn PartyStore>>) -> Self {
+        assert!(!stores.is_empty(), "there is a store");
+        Self { stores, names: Names::new() }
+    }
+
+    /// Runs the whole suite. What only waits for time goes on beside the rest.
+    pub async fn run(&self) {
+        tokio::join!(self.prove_lapses(), async {
+            self.prove_commits().await;
+            self.prove_entries().await;
+            self.prove_lists().await;
+            self.prove_notices().await;
+            self.prove_restoring().await;
+            self.prove_core().await;
+        });
+    }
+
+    /// The store of one node.
+    fn first(&self) -> &Arc<dyn PartyStore> {
+        &self.stores[0]
+    }
+
+    /// That of another node, if there is one.
+    fn other(&self) -> &Arc<dyn PartyStore> {
+        &self.stores[self.stores.len() - 1]
+    }
+
+    /// A session that nobody has named before.
+    fn session(&self) -> String {
+        self.names.next("session")
+    }
+
+    /// Makes a session of one field at version 1, and answers its id and that.
+    async fn made(&self) -> (String, Revision) {
+        let session_id = self.session();
+        let step = Step::first(&session_id, &[("head", "1")]);
+        (session_id, done(self.first().as_ref(), step).await)
+    }
+
+    /// A session as another node sees it.
+    async fn seen(&self, session_id: &str) -> Option<(Revision, BTreeMap<String, Vec<u8>>)> {
+        let stored = self.other().load(session_id).await.expect("the store works");
+        stored.map(|stored| (stored.revision, fields_of(stored)))
+    }
+}
+
+/// Names that nobody has used, in this run or another.
+#[derive(Debug)]
+struct Names {
+    run: u64,
+    given: AtomicU64,
+}
+
+impl Names {
+    fn new() -> Self {
+        Self { run: rand::random(), given: AtomicU64::new(0) }
+    }
+
+    fn next(&self, kind: &str) -> String {
+        format!("{kind}-{:x}-{}", self.run, self.given.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Shorthand for commits.
+struct Step(Commit);
+
+impl Step {
+    /// What makes a session, at version 1.
+    fn first(session_id: &str, set: &[(&str, &str)]) -> Self {
+        let revision = Revision { incarnation: 0, version: 1 };
+        Self::to(session_id, None, revision, set)
+    }
+
+    /// What follows a revision.
+    fn after(session_id: &str, expected: Revision, set: &[(&str, &str)]) -> Self {
+        let revision = Revision { version: expected.version + 1, ..expected };
+        Self::to(session_id, Some(expected), revision, set)
+    }
+
+    fn to(
+        session_id: &str,
+        expected: Option<Revision>,
+        revision: Revision,
+        set: &[(&str, &str)],
+    ) -> Self {
+        let set = set.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()));
+        Self(Commit {
+            session_id: session_id.to_owned(),
+            expected,
+            revision,
+            changes: Changes { set: set.collect(), remove: Vec::new() },
+            entry: entry_of(revision),
+            entries_kept: ENTRIES_KEPT,
+            is_active: false,
+        })
+    }
+
+    fn removing(mut self, names: &[&str]) -> Self {
+        self.0.changes.remove = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    fn keeping(mut self, entries_kept: usize) -> Self {
+        self.0.entries_kept = entries_kept;
+        self
+    }
+
+    fn active(mut self) -> Self {
+        self.0.is_active = true;
+        self
+    }
+}
+
+/// The entry that leads to a revision, where a step makes no other.
+fn entry_of(revision: Revision) -> Bytes {
+    Bytes::from(format!("entry \0 of {}.{}", revision.incarnation, revision.version))
+}
+
+async fn committed(store: &dyn PartyStore, step: Step) -> Committed {
+    store.commit(step.0).await.expect("the store works")
+}
+
+/// Commits what must be taken, and answers what the session is at then.
+async fn done(store: &dyn PartyStore, step: Step) -> Revision {
+    let revision = step.0.revision;
+    assert_eq!(committed(store, step).await, Committed::Done, "{revision:?}");
+    revision
+}
+
+fn fields_of(stored: Stored) -> BTreeMap<String, Vec<u8>> {
+    let count = stored.fields.len();
+    let fields: BTreeMap<_, _> = stored.fields.into_iter().collect();
+    assert_eq!(fields.len(), count, "a field is there once");
+    fields
+}
+
+fn fields(pairs: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+    pairs.iter().map(owned).collect()
+}
+
+/// The next notice, whatever it is.
+async fn heard(notices: &mut broadcast::Receiver<Notice>) -> Notice {
+    let notice = timeout(PATIENCE, notices.recv()).await.expect("a notice comes in time");
+    notice.expect("nobody falls behind in a small test")
+}
+
+/// The next notice of a commit to this session. Others share the engine and the listener.
+async fn heard_of(
+    notices: &mut broadcast::Receiver<Notice>,
+    session_id: &str,
+) -> (Revision, Option<Bytes>) {
+    loop {
+        match heard(notices).await {
+            Notice::Committed { session_id: of, revision, entry } if of == session_id => {
+                return (revision, entry);
+            }
+            Notice::Gap => panic!("nothing was missed"),
+            _ => {}
+        }
+    }
+}

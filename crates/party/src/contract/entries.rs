@@ -1,0 +1,93 @@
+//! What every store promises of the log: all that led from one revision to the present, or none.
+
+use bytes::Bytes;
+
+use super::{Step, StoreContract, done, entry_of};
+use crate::store::Revision;
+
+/// Entries that the log of these steps keeps.
+const KEPT: usize = 5;
+
+impl StoreContract {
+    /// Proves the log.
+    pub async fn prove_entries(&self) {
+        self.entries_lead_to_the_present().await;
+        self.what_is_not_whole_is_not_answered().await;
+        self.a_restored_session_has_no_former_entries().await;
+        self.a_session_that_is_gone_has_no_entries().await;
+    }
+
+    async fn entries_after(&self, session_id: &str, after: Revision) -> Option<Vec<Bytes>> {
+        self.other().entries(session_id, after).await.expect("the store works")
+    }
+
+    /// Goes on to a version, and answers the revisions on the way, the present one first.
+    async fn walk(&self, session_id: &str, from: Revision, to: u64, kept: usize) -> Vec<Revision> {
+        let mut revisions = vec![from];
+        for version in from.version + 1..=to {
+            let before = revisions[revisions.len() - 1];
+            let head = version.to_string();
+            let step = Step::after(session_id, before, &[("head", &head)]).keeping(kept);
+            let store = &self.stores[usize::from(version % 2 == 0) * (self.stores.len() - 1)];
+            revisions.push(done(store.as_ref(), step).await);
+        }
+        revisions
+    }
+
+    async fn entries_lead_to_the_present(&self) {
+        let (session_id, first) = self.made().await;
+        let revisions = self.walk(&session_id, first, 20, 100).await;
+        for (index, after) in revisions.iter().enumerate() {
+            let led: Vec<_> = revisions[index + 1..].iter().copied().map(entry_of).collect();
+            assert_eq!(self.entries_after(&session_id, *after).await, Some(led), "{after:?}");
+        }
+    }
+
+    async fn what_is_not_whole_is_not_answered(&self) {
+        let (session_id, first) = self.made().await;
+        let revisions = self.walk(&session_id, first, 12, KEPT).await;
+        let present = revisions[revisions.len() - 1];
+        for after in &revisions {
+            let missing = present.version - after.version;
+            let entries = self.entries_after(&session_id, *after).await;
+            if missing > KEPT as u64 {
+                assert_eq!(entries, None, "{missing} were asked for and {KEPT} are kept");
+            } else {
+                assert_eq!(entries.map(|entries| entries.len() as u64), Some(missing));
+            }
+        }
+        let future = Revision { version: present.version + 1, ..present };
+        assert_eq!(self.entries_after(&session_id, future).await, None, "nobody was there");
+        let elsewhere = Revision { incarnation: 1, ..present };
+        assert_eq!(self.entries_after(&session_id, elsewhere).await, None);
+    }
+
+    async fn a_restored_session_has_no_former_entries(&self) {
+        let (session_id, first) = self.made().await;
+        let revisions = self.walk(&session_id, first, 4, 100).await;
+        let before = revisions[3];
+        let restored = Revision { incarnation: 1, version: before.version + 1 };
+        let step = Step::to(&session_id, Some(before), restored, &[("head", "restored")]);
+        done(self.first().as_ref(), step).await;
+        let next = self.walk(&session_id, restored, 7, 100).await;
+        for after in revisions {
+            assert_eq!(self.entries_after(&session_id, after).await, None, "{after:?}");
+        }
+        let led: Vec<_> = next[1..].iter().copied().map(entry_of).collect();
+        assert_eq!(self.entries_after(&session_id, restored).await, Some(led));
+    }
+
+    async fn a_session_that_is_gone_has_no_entries(&self) {
+        let (session_id, first) = self.made().await;
+        assert_eq!(self.entries_after(&self.session(), first).await, None);
+        let removed = self.other().remove(&session_id, first).await.expect("the store works");
+        assert!(removed);
+        assert_eq!(self.entries_after(&session_id, first).await, None);
+        // The one that comes after it has a log of its own.
+        let anew = Revision { incarnation: 0, version: 2 };
+        done(self.first().as_ref(), Step::to(&session_id, None, anew, &[("head", "2")])).await;
+        let beginning = Revision { incarnation: 0, version: 0 };
+        assert_eq!(self.entries_after(&session_id, beginning).await, None);
+        assert_eq!(self.entries_after(&session_id, anew).await, Some(Vec::new()));
+    }
+}

@@ -1,0 +1,127 @@
+//! What every store promises of which sessions there are: revisions, members, removal, the time.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Step, StoreContract, committed, done, fields};
+use crate::store::{Committed, Revision};
+
+/// More sessions than any run makes.
+const ALL: usize = 1_000_000;
+
+impl StoreContract {
+    /// Proves the lists of sessions, and the clock.
+    pub async fn prove_lists(&self) {
+        self.revisions_come_in_the_order_of_the_question().await;
+        self.sessions_with_members_are_listed().await;
+        self.what_is_gone_cannot_be_kept().await;
+        self.a_session_is_removed_only_as_it_was_seen().await;
+        self.time_rises_for_everybody().await;
+    }
+
+    async fn revisions_come_in_the_order_of_the_question(&self) {
+        let (one, first) = self.made().await;
+        let (two, _) = self.made().await;
+        let second = done(self.first().as_ref(), Step::after(&two, first, &[])).await;
+        let asked = [two.clone(), self.session(), one.clone(), two];
+        let found = self.other().revisions(&asked).await.expect("the store works");
+        assert_eq!(found, [Some(second), None, Some(first), Some(second)]);
+        let none = self.other().revisions(&[]).await.expect("the store works");
+        assert_eq!(none, []);
+    }
+
+    /// Which of these sessions have members, in the order of the list.
+    async fn active_of(&self, session_ids: &[&String]) -> Vec<String> {
+        let mut active = self.other().active(ALL).await.expect("the store works");
+        active.retain(|session_id| session_ids.contains(&session_id));
+        active
+    }
+
+    async fn sessions_with_members_are_listed(&self) {
+        let [one, two, empty] = [(); 3].map(|()| self.session());
+        let all = [&one, &two, &empty];
+        let store = self.first().as_ref();
+        let mut at = Revision { incarnation: 0, version: 1 };
+        for session_id in [&one, &two] {
+            done(store, Step::first(session_id, &[("head", "1")]).active()).await;
+            sleep(Duration::from_millis(5)).await;
+        }
+        done(store, Step::first(&empty, &[("head", "1")])).await;
+        assert_eq!(self.active_of(&all).await, [one.clone(), two.clone()], "the oldest first");
+        let few = self.other().active(1).await.expect("the store works");
+        assert_eq!(few.len(), 1, "at most so many");
+        at = done(store, Step::after(&one, at, &[("head", "2")]).active()).await;
+        assert_eq!(self.active_of(&all).await, [two.clone(), one.clone()], "a commit is life");
+        sleep(Duration::from_millis(5)).await;
+        let gone = self.other().keep(std::slice::from_ref(&two)).await.expect("the store works");
+        assert_eq!(gone, [""; 0]);
+        assert_eq!(self.active_of(&all).await, [one.clone(), two.clone()], "so is keeping");
+
+        done(store, Step::after(&one, at, &[("head", "3")])).await;
+        assert_eq!(self.active_of(&all).await, std::slice::from_ref(&two), "nobody is left");
+        let kept = self.first().keep(std::slice::from_ref(&empty)).await;
+        assert_eq!(kept.expect("the store works"), [""; 0]);
+        sleep(Duration::from_millis(5)).await;
+        assert_eq!(self.active_of(&all).await, [two.clone(), empty.clone()]);
+        for session_id in [&two, &empty, &one] {
+            self.other().inactive(session_id).await.expect("the store works");
+        }
+        assert_eq!(self.active_of(&all).await, [""; 0]);
+        assert!(self.seen(&two).await.is_some(), "that is all that changed");
+    }
+
+    async fn what_is_gone_cannot_be_kept(&self) {
+        let (there, first) = self.made().await;
+        let (gone, never) = (self.session(), self.session());
+        done(self.first().as_ref(), Step::first(&gone, &[("head", "1")]).active()).await;
+        self.first().remove(&gone, first).await.expect("the store works");
+        let asked = [gone.clone(), there.clone(), never.clone()];
+        let mut answered = self.other().keep(&asked).await.expect("the store works");
+        answered.sort_unstable();
+        let mut expected = vec![gone.clone(), never.clone()];
+        expected.sort_unstable();
+        assert_eq!(answered, expected);
+        assert_eq!(self.active_of(&[&gone, &never, &there]).await, [there]);
+        let none = self.other().keep(&[]).await.expect("the store works");
+        assert_eq!(none, [""; 0]);
+    }
+
+    async fn a_session_is_removed_only_as_it_was_seen(&self) {
+        let (session_id, first) = self.made().await;
+        let store = self.other().as_ref();
+        let second = done(store, Step::after(&session_id, first, &[("b", "2")])).await;
+        let remove = async |revision| {
+            self.first().remove(&session_id, revision).await.expect("the store works")
+        };
+        for other in [first, Revision { incarnation: 1, ..second }] {
+            assert!(!remove(other).await, "it is not at {other:?}");
+        }
+        assert!(self.seen(&session_id).await.is_some());
+        assert!(remove(second).await);
+        assert_eq!(self.seen(&session_id).await, None);
+        assert!(!remove(second).await, "it is gone");
+        let late = Step::after(&session_id, second, &[("head", "3")]);
+        assert_eq!(committed(store, late).await, Committed::Conflict(None));
+        let anew = done(store, Step::first(&session_id, &[("head", "anew")])).await;
+        let expected = Some((anew, fields(&[("head", "anew")])));
+        assert_eq!(self.seen(&session_id).await, expected, "nothing of the former is left");
+    }
+
+    async fn time_rises_for_everybody(&self) {
+        let mut last = 0;
+        for _ in 0..20 {
+            for store in &self.stores {
+                let now = store.now_ms().await.expect("the store works");
+                assert!(now >= last, "{now} after {last}");
+                last = now;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+        let before = last;
+        sleep(Duration::from_millis(20)).await;
+        let after = self.other().now_ms().await.expect("the store works");
+        assert!(after > before, "time goes on");
+        assert!(after > 1_700_000_000_000, "it counts milliseconds since 1970");
+    }
+}

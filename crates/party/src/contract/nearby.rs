@@ -1,0 +1,99 @@
+//! What every archive promises of sessions that are found by where they are.
+
+use super::archive::{ArchiveContract, discovered};
+use crate::archive::{Archived, Circle, Discovered};
+use crate::session::{Details, Status};
+
+/// More sessions than any run makes.
+const ALL: usize = 100_000;
+
+/// Metres of one degree along a meridian, on a ball as large as the earth.
+const DEGREE_METRES: f64 = 6_371_000.0 * std::f64::consts::PI / 180.0;
+
+impl ArchiveContract<'_> {
+    /// Proves that what is near is found, everywhere on the ground.
+    pub async fn prove_nearby(&self) {
+        self.what_is_near_is_found_the_nearest_first().await;
+        self.what_is_not_to_be_found_is_not().await;
+        self.the_date_line_and_the_poles_are_places_like_others().await;
+    }
+
+    fn at(&self, latitude: f64, longitude: f64) -> Archived {
+        let (latitude, longitude) = (Some(latitude), Some(longitude));
+        let details = Details { discoverable: true, latitude, longitude, ..Details::default() };
+        self.session(1, details)
+    }
+
+    /// Which of these sessions are in a circle, with their distances.
+    async fn nearby(&self, circle: Circle, ours: &[&Archived]) -> Vec<Discovered> {
+        let mut found = self.archive.nearby(circle, ALL).await.expect("the archive works");
+        found.retain(|found| ours.iter().any(|our| our.session_id == found.session_id));
+        found
+    }
+
+    async fn what_is_near_is_found_the_nearest_first(&self) {
+        // Somewhere of its own, so that many runs on one engine do not crowd each other.
+        let (latitude, longitude) =
+            (rand::random_range(-60.0..60.0), rand::random_range(-170.0..170.0));
+        let north = |metres: f64| self.at(latitude + metres / DEGREE_METRES, longitude);
+        let [middle, near, far, away] = [0.0, 300.0, 499.0, 501.0].map(north);
+        let east_degrees = 400.0 / DEGREE_METRES / f64::to_radians(latitude).cos();
+        let east = self.at(latitude, longitude + east_degrees);
+        // In the corner of the square around the circle, but not in the circle.
+        let corner = self.at(latitude + 400.0 / DEGREE_METRES, longitude + east_degrees);
+        let all = [&far, &away, &near, &corner, &middle, &east];
+        self.put(&all).await;
+        let circle = Circle { latitude, longitude, radius_metres: 500.0 };
+        let found = self.nearby(circle, &all).await;
+        let expected = [(&middle, 0.0), (&near, 300.0), (&east, 400.0), (&far, 499.0)];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, (session, metres)) in found.iter().zip(expected) {
+            let distance = found.distance_metres.expect("it was asked for");
+            assert!((distance - metres).abs() < 0.5, "{distance} where {metres} was expected");
+            assert_eq!(*found, discovered(session, Some(distance)));
+        }
+        let few = self.archive.nearby(circle, 2).await.expect("the archive works");
+        assert_eq!(few, found[..2], "at most so many");
+        let point = Circle { radius_metres: 0.0, ..circle };
+        assert_eq!(self.nearby(point, &all).await.len(), 1);
+    }
+
+    async fn what_is_not_to_be_found_is_not(&self) {
+        let (latitude, longitude) =
+            (rand::random_range(-60.0..60.0), rand::random_range(-170.0..170.0));
+        let open = self.at(latitude, longitude);
+        let ended = Archived { status: Status::Ended, ..self.at(latitude, longitude) };
+        let mut hidden = self.at(latitude, longitude);
+        hidden.details.discoverable = false;
+        let mut nowhere = self.at(latitude, longitude);
+        (nowhere.details.latitude, nowhere.details.longitude) = (None, None);
+        let all = [&open, &ended, &hidden, &nowhere];
+        self.put(&all).await;
+        let circle = Circle { latitude, longitude, radius_metres: 500.0 };
+        let found = self.nearby(circle, &all).await;
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].session_id, open.session_id);
+        let mut moved = self.at(latitude + 1.0, longitude);
+        moved.session_id.clone_from(&open.session_id);
+        moved.stored.revision.version = 2;
+        self.put(&[&moved]).await;
+        assert_eq!(self.nearby(circle, &all).await, [], "it is elsewhere now");
+    }
+
+    async fn the_date_line_and_the_poles_are_places_like_others(&self) {
+        let latitude = rand::random_range(-60.0..60.0);
+        let (west, east) = (self.at(latitude, 179.9999), self.at(latitude, -179.9999));
+        let (pole, beyond) = (self.at(89.9999, 10.0), self.at(89.9999, -170.0));
+        let all = [&west, &east, &pole, &beyond];
+        self.put(&all).await;
+        for longitude in [179.9999, -179.9999, 180.0, -180.0] {
+            let circle = Circle { latitude, longitude, radius_metres: 100.0 };
+            assert_eq!(self.nearby(circle, &all).await.len(), 2, "around {longitude}");
+        }
+        let circle = Circle { latitude: 89.9999, longitude: 10.0, radius_metres: 100.0 };
+        let found = self.nearby(circle, &all).await;
+        assert_eq!(found.len(), 2, "over the pole it is near: {found:?}");
+        let whole = Circle { latitude: 0.0, longitude: 0.0, radius_metres: 30_000_000.0 };
+        assert_eq!(self.nearby(whole, &all).await.len(), 4, "a circle may be the whole earth");
+    }
+}

@@ -1,0 +1,122 @@
+//! What every store promises to those who restore a session: one at a time, with the newest copy.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{StoreContract, heard};
+use crate::store::{Notice, Revision, Stored};
+
+/// After how long a lock has certainly lapsed.
+const LAPSED: Duration = Duration::from_millis(10_500);
+
+/// After how long it certainly has not, unless this machine stood still.
+const HELD: Duration = Duration::from_secs(5);
+
+impl StoreContract {
+    /// Proves what restoring needs, but for what takes ten seconds.
+    pub async fn prove_restoring(&self) {
+        self.a_lock_has_one_owner_who_releases_it().await;
+        self.every_node_is_asked_for_its_copy().await;
+        self.the_newest_copy_wins_whatever_came_first().await;
+    }
+
+    /// Proves that locks and offers lapse.
+    pub async fn prove_lapses(&self) {
+        let session_id = self.session();
+        assert!(self.lock(&session_id, "dead").await);
+        self.offer(&session_id, &copy(1, 5, "newest")).await;
+        sleep(HELD).await;
+        assert!(!self.lock(&session_id, "heir").await, "it is still held");
+        assert!(self.offered(&session_id).await.is_some(), "it is still put forward");
+        sleep(LAPSED - HELD).await;
+        assert!(self.lock(&session_id, "heir").await, "its owner is not waited for");
+        self.unlock(&session_id, "dead").await;
+        assert!(!self.lock(&session_id, "third").await, "who came too late releases nothing");
+        self.unlock(&session_id, "heir").await;
+        assert_eq!(self.offered(&session_id).await, None, "a copy is not kept for long");
+        let older = copy(0, 5, "older");
+        self.offer(&session_id, &older).await;
+        assert_eq!(self.offered(&session_id).await, Some(older));
+    }
+
+    async fn lock(&self, session_id: &str, owner: &str) -> bool {
+        self.first().lock(session_id, owner).await.expect("the store works")
+    }
+
+    async fn unlock(&self, session_id: &str, owner: &str) {
+        self.other().unlock(session_id, owner).await.expect("the store works");
+    }
+
+    async fn offer(&self, session_id: &str, copy: &Stored) {
+        self.first().offer(session_id, copy.clone()).await.expect("the store works");
+    }
+
+    /// The copy that was put forward, its fields in the order of their names.
+    async fn offered(&self, session_id: &str) -> Option<Stored> {
+        let mut offered = self.other().offered(session_id).await.expect("the store works");
+        if let Some(stored) = &mut offered {
+            stored.fields.sort_unstable();
+        }
+        offered
+    }
+
+    async fn a_lock_has_one_owner_who_releases_it(&self) {
+        let (one, two) = (self.session(), self.session());
+        self.unlock(&one, "ana").await;
+        assert!(self.lock(&one, "ana").await);
+        assert!(self.lock(&two, "bo").await, "every session has a lock of its own");
+        let elsewhere = self.other().lock(&one, "bo").await.expect("the store works");
+        assert!(!elsewhere, "it is taken, on every node");
+        assert!(!self.lock(&one, "ana").await, "it is taken, by whomever");
+        self.unlock(&one, "bo").await;
+        assert!(!self.lock(&one, "bo").await, "only its owner releases it");
+        self.unlock(&one, "ana").await;
+        assert!(self.lock(&one, "bo").await);
+        self.unlock(&one, "bo").await;
+        self.unlock(&two, "bo").await;
+    }
+
+    async fn every_node_is_asked_for_its_copy(&self) {
+        let (watched, session_id) = (self.made().await.0, self.session());
+        self.first().watch(&watched).await.expect("the store works");
+        for wanted in [&session_id, &watched] {
+            let mut listeners: Vec<_> = self.stores.iter().map(|store| store.notices()).collect();
+            self.other().ask(wanted).await.expect("the store works");
+            for listener in &mut listeners {
+                loop {
+                    let notice = heard(listener).await;
+                    if matches!(&notice, Notice::Wanted { session_id } if session_id == wanted) {
+                        break;
+                    }
+                    assert!(!matches!(notice, Notice::Gap), "nothing was missed");
+                }
+            }
+        }
+        self.first().unwatch(&watched).await;
+    }
+
+    async fn the_newest_copy_wins_whatever_came_first(&self) {
+        let session_id = self.session();
+        assert_eq!(self.offered(&session_id).await, None);
+        let (oldest, middle) = (copy(0, 900, "oldest"), copy(1, 3, "middle"));
+        let newest = copy(1, 4, "newest");
+        self.offer(&session_id, &middle).await;
+        assert_eq!(self.offered(&session_id).await, Some(middle.clone()));
+        self.offer(&session_id, &oldest).await;
+        assert_eq!(self.offered(&session_id).await, Some(middle.clone()), "it is older");
+        self.offer(&session_id, &newest).await;
+        self.offer(&session_id, &middle).await;
+        assert_eq!(self.offered(&session_id).await, Some(newest));
+        assert_eq!(self.offered(&self.session()).await, None);
+    }
+}
+
+/// A copy of two fields.
+fn copy(incarnation: u64, version: u64, name: &str) -> Stored {
+    let field = |field: &str, value: &str| (field.to_owned(), value.as_bytes().to_vec());
+    Stored {
+        revision: Revision { incarnation, version },
+        fields: vec![field("head", name), field(&format!("item:{name}"), "\0")],
+    }
+}

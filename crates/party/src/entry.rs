@@ -1,0 +1,58 @@
+//! What one commit appends to a session's log.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::Fact;
+use crate::operation::Outcome;
+use crate::roster::MemberId;
+
+/// One commit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The commit's own id. Whoever got no answer looks for it here before trying again.
+    pub commit_id: String,
+    /// The session's version after it.
+    pub version: u64,
+    /// What happened.
+    pub facts: Vec<Fact>,
+    /// What its caller was told, for when it asks again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remembered: Option<Remembered>,
+}
+
+/// The result of an operation that its caller gave a name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Who asked.
+    pub member: MemberId,
+    /// What the caller calls it.
+    pub correlation_id: String,
+    /// Which operation it was, so that a name used for two kinds does not give the wrong answer.
+    pub operation: String,
+    /// What the caller was told.
+    pub outcome: Outcome,
+}
+
+impl Entry {
+    /// The JSON that the log keeps: see [`Fact::for_log`].
+    pub fn to_log_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.for_log()).expect("an entry has no key that is not text")
+    }
+
+    /// Reads what a log kept.
+    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+
+    /// The entry as the log keeps it: see [`Fact::for_log`].
+    #[must_use]
+    pub fn for_log(&self) -> Self {
+        let facts = self.facts.iter().map(Fact::for_log).collect();
+        Self {
+            commit_id: self.commit_id.clone(),
+            version: self.version,
+            facts,
+            remembered: self.remembered.clone(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Why a party operation was refused, in the words that its clients look for.
+
+use heartline_protocol::ErrorCode;
+
+/// A refusal: a code that says whether to try again, and a sentence. Clients of the GraphQL
+/// interface match on parts of the sentence, so the wording is part of the interface.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PartyError {
+    /// What `extensions.code` says.
+    pub code: ErrorCode,
+    /// What `message` says.
+    pub message: String,
+    /// When it is worth trying again, if that is known.
+    pub retry_after_seconds: Option<u64>,
+}
+
+impl PartyError {
+    /// A refusal in words of its own.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after_seconds: None }
+    }
+
+    /// The same refusal, which says when it is worth trying again.
+    #[must_use]
+    pub fn after(self, seconds: u64) -> Self {
+        Self { retry_after_seconds: Some(seconds), ..self }
+    }
+
+    /// An argument that breaks its rules, all of which are named.
+    pub fn invalid(argument: &str, reasons: &[String]) -> Self {
+        let message = format!("Invalid {argument}: {}", reasons.join(", "));
+        Self::new(ErrorCode::InvalidMessage, message)
+    }
+
+    /// An argument that is over a limit in items or bytes.
+    pub fn too_large(argument: &str, reason: &str) -> Self {
+        Self::new(ErrorCode::MessageTooLarge, format!("Invalid {argument}: {reason}"))
+    }
+
+    /// The connection is in no session, has left it, or was replaced by a newer one.
+    pub fn not_in_a_session() -> Self {
+        Self::new(ErrorCode::NotAMember, "Must be in a session to perform this operation")
+    }
+
+    /// A subscription or replay on a connection that is in no session.
+    pub fn not_in_any_session() -> Self {
+        Self::new(ErrorCode::NotAMember, "Unauthorized: not in any session")
+    }
+
+    /// A subscription or replay for another session than the connection's own.
+    pub fn session_mismatch() -> Self {
+        Self::new(ErrorCode::NotAMember, "Unauthorized: session mismatch")
+    }
+
+    /// Only those who are signed in may do it.
+    pub fn authentication_required() -> Self {
+        let message = "Authentication required to perform this operation";
+        Self::new(ErrorCode::Unauthorized, message)
+    }
+
+    /// There is no such session.
+    pub fn session_not_found() -> Self {
+        Self::new(ErrorCode::NotFound, "Session not found")
+    }
+
+    /// The session is over, which is final.
+    pub fn session_has_ended() -> Self {
+        Self::new(ErrorCode::Conflict, "Session has ended and cannot be joined or changed")
+    }
+
+    /// The queue has no item of this uuid.
+    pub fn item_not_found() -> Self {
+        Self::new(ErrorCode::NotFound, "Queue item not found")
+    }
+
+    /// The caller is neither the session's creator nor its leader.
+    pub fn only_creator_or_leader() -> Self {
+        let message = "Only the session creator or leader can end a session";
+        Self::new(ErrorCode::Forbidden, message)
+    }
+}

@@ -1,0 +1,135 @@
+//! The newest commits of a session, for those who missed some and for those who ask again.
+
+use std::collections::VecDeque;
+
+use crate::entry::{Entry, Remembered};
+use crate::fact::{Fact, QueueChange, QueueEvent};
+use crate::limits::{LOG_BYTES_MAX, LOG_ENTRIES_MAX, LOG_EVENTS_MAX};
+use crate::operation::Outcome;
+use crate::roster::MemberId;
+
+/// How much of the past a log keeps. What is older is forgotten first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Queue events.
+    pub events_max: usize,
+    /// Commits, with or without queue events.
+    pub entries_max: usize,
+    /// Bytes of commits as the log keeps them.
+    pub bytes_max: usize,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        let events_max = LOG_EVENTS_MAX;
+        Self { events_max, entries_max: LOG_ENTRIES_MAX, bytes_max: LOG_BYTES_MAX }
+    }
+}
+
+/// The window.
+#[derive(Debug, Clone, Default)]
+pub struct EventLog {
+    limits: LogLimits,
+    entries: VecDeque<Kept>,
+    events: usize,
+    bytes: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    entry: Entry,
+    events: usize,
+    bytes: usize,
+}
+
+/// What somebody gets who has seen everything up to some sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Replay {
+    /// All that followed, without a hole.
+    Events(Vec<QueueEvent>),
+    /// The present state, because not all of it is known as events.
+    FullSync,
+}
+
+impl EventLog {
+    /// An empty log.
+    pub fn new(limits: LogLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Takes the next commit, and forgets what is now beyond the window. The newest commit is
+    /// always kept, so that its author finds it.
+    pub fn append(&mut self, entry: &Entry) {
+        let entry = entry.for_log();
+        if entry.facts.iter().any(|fact| matches!(fact, Fact::Restored { .. })) {
+            // Nothing before a loss is continued by what comes after.
+            *self = Self::new(self.limits);
+        }
+        let events = entry.facts.iter().filter_map(Fact::queue_event).count();
+        let bytes = entry.to_log_json().len();
+        self.events += events;
+        self.bytes += bytes;
+        self.entries.push_back(Kept { entry, events, bytes });
+        while self.entries.len() > 1 && self.is_over() {
+            let oldest = self.entries.pop_front().expect("there is more than one");
+            self.events -= oldest.events;
+            self.bytes -= oldest.bytes;
+        }
+    }
+
+    /// What somebody gets who has seen everything up to `since`, in a session that is at `current`.
+    pub fn replay(&self, since: u64, current: u64) -> Replay {
+        if since > current {
+            return Replay::FullSync;
+        }
+        let facts = self.entries.iter().flat_map(|kept| &kept.entry.facts);
+        let missed: Vec<&QueueEvent> = facts
+            .filter_map(Fact::queue_event)
+            .filter(|event| event.stamp.sequence > since && event.stamp.sequence <= current)
+            .collect();
+        let has_no_hole = missed.iter().map(|event| event.stamp.sequence).eq(since + 1..=current);
+        let is_marker =
+            |event: &&QueueEvent| matches!(event.change, QueueChange::QueueReplaced { .. });
+        if !has_no_hole || missed.iter().any(is_marker) {
+            return Replay::FullSync;
+        }
+        Replay::Events(missed.into_iter().cloned().collect())
+    }
+
+    /// What a member was told about the operation that it calls so.
+    pub fn remembered(
+        &self,
+        member: &MemberId,
+        operation: &str,
+        correlation_id: &str,
+    ) -> Option<&Outcome> {
+        let is_meant = |remembered: &&Remembered| {
+            remembered.correlation_id == correlation_id
+                && remembered.member == *member
+                && remembered.operation == operation
+        };
+        let mut all = self.entries.iter().filter_map(|kept| kept.entry.remembered.as_ref());
+        all.find(is_meant).map(|remembered| &remembered.outcome)
+    }
+
+    /// The commit of this id, if it is in the window.
+    pub fn commit(&self, commit_id: &str) -> Option<&Entry> {
+        self.entries().find(|entry| entry.commit_id == commit_id)
+    }
+
+    /// All commits in the window, the oldest first.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.iter().map(|kept| &kept.entry)
+    }
+
+    /// The bytes of all commits in the window.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn is_over(&self) -> bool {
+        self.events > self.limits.events_max
+            || self.entries.len() > self.limits.entries_max
+            || self.bytes > self.limits.bytes_max
+    }
+}

@@ -1,0 +1,165 @@
+//! Finding a session: in the store, or, when the store does not have it, in the archive and in the
+//! memory of other nodes.
+
+use std::time::Duration;
+
+use heartline_protocol::ErrorCode;
+use tokio::time::sleep;
+use tracing::{error, info};
+
+use crate::archive::Archived;
+use crate::entry::Entry;
+use crate::error::PartyError;
+use crate::fields::{Changes, from_fields, to_fields};
+use crate::operation::{Context, Lifecycle, Operation, apply};
+use crate::room::{OPERATION_DEADLINE, random_id, unavailable};
+use crate::rooms::Parts;
+use crate::session::{Session, Status};
+use crate::store::{Commit, Committed, Revision, Stored};
+
+/// How long other nodes have to offer their copies.
+const OFFERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long to wait for whoever holds the lock before looking again.
+const LOCKED_PAUSE: Duration = Duration::from_millis(100);
+
+/// What was found.
+pub(crate) enum Restored {
+    /// The session as the store has it, or as it ended.
+    Found(Session),
+    /// The store had lost it: it goes on in a new incarnation.
+    Lost(Session),
+    /// Nobody has ever had it.
+    Unknown,
+}
+
+/// A copy of a session for others.
+pub(crate) fn copy(session: &Session) -> Stored {
+    Stored { revision: Revision::of(session), fields: to_fields(session) }
+}
+
+/// Finds a session. A node that knows it already says so, because a store that has less than that
+/// has lost something.
+pub(crate) async fn load(
+    parts: &Parts,
+    session_id: &str,
+    known: Option<&Session>,
+) -> Result<Restored, PartyError> {
+    let owner = random_id();
+    let deadline = parts.clock.now() + OPERATION_DEADLINE;
+    loop {
+        let stored = read(parts, session_id).await?;
+        if let Some(session) = current(stored.as_ref(), known)? {
+            return Ok(Restored::Found(session));
+        }
+        let archived = match parts.archive.get(session_id).await {
+            Ok(archived) => archived,
+            // What is known goes on; what might be new is refused.
+            Err(error) if known.is_some() => {
+                info!(%error, session_id, "a session is restored without its archive");
+                None
+            }
+            Err(error) => return Err(unavailable(&error)),
+        };
+        if archived.is_none() && known.is_none() && stored.is_none() {
+            return Ok(Restored::Unknown);
+        }
+        if let Some(over) = archived.as_ref().filter(|archived| archived.status == Status::Ended) {
+            return decode(&over.stored).map(Restored::Found);
+        }
+        if parts.store.lock(session_id, &owner).await.map_err(|error| unavailable(&error))? {
+            let restored = restore(parts, session_id, known, archived).await;
+            let unlocked = parts.store.unlock(session_id, &owner).await;
+            if let Err(error) = unlocked {
+                info!(%error, "the lock of a restored session runs out by itself");
+            }
+            if let Some(restored) = restored? {
+                return Ok(restored);
+            }
+        } else {
+            sleep(LOCKED_PAUSE).await;
+        }
+        if parts.clock.now() >= deadline {
+            return Err(unavailable(&"it is being restored by somebody else"));
+        }
+    }
+}
+
+async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyError> {
+    parts.store.load(session_id).await.map_err(|error| unavailable(&error))
+}
+
+/// The stored session, if it is not older than what is known.
+fn current(
+    stored: Option<&Stored>,
+    known: Option<&Session>,
+) -> Result<Option<Session>, PartyError> {
+    let Some(stored) = stored else { return Ok(None) };
+    let is_lost = known.is_some_and(|known| Revision::of(known) > stored.revision);
+    if is_lost { Ok(None) } else { decode(stored).map(Some) }
+}
+
+/// Puts the newest of all copies back into the store, under the lock. None if somebody else has
+/// changed the store meanwhile.
+async fn restore(
+    parts: &Parts,
+    session_id: &str,
+    known: Option<&Session>,
+    archived: Option<Archived>,
+) -> Result<Option<Restored>, PartyError> {
+    // Whoever held the lock before may have done it.
+    let stored = read(parts, session_id).await?;
+    if let Some(session) = current(stored.as_ref(), known)? {
+        return Ok(Some(Restored::Found(session)));
+    }
+    let expected = stored.as_ref().map(|stored| stored.revision);
+    let mut copies: Vec<Stored> = stored.into_iter().collect();
+    copies.extend(archived.map(|archived| archived.stored));
+    copies.extend(known.map(copy));
+    if parts.config.is_store_shared {
+        parts.store.ask(session_id).await.map_err(|error| unavailable(&error))?;
+        sleep(OFFERS_WITHIN).await;
+        let offered = parts.store.offered(session_id).await;
+        copies.extend(offered.map_err(|error| unavailable(&error))?);
+    }
+    let newest = copies.iter().max_by_key(|copy| copy.revision);
+    let Some(newest) = newest else { return Ok(Some(Restored::Unknown)) };
+    let session = decode(newest)?;
+    let context = Context {
+        now_ms: parts.now_ms(),
+        actor: None,
+        correlation_id: None,
+        limits: parts.config.limits,
+    };
+    let operation = Operation::Lifecycle(Lifecycle::Restore { seen: None });
+    let applied = apply(&session, &operation, &context)?;
+    let Some(entry) = applied.entry(random_id()) else {
+        // It has ended, which needs no restoring.
+        return Ok(Some(Restored::Found(session)));
+    };
+    let committed = parts.store.commit(whole(expected, &applied.after, &entry)).await;
+    match committed.map_err(|error| unavailable(&error))? {
+        Committed::Done => Ok(Some(Restored::Lost(applied.after))),
+        Committed::Conflict(_) => Ok(None),
+    }
+}
+
+/// A commit that writes everything anew.
+fn whole(expected: Option<Revision>, session: &Session, entry: &Entry) -> Commit {
+    Commit {
+        session_id: session.id.clone(),
+        expected,
+        revision: Revision::of(session),
+        changes: Changes { set: to_fields(session), remove: Vec::new() },
+        entry: entry.to_log_json().into(),
+        entries_kept: 1,
+        is_active: session.status == Status::Active,
+    }
+}
+
+fn decode(stored: &Stored) -> Result<Session, PartyError> {
+    from_fields(stored.fields.iter().cloned()).map_err(|reason| {
+        error!(%reason, "a stored session cannot be read");
+        PartyError::new(ErrorCode::InternalError, "The session cannot be read")
+    })
+}

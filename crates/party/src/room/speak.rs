@@ -1,0 +1,157 @@
+//! What listeners hear.
+
+use std::sync::Arc;
+
+use super::{Replayed, Room};
+use crate::entry::Entry;
+use crate::error::PartyError;
+use crate::fact::{Fact, QueueChange, QueueEvent, SessionChange};
+use crate::listener::{
+    Heard, Listener, SessionNews, SessionNewsChange, SessionUser, Topic, subscription,
+};
+use crate::log::EventLog;
+use crate::operation::Actor;
+use crate::roster::{Member, MemberId};
+use crate::session::{Session, Status};
+use crate::store::Revision;
+
+impl Room {
+    pub(super) fn listen(&mut self, topic: Topic, actor: &Actor) -> Result<Listener, PartyError> {
+        self.authorise(actor)?;
+        let (member, attachment) = (actor.member.clone(), actor.attachment.clone());
+        let (speaker, listener) = subscription(topic, member, attachment);
+        speaker.say_present(&self.session);
+        self.parts.metrics.full_sync("subscribed");
+        self.speakers.push(speaker);
+        Ok(listener)
+    }
+
+    pub(super) fn replay(&self, since: u64, actor: &Actor) -> Result<Replayed, PartyError> {
+        self.authorise(actor)?;
+        let replay = self.log.replay(since, self.session.queue.sequence);
+        self.parts.metrics.replayed(&replay);
+        Ok(Replayed { replay, session: Arc::clone(&self.session) })
+    }
+
+    pub(super) fn authorise(&self, actor: &Actor) -> Result<(), PartyError> {
+        match self.session.present(&actor.member, &actor.attachment) {
+            Some(_) => Ok(()),
+            None if self.session.status == Status::Ended => Err(PartyError::session_has_ended()),
+            None => Err(PartyError::not_in_any_session()),
+        }
+    }
+
+    /// Takes the next state and tells what led there.
+    pub(super) fn take(&mut self, session: Arc<Session>, entry: &Entry) {
+        self.session = session;
+        self.log.append(entry);
+        let mut is_restored = false;
+        for fact in &entry.facts {
+            match fact {
+                Fact::Queue(event) => self.say_queue(event),
+                Fact::Session(event) => self.say_session(event.sequence, &event.change),
+                Fact::Seeded { .. } | Fact::Restored { .. } => is_restored = true,
+                _ => {}
+            }
+        }
+        if is_restored {
+            self.say_present();
+        }
+        self.settle();
+    }
+
+    /// Takes a state of which it is not known what led there.
+    pub(super) fn replace(&mut self, session: Session) {
+        let is_same = Revision::of(&session) == Revision::of(&self.session);
+        self.session = Arc::new(session);
+        if is_same {
+            return;
+        }
+        self.log = EventLog::new(self.parts.config.log);
+        self.parts.metrics.full_sync("reloaded");
+        self.say_present();
+        if self.session.status == Status::Ended {
+            let reason = "Session ended".to_owned();
+            let change = SessionNewsChange::SessionEnded { reason };
+            self.say_news(None, &change);
+        }
+        self.settle();
+    }
+
+    /// Ends the streams of those who are no longer members on their socket, and follows who of this
+    /// node's sockets still is one.
+    pub(super) fn settle(&mut self) {
+        let session = &self.session;
+        let is_over = session.status == Status::Ended;
+        self.speakers.retain(|speaker| {
+            let is_member = session.present(&speaker.member, &speaker.attachment).is_some();
+            is_member && !is_over && !speaker.is_deaf()
+        });
+        for (id, known) in &mut self.attached {
+            if let Some(member) = session.present(id, &known.attachment) {
+                *known = member.clone();
+            }
+        }
+        let moved = |id: &MemberId, known: &Member| {
+            session.roster.get(id).is_some_and(|member| member.attachment != known.attachment)
+        };
+        self.attached.retain(|id, known| !is_over && !moved(id, known));
+    }
+
+    pub(super) fn say_present(&self) {
+        self.speakers.iter().for_each(|speaker| speaker.say_present(&self.session));
+    }
+
+    pub(super) fn say_queue(&self, event: &QueueEvent) {
+        let (heard, bytes) = match &event.change {
+            QueueChange::QueueReplaced { .. } => (None, 0),
+            change => {
+                let incarnation = self.session.incarnation;
+                let heard = Heard::Queue { event: Arc::new(event.clone()), incarnation };
+                (Some(heard), change.size_bytes())
+            }
+        };
+        for speaker in self.speakers.iter().filter(|speaker| speaker.topic == Topic::Queue) {
+            let is_said = heard.clone().is_some_and(|heard| speaker.say(heard, bytes));
+            if !is_said {
+                self.parts.metrics.full_sync(if heard.is_some() { "slow" } else { "replaced" });
+                speaker.say_present(&self.session);
+            }
+        }
+    }
+
+    pub(super) fn say_session(&self, sequence: u64, change: &SessionChange) {
+        let roster = &self.session.roster;
+        let user = |id: &MemberId| roster.get(id).map(|member| SessionUser::of(member, roster));
+        let change = match change {
+            SessionChange::MemberJoined { member } => {
+                let user = user(&member.id).unwrap_or_else(|| SessionUser::of(member, roster));
+                SessionNewsChange::UserJoined { user }
+            }
+            SessionChange::MemberUpdated { member, .. } => match user(member) {
+                Some(user) => SessionNewsChange::UserJoined { user },
+                None => return,
+            },
+            SessionChange::MemberLeft { member } => {
+                SessionNewsChange::UserLeft { user_id: member.clone() }
+            }
+            SessionChange::LeaderElected { member, .. } => {
+                SessionNewsChange::LeaderChanged { leader_id: member.clone() }
+            }
+            SessionChange::Ended { reason, .. } => {
+                SessionNewsChange::SessionEnded { reason: reason.clone() }
+            }
+        };
+        self.say_news(Some(sequence), &change);
+    }
+
+    pub(super) fn say_news(&self, sequence: Option<u64>, change: &SessionNewsChange) {
+        for speaker in self.speakers.iter().filter(|speaker| speaker.topic == Topic::Session) {
+            let (incarnation, change) = (self.session.incarnation, change.clone());
+            let news = SessionNews { sequence, incarnation, change };
+            if !speaker.say(Heard::Session(news), size_of::<SessionNews>()) {
+                speaker.say_present(&self.session);
+            }
+        }
+    }
+}

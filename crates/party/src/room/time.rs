@@ -1,0 +1,71 @@
+//! What time brings: graces that end, nodes that die, sockets that were forgotten.
+
+use std::collections::HashSet;
+
+use heartline_protocol::NodeId;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{OPERATION_DEADLINE, Room};
+use crate::operation::{Membership, Operation};
+use crate::restore;
+use crate::roster::Member;
+
+impl Room {
+    pub(super) async fn tick(&mut self, nodes: Option<&HashSet<NodeId>>) {
+        self.speakers.retain(|speaker| !speaker.is_deaf());
+        let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
+        let now_ms = self.parts.now_ms();
+        if self.session.roster.next_deadline_ms().is_some_and(|deadline| deadline <= now_ms) {
+            self.do_own(Membership::Expire, deadline).await;
+        }
+        self.reattach_all().await;
+        let Some(nodes) = nodes else { return };
+        let members = self.session.roster.members.values();
+        let lost = members.filter(|member| member.away.is_none());
+        let lost = lost.map(|member| &member.attachment.node).filter(|node| !nodes.contains(*node));
+        let lost: HashSet<NodeId> = lost.cloned().collect();
+        for node in lost {
+            if node != self.parts.node_id {
+                self.do_own(Membership::NodeLost { node }, deadline).await;
+            }
+        }
+    }
+
+    pub(super) async fn keep(&self) {
+        let session_id = [self.session.id.clone()];
+        if let Err(error) = self.parts.store.keep(&session_id).await {
+            warn!(%error, session_id = %self.session.id, "a session in use was not kept");
+        }
+    }
+
+    /// Says again that sockets of this node are members, where the session has lost them.
+    pub(super) async fn reattach_all(&mut self) {
+        let session = &self.session;
+        let is_lost = |known: &&Member| {
+            let present = session.present(&known.id, &known.attachment);
+            present.is_none_or(|member| member.away.is_some())
+        };
+        let lost: Vec<Member> = self.attached.values().filter(is_lost).cloned().collect();
+        for member in lost {
+            let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
+            self.do_own(Membership::Reattach { member }, deadline).await;
+        }
+    }
+
+    pub(super) async fn do_own(&mut self, change: Membership, deadline: Instant) {
+        let operation = Operation::Membership(change);
+        if let Err(error) = self.operate(operation, None, None, deadline).await {
+            debug!(%error, session_id = %self.session.id, "the session could not be put in order");
+        }
+    }
+
+    pub(super) async fn offer(&self) {
+        if self.session.exists() {
+            let copy = restore::copy(&self.session);
+            if let Err(error) = self.parts.store.offer(&self.session.id, copy).await {
+                warn!(%error, "a copy of a lost session could not be offered");
+            }
+        }
+    }
+}

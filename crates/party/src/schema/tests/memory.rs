@@ -1,0 +1,238 @@
+//! A store and an archive in memory, which several nodes of a test share.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use heartline_protocol::UserId;
+use heartline_routing::Clock;
+use tokio::sync::broadcast;
+
+use crate::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
+use crate::session::Status;
+use crate::store::{
+    Commit, Committed, NOTICES_MAX, Notice, PartyStore, PartyStoreError, Revision, Stored,
+};
+
+/// What a broken store says, which nobody outside may read.
+pub(super) const SECRET: &str = "SELECT secret FROM engine";
+
+#[derive(Debug)]
+pub(super) struct MemoryStore {
+    sessions: Mutex<HashMap<String, Held>>,
+    notices: broadcast::Sender<Notice>,
+    is_down: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Held {
+    revision: Revision,
+    fields: BTreeMap<String, Vec<u8>>,
+    entries: VecDeque<Bytes>,
+}
+
+impl MemoryStore {
+    pub(super) fn new() -> Self {
+        let notices = broadcast::Sender::new(NOTICES_MAX);
+        Self { sessions: Mutex::default(), notices, is_down: AtomicBool::new(false) }
+    }
+
+    pub(super) fn fail(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// How many nodes follow it.
+    pub(super) fn notices_heard(&self) -> usize {
+        self.notices.receiver_count()
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, HashMap<String, Held>>, PartyStoreError> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(PartyStoreError(SECRET.to_owned()));
+        }
+        Ok(self.sessions.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl PartyStore for MemoryStore {
+    async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        let sessions = self.open()?;
+        Ok(sessions.get(session_id).map(|held| Stored {
+            revision: held.revision,
+            fields: held.fields.clone().into_iter().collect(),
+        }))
+    }
+
+    async fn entries(
+        &self,
+        session_id: &str,
+        after: Revision,
+    ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
+        let sessions = self.open()?;
+        let Some(held) = sessions.get(session_id) else { return Ok(None) };
+        let missed = held.revision.version.checked_sub(after.version).map(|count| count as usize);
+        let is_kept = held.revision.incarnation == after.incarnation;
+        let missed = missed.filter(|count| is_kept && *count <= held.entries.len());
+        let from = |count| held.entries.len() - count;
+        Ok(missed.map(|count| held.entries.iter().skip(from(count)).cloned().collect()))
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
+        let mut sessions = self.open()?;
+        let found = sessions.get(&commit.session_id).map(|held| held.revision);
+        if found != commit.expected {
+            return Ok(Committed::Conflict(found));
+        }
+        let held = sessions.entry(commit.session_id.clone()).or_insert_with(|| Held {
+            revision: commit.revision,
+            fields: BTreeMap::new(),
+            entries: VecDeque::new(),
+        });
+        held.revision = commit.revision;
+        held.fields.extend(commit.changes.set);
+        commit.changes.remove.iter().for_each(|field| drop(held.fields.remove(field)));
+        held.entries.push_back(commit.entry.clone());
+        while held.entries.len() > commit.entries_kept {
+            held.entries.pop_front();
+        }
+        let (session_id, revision) = (commit.session_id, commit.revision);
+        let entry = Some(commit.entry);
+        let _ = self.notices.send(Notice::Committed { session_id, revision, entry });
+        Ok(Committed::Done)
+    }
+
+    async fn revisions(
+        &self,
+        session_ids: &[String],
+    ) -> Result<Vec<Option<Revision>>, PartyStoreError> {
+        let sessions = self.open()?;
+        let revision = |id| sessions.get(id).map(|held| held.revision);
+        Ok(session_ids.iter().map(revision).collect())
+    }
+
+    async fn keep(&self, _session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
+        self.open().map(|_| Vec::new())
+    }
+
+    async fn remove(&self, session_id: &str, _: Revision) -> Result<bool, PartyStoreError> {
+        Ok(self.open()?.remove(session_id).is_some())
+    }
+
+    async fn active(&self, _limit: usize) -> Result<Vec<String>, PartyStoreError> {
+        self.open().map(|_| Vec::new())
+    }
+
+    async fn inactive(&self, _session_id: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn watch(&self, _session_id: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn unwatch(&self, _session_id: &str) {}
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.notices.subscribe()
+    }
+
+    async fn lock(&self, _session_id: &str, _owner: &str) -> Result<bool, PartyStoreError> {
+        self.open().map(|_| true)
+    }
+
+    async fn unlock(&self, _session_id: &str, _owner: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn ask(&self, _session_id: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn offer(&self, _session_id: &str, _copy: Stored) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn offered(&self, _session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        self.open().map(|_| None)
+    }
+
+    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
+        self.open().map(|_| Clock.wall().unix_ms)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct MemoryArchive {
+    sessions: Mutex<BTreeMap<String, Archived>>,
+    is_down: AtomicBool,
+}
+
+impl MemoryArchive {
+    pub(super) fn fail(&self) {
+        self.is_down.store(true, Ordering::SeqCst);
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, BTreeMap<String, Archived>>, PartyArchiveError> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(PartyArchiveError(SECRET.to_owned()));
+        }
+        Ok(self.sessions.lock().unwrap())
+    }
+}
+
+fn discovered(archived: &Archived) -> Discovered {
+    Discovered {
+        session_id: archived.session_id.clone(),
+        status: archived.status,
+        details: archived.details.clone(),
+        members: archived.members,
+        distance_metres: None,
+    }
+}
+
+#[async_trait]
+impl PartyArchive for MemoryArchive {
+    async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
+        let mut all = self.open()?;
+        for mut session in sessions {
+            let known = all.remove(&session.session_id);
+            session.participants.extend(known.into_iter().flat_map(|known| known.participants));
+            session.participants.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            session.participants.dedup();
+            all.insert(session.session_id.clone(), session);
+        }
+        Ok(())
+    }
+
+    async fn get(&self, session_id: &str) -> Result<Option<Archived>, PartyArchiveError> {
+        Ok(self.open()?.get(session_id).cloned())
+    }
+
+    async fn nearby(
+        &self,
+        _circle: Circle,
+        _limit: usize,
+    ) -> Result<Vec<Discovered>, PartyArchiveError> {
+        let all = self.open()?;
+        Ok(all.values().filter(|found| found.details.discoverable).map(discovered).collect())
+    }
+
+    async fn of_account(
+        &self,
+        account: &UserId,
+        _limit: usize,
+    ) -> Result<Vec<Discovered>, PartyArchiveError> {
+        let is_theirs = |found: &&Archived| {
+            let is_creator = found.details.creator.as_ref() == Some(account);
+            found.status != Status::Ended && (is_creator || found.participants.contains(account))
+        };
+        Ok(self.open()?.values().filter(is_theirs).map(discovered).collect())
+    }
+
+    async fn idle(&self, _before_ms: u64, _limit: usize) -> Result<Vec<String>, PartyArchiveError> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,237 @@
+//! PostgreSQL for `bench send`: a database for the server, and `pgbench`, which stores the same
+//! messages by the same statement, one by one.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use heartline_engines::Postgres;
+use heartline_protocol::ChatId;
+
+use super::SendArgs;
+use super::layout::Layout;
+use super::letter::Naming;
+use super::store::StoreFigures;
+
+/// Clients of `pgbench`: as many as the senders that the server is measured with by default.
+const CLIENTS: usize = 64;
+/// Threads of `pgbench`.
+const THREADS: usize = 2;
+/// What a server's own sessions are set to: otherwise each message would be planned anew.
+const SESSION: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
+    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
+
+/// The PostgreSQL that is measured.
+#[derive(Debug)]
+pub(super) enum Database {
+    /// One that the user has named.
+    Given {
+        /// Where it is, with its credentials.
+        url: String,
+    },
+    /// One that ends with the run.
+    Private(Box<Postgres>),
+}
+
+/// What `pgbench` does.
+#[derive(Debug)]
+pub(super) struct PgbenchPlan {
+    /// The database, in which a server has made the chats.
+    pub(super) url: String,
+    /// Who is in which chat.
+    pub(super) layout: Layout,
+    /// The chats.
+    pub(super) chats: Vec<ChatId>,
+    /// How messages are named.
+    pub(super) naming: Naming,
+    /// Bytes of content of each.
+    pub(super) content: usize,
+    /// For how long.
+    pub(super) seconds: Duration,
+}
+
+impl Database {
+    /// The database that the options ask for; none if it is a file.
+    pub(super) async fn open(options: &SendArgs) -> Result<Option<Self>> {
+        if let Some(url) = &options.store {
+            let is_postgres = ["postgres://", "postgresql://"].iter().any(|it| url.starts_with(it));
+            ensure!(is_postgres, "--store must be postgres://…");
+            program("pgbench")?;
+            return Ok(Some(Self::Given { url: url.clone() }));
+        }
+        if !options.postgres {
+            return Ok(None);
+        }
+        program("initdb").context("install it, or give --store URL")?;
+        program("pgbench")?;
+        let private = tokio::task::spawn_blocking(Postgres::start).await?;
+        Ok(Some(Self::Private(Box::new(private))))
+    }
+
+    /// Where a server keeps its chats: in a new database, or in the one that was given.
+    pub(super) fn fresh_url(&self) -> Result<String> {
+        Ok(match self {
+            Self::Given { url } => url.clone(),
+            Self::Private(postgres) => postgres.fresh_database(),
+        })
+    }
+
+    /// What it is, for the report, without credentials.
+    pub(super) fn described(&self) -> String {
+        let version = version().unwrap_or_else(|_| "unknown".to_owned());
+        match self {
+            Self::Given { .. } => format!("given, pgbench {version}"),
+            Self::Private(_) => format!("private, {version}, fsync on"),
+        }
+    }
+}
+
+/// Has `pgbench` store messages, one in each transaction.
+pub(super) async fn pgbench(plan: PgbenchPlan) -> Result<StoreFigures> {
+    let output = tokio::task::spawn_blocking(move || run(&plan)).await??;
+    parse(&output).with_context(|| format!("pgbench did not say what it did: {output}"))
+}
+
+fn run(plan: &PgbenchPlan) -> Result<String> {
+    let (url, password) = without_password(&plan.url);
+    let mut command = Command::new(program("pgbench")?);
+    command.args(["--no-vacuum", "--protocol=prepared", "--file=-"]);
+    command.args(["--client", &CLIENTS.to_string(), "--jobs", &THREADS.to_string()]);
+    command.args(["--time", &plan.seconds.as_secs().max(1).to_string(), &url]);
+    if let Some(password) = password {
+        command.env("PGPASSWORD", password);
+    }
+    command.env("LC_ALL", "C").env("PGOPTIONS", SESSION).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("pgbench could not be started")?;
+    let mut input = child.stdin.take().context("pgbench has no input")?;
+    std::io::Write::write_all(&mut input, script(plan).as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "pgbench failed: {complaints}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The statement by which a server stores a batch, for a batch of one. Each client is a user who
+/// writes to the first chat of theirs.
+fn script(plan: &PgbenchPlan) -> String {
+    let PgbenchPlan { layout, chats, naming, content, .. } = plan;
+    let first_chat = |user: usize| layout.chats_of(user).next().unwrap_or(0);
+    let places = (0..layout.users).map(|user| (first_chat(user) + 1).to_string());
+    let places: Vec<String> = places.collect();
+    let chats: Vec<String> = chats.iter().map(|chat| format!("{:032x}", chat.0.0)).collect();
+    let user = format!("(:client_id % {})", layout.users);
+    let name = match naming {
+        Naming::Ulid => {
+            "to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint) || '-' || :number"
+        }
+        Naming::Random => "replace(gen_random_uuid()::text, '-', '')",
+    };
+    format!(
+        "\\set number random(1, 1000000000000)\n\
+         SELECT place, outcome, sequence, created_at, members_version, published, message_id, \
+         content_type, content FROM heartline.append(\
+         ARRAY[('{{{}}}'::uuid[])[('{{{}}}'::int[])[{user} + 1]]], ARRAY['bench-' || {user}], \
+         ARRAY[{name}], ARRAY[gen_random_uuid()], ARRAY[NULL]::bytea[], ARRAY['{}'::bytea]);\n",
+        chats.join(","),
+        places.join(","),
+        "x".repeat(*content),
+    )
+}
+
+/// What it did. A transaction that failed would make the comparison worthless.
+fn parse(output: &str) -> Result<StoreFigures> {
+    let after = |marker: &str| {
+        let rest = output.lines().find_map(|line| line.strip_prefix(marker))?;
+        rest.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let messages = after("number of transactions actually processed: ");
+    let messages = messages.context("no number of transactions")?;
+    let failed = after("number of failed transactions: ").unwrap_or(0.0);
+    if failed > 0.0 {
+        bail!("{failed} transactions of pgbench failed");
+    }
+    let per_second = after("tps = ").context("no rate")?;
+    let elapsed_seconds = messages / per_second;
+    Ok(StoreFigures { messages: messages as u64, cpu_seconds: None, elapsed_seconds })
+}
+
+fn version() -> Result<String> {
+    let output = Command::new(program("pgbench")?).arg("--version").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().nth(2).unwrap_or("unknown").to_owned())
+}
+
+/// A program of PostgreSQL: in the path, or where Debian puts it, the newest first.
+fn program(name: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let entries = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<PathBuf> = entries.map(|entry| entry.path().join("bin")).collect();
+    versions.sort();
+    directories.extend(versions.into_iter().rev());
+    let found = directories.into_iter().map(|directory| directory.join(name));
+    let found = found.into_iter().find(|program| program.exists());
+    found.with_context(|| format!("{name} of PostgreSQL is not installed"))
+}
+
+/// A URL that everybody may see in the list of processes, and the password that was in it.
+fn without_password(url: &str) -> (String, Option<String>) {
+    let parts = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let authority_end = rest.find('/').unwrap_or(rest.len());
+        let (credentials, _) = rest[..authority_end].rsplit_once('@')?;
+        let (user, password) = credentials.split_once(':')?;
+        let host = &rest[credentials.len()..];
+        Some((format!("{scheme}://{user}{host}"), Some(password.to_owned())))
+    };
+    parts().unwrap_or_else(|| (url.to_owned(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use ulid::Ulid;
+
+    use super::*;
+
+    #[test]
+    fn what_pgbench_did_is_read_from_its_output() {
+        let output = "number of transactions actually processed: 3000\n\
+                      number of failed transactions: 0 (0.000%)\n\
+                      tps = 1500.000000 (without initial connection time)\n";
+        let figures = parse(output).unwrap();
+        assert_eq!(figures.messages, 3000);
+        assert!((figures.elapsed_seconds - 2.0).abs() < 1e-9);
+        assert!(parse(&output.replace(": 0 (", ": 7 (")).is_err());
+        assert!(parse("").is_err());
+    }
+
+    #[test]
+    fn every_client_writes_to_a_chat_of_its_own_user() {
+        let layout = Layout::new(4, None, None).unwrap();
+        let plan = PgbenchPlan {
+            url: String::new(),
+            layout,
+            chats: vec![ChatId(Ulid(1)), ChatId(Ulid(2))],
+            naming: Naming::Random,
+            content: 3,
+            seconds: Duration::from_secs(1),
+        };
+        let script = script(&plan);
+        assert!(script.contains("'{1,1,2,2}'::int[])[(:client_id % 4) + 1]"), "{script}");
+        assert!(script.contains("00000000000000000000000000000002}'::uuid[]"), "{script}");
+        assert!(script.contains("'xxx'::bytea"), "{script}");
+    }
+
+    #[test]
+    fn a_password_is_not_shown_in_the_list_of_processes() {
+        let (url, password) = without_password("postgres://ana:pw@host:1/db?sslmode=disable");
+        assert_eq!(url, "postgres://ana@host:1/db?sslmode=disable");
+        assert_eq!(password.as_deref(), Some("pw"));
+        let plain = "postgres://ana@host/db";
+        assert_eq!(without_password(plain), (plain.to_owned(), None));
+    }
+}

@@ -1,0 +1,135 @@
+//! Party sessions of a node: their rooms, where they are kept, and GraphQL for their sockets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use heartline_adapters::redis::{RedisClient, RedisPartyConfig, RedisPartyStore};
+use heartline_adapters::sqlite::{SqliteConfig, SqlitePartyStore, SqliteStore};
+use heartline_gateway::graphql::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
+use heartline_party::{
+    Caller, Limits, LogLimits, Party, PartyConfig, PartyMetrics, PartyRates, PartySocket,
+    PartyStore, Rate, Rooms,
+};
+use heartline_protocol::{NodeId, UserId};
+use heartline_routing::Clock;
+use prometheus_client::registry::Registry;
+
+use crate::config::{self, Config};
+use crate::store::Store;
+
+/// The file of the sessions of a node that is alone and keeps its messages in PostgreSQL.
+const PARTY_FILE: &str = "sqlite:party.db";
+
+/// Party sessions, put together and not yet followed.
+#[derive(Debug, Clone)]
+pub(crate) struct PartyPlane {
+    pub(crate) rooms: Rooms,
+    pub(crate) party: Party,
+}
+
+impl PartyPlane {
+    /// Puts them together: on Redis if other nodes share them, else in the file of the node.
+    pub(crate) async fn new(
+        config: &Config,
+        store: &Store,
+        redis: Option<RedisClient>,
+        node_id: NodeId,
+        clock: Clock,
+        registry: &mut Registry,
+    ) -> Result<Self> {
+        let is_store_shared = redis.is_some();
+        let party_store = party_store(config, store, redis, clock).await?;
+        let metrics = PartyMetrics::default();
+        metrics.register(registry);
+        let party = &config.party;
+        let settings = PartyConfig {
+            limits: Limits {
+                queue_items_max: party.max_queue,
+                resume_grace_ms: party.resume_grace.as_millis() as u64,
+                ..Limits::default()
+            },
+            log: LogLimits { events_max: party.event_log_size, ..LogLimits::default() },
+            archive_debounce: party.archive_debounce,
+            auto_end: party.auto_end,
+            is_store_shared,
+        };
+        let rooms = Rooms::new(party_store, store.archive(), node_id, settings, clock, metrics);
+        let party = Party::new(rooms.clone(), rates(party));
+        Ok(Self { rooms, party })
+    }
+
+    /// What answers GraphQL sockets.
+    pub(crate) fn graphql(&self) -> Arc<dyn GraphQl> {
+        Arc::new(Sockets { party: self.party.clone(), count: AtomicU64::new(0) })
+    }
+}
+
+fn rates(party: &config::Party) -> PartyRates {
+    let per_second = std::time::Duration::from_secs(1);
+    let edits = Rate { count: party.edit_rate, period: per_second, burst: party.edit_rate * 2 };
+    let joins = Rate { count: party.join_rate, period: per_second * 60, burst: party.join_rate };
+    PartyRates { edits, joins, ..PartyRates::default() }
+}
+
+async fn party_store(
+    config: &Config,
+    store: &Store,
+    redis: Option<RedisClient>,
+    clock: Clock,
+) -> Result<Arc<dyn PartyStore>> {
+    let session_ttl = config.party.session_ttl;
+    if let Some(client) = redis {
+        let settings = RedisPartyConfig { session_ttl, event_log_ttl: config.party.event_log_ttl };
+        return Ok(Arc::new(RedisPartyStore::connect(client, settings).await?));
+    }
+    let file = match store {
+        Store::Sqlite(store) => store.clone(),
+        Store::Postgres(_) => {
+            let file = SqliteConfig::from_url(PARTY_FILE, &config.server.data_dir)?;
+            SqliteStore::open(&file, clock).context("the file of party sessions")?
+        }
+    };
+    Ok(Arc::new(SqlitePartyStore::open(&file, session_ttl).await?))
+}
+
+/// Gives every socket its number and its place in the party.
+#[derive(Debug)]
+struct Sockets {
+    party: Party,
+    count: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Socket {
+    party: Party,
+    socket: Arc<PartySocket>,
+}
+
+impl GraphQl for Sockets {
+    fn open(&self, account: Option<UserId>) -> Arc<dyn GraphQlCaller> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let socket = self.party.open(account, number);
+        Arc::new(Socket { party: self.party.clone(), socket })
+    }
+}
+
+impl GraphQlCaller for Socket {
+    fn run(&self, request: GraphQlRequest) -> BoxStream<'static, Reply> {
+        let GraphQlRequest { query, operation_name, variables } = request;
+        let request = heartline_party::GraphQlRequest { query, operation_name, variables };
+        let replies = self.party.run(Caller::Socket(Arc::clone(&self.socket)), request);
+        let reply = |reply| match reply {
+            heartline_party::Reply::Next(payload) => Reply::Next(payload),
+            heartline_party::Reply::Error(payload) => Reply::Error(payload),
+        };
+        replies.map(reply).boxed()
+    }
+
+    fn close(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { self.socket.close().await })
+    }
+}
