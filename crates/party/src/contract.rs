@@ -1,4 +1,4 @@
-//! The suites that every [`PartyStore`](crate::store::PartyStore) and every
+//! The suites that every [`PartyStore`] and every
 //! [`PartyArchive`](crate::archive::PartyArchive) must pass: what their docs promise, each sentence
 //! proved through the port and nothing else.
 //!
