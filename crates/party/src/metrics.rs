@@ -11,6 +11,10 @@ use prometheus_client::registry::Registry;
 use crate::log::Replay;
 use crate::operation::Operation;
 
+const COMMITS: [&str; 3] = ["edit", "membership", "lifecycle"];
+const REPLAYS: [&str; 2] = ["events", "full_sync"];
+const FULL_SYNCS: [&str; 5] = ["subscribed", "replaced", "slow", "reloaded", "restored"];
+
 /// What is counted. Clones share the numbers.
 #[derive(Debug, Clone, Default)]
 pub struct PartyMetrics {
@@ -35,8 +39,17 @@ struct Reason {
 }
 
 impl PartyMetrics {
-    /// Shows them.
+    /// Shows them, also those that have not counted anything yet.
     pub fn register(&self, registry: &mut Registry) {
+        for kind in COMMITS {
+            drop(self.commits.get_or_create(&Kind { kind }));
+        }
+        for kind in REPLAYS {
+            drop(self.replays.get_or_create(&Kind { kind }));
+        }
+        for reason in FULL_SYNCS {
+            drop(self.full_syncs.get_or_create(&Reason { reason }));
+        }
         registry.register(
             "party_sessions",
             "Party sessions that concern this node",

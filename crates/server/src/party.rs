@@ -93,7 +93,7 @@ async fn party_store(
             SqliteStore::open(&file, clock).context("the file of party sessions")?
         }
     };
-    Ok(Arc::new(SqlitePartyStore::open(&file, session_ttl).await?))
+    Ok(Arc::new(SqlitePartyStore::open(&file, session_ttl).await))
 }
 
 /// Gives every socket its number and its place in the party.

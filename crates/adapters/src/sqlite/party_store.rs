@@ -20,6 +20,7 @@ use heartline_durability::StoreError;
 use heartline_party::{Commit, Committed, Notice, PartyStore, PartyStoreError, Revision, Stored};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
+use tracing::warn;
 
 pub(super) use hub::Hub;
 
@@ -45,25 +46,30 @@ pub struct SqlitePartyStore {
 
 impl SqlitePartyStore {
     /// Opens the sessions of a store. The first to do so says how long they stay in memory when
-    /// nobody uses them.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn open(store: &SqliteStore, session_ttl: Duration) -> Result<Self, PartyStoreError> {
+    /// nobody uses them. A file that is full or damaged does not keep a node from starting: then
+    /// every call says so.
+    pub async fn open(store: &SqliteStore, session_ttl: Duration) -> Self {
         let hub = match store.0.party.get() {
             Some(hub) => Arc::clone(hub),
             None => {
                 let now_ms = store.0.clock.wall().unix_ms;
-                let open = move |session: &mut Session<'_>| {
-                    file::open(session.connection, now_ms, session_ttl)
+                let clear = move |session: &mut Session<'_>| {
+                    file::clear_logs(session.connection, now_ms, session_ttl)
                 };
-                let found = within(store.0.writer.write(open)).await?;
+                if let Err(error) = within(store.0.writer.write(clear)).await {
+                    warn!(%error, "the logs of old party sessions were not cleared away");
+                }
+                let found = within(store.0.readers.read(file::found)).await;
+                let found = found.unwrap_or_else(|error| {
+                    warn!(%error, "party sessions with members could not be listed");
+                    file::Found::default()
+                });
                 let hub = || Arc::new(Hub::new(store.0.clock, session_ttl, found));
                 Arc::clone(store.0.party.get_or_init(hub))
             }
         };
         let listener = hub.listen();
-        Ok(Self { store: store.clone(), hub, listener })
+        Self { store: store.clone(), hub, listener }
     }
 
     /// Whether a session is in memory.

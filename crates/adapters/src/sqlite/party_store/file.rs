@@ -12,7 +12,7 @@ use super::hot::HotSession;
 use crate::sqlite::rows::{signed, unsigned};
 
 /// What a file holds when it is opened.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     /// Sessions with members, and their last sign of life.
     pub(super) active: HashMap<String, u64>,
@@ -20,12 +20,20 @@ pub(super) struct Found {
     pub(super) newest_ms: u64,
 }
 
-/// Reads what the hub begins with, and clears logs away that are older than sessions stay hot.
-pub(super) fn open(connection: &Connection, now_ms: u64, ttl: Duration) -> rusqlite::Result<Found> {
+/// Clears logs away that are older than sessions stay hot.
+pub(super) fn clear_logs(
+    connection: &Connection,
+    now_ms: u64,
+    ttl: Duration,
+) -> rusqlite::Result<()> {
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     let sql = "DELETE FROM party_entries WHERE session_key IN (
         SELECT session_key FROM party_sessions WHERE alive_at < ?1)";
-    connection.execute(sql, [signed(now_ms.saturating_sub(ttl_ms))])?;
+    connection.execute(sql, [signed(now_ms.saturating_sub(ttl_ms))]).map(drop)
+}
+
+/// Reads what the hub begins with.
+pub(super) fn found(connection: &Connection) -> rusqlite::Result<Found> {
     let sql = "SELECT coalesce(max(alive_at), 0) FROM party_sessions";
     let newest_ms = unsigned(connection.query_row(sql, [], |row| row.get(0))?);
     let sql = "SELECT session_id, alive_at FROM party_sessions INDEXED BY party_sessions_active

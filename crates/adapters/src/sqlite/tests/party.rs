@@ -21,7 +21,7 @@ const CHILD_DATABASE: &str = "HEARTLINE_TEST_PARTY_DATABASE";
 const SESSIONS: usize = 4;
 
 async fn party(store: &SqliteStore) -> SqlitePartyStore {
-    SqlitePartyStore::open(store, SESSION_TTL).await.unwrap()
+    SqlitePartyStore::open(store, SESSION_TTL).await
 }
 
 fn at(version: u64) -> Revision {
@@ -126,7 +126,7 @@ async fn what_nobody_uses_leaves_memory_and_stays_in_the_file() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let ttl = Duration::from_millis(300);
-    let node = SqlitePartyStore::open(&store, ttl).await.unwrap();
+    let node = SqlitePartyStore::open(&store, ttl).await;
     go(&node, "unused", 1..=3).await;
     go(&node, "kept", 1..=3).await;
     let kept = ["kept".to_owned()];
