@@ -111,11 +111,15 @@ impl Server {
         self.child.id().expect("the server is running")
     }
 
-    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`.
+    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`. After `STOP` no thread of the
+    /// process runs any more.
     pub(crate) async fn signal(&self, name: &str) {
-        let (name, pid) = (format!("-{name}"), self.pid().to_string());
-        let status = Command::new("kill").args([name, pid]).status().await.unwrap();
+        let arguments = [format!("-{name}"), self.pid().to_string()];
+        let status = Command::new("kill").args(arguments).status().await.unwrap();
         assert!(status.success());
+        while name == "STOP" && !is_stopped(self.pid()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Waits for the process to end and answers its exit code.
@@ -276,6 +280,16 @@ impl Drop for Files {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Whether every thread of a process stands still: a signal that was sent has not always arrived.
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.filter_map(Result::ok).all(|thread| {
+        let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in brackets and may hold anything.
+        state.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 /// The command under test.
