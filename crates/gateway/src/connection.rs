@@ -21,10 +21,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::accept::Ticket;
 use crate::auth::{AuthError, Claims};
+use crate::farewell;
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
-use crate::outbox::{Flushed, Signal};
+use crate::outbox::Signal;
 use crate::requests::Requests;
 use crate::session::replies::slow_consumer;
 use crate::session::{
@@ -141,13 +142,9 @@ impl Connection {
             return self.handle.outbox.seal([]);
         }
         self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
-        let delivered = poll_fn(|context| self.poll_last_words(context)).await;
-        if delivered {
-            poll_fn(|context| self.poll_peer_end(context)).await;
-        } else {
-            self.transport.abort();
-        }
-        if matches!(ended, Ended::Closed(_)) && !delivered {
+        let (outbox, timer) = (&self.handle.outbox, self.timer.as_mut());
+        let is_delivered = farewell::say(outbox, &mut self.transport, timer).await;
+        if matches!(ended, Ended::Closed(_)) && !is_delivered {
             self.gateway.metrics().signals_undelivered.inc();
         }
     }
@@ -421,45 +418,6 @@ impl Connection {
             self.handle.outbox.seal([closing, close]);
         }
         Ended::Closed(reason)
-    }
-
-    /// Writes what is left and ends our half, until the timer. Answers whether it was in time.
-    fn poll_last_words(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if let Poll::Ready(written) = self.poll_write_all(context) {
-            return Poll::Ready(written.is_ok());
-        }
-        self.timer.as_mut().poll(context).map(|()| false)
-    }
-
-    fn poll_write_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let transport = &mut self.transport;
-            let outbox = &self.handle.outbox;
-            match outbox.flush_with(|slices| transport.write(context, slices))? {
-                Flushed::All => break,
-                Flushed::Blocked => ready!(self.transport.poll_writable(context))?,
-            }
-        }
-        ready!(self.transport.poll_flush(context))?;
-        self.transport.poll_shutdown(context)
-    }
-
-    /// Reads until the peer has ended its half too, so that the last words are not lost to a
-    /// reset; a peer that has not by the timer loses nothing by our end.
-    fn poll_peer_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // First, while this turn has budget left: a peer that never stops sending must not
-        // outlast the deadline.
-        if self.timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        let mut buffer = [0; READ_BYTES];
-        loop {
-            match self.transport.poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(_)) => {}
-                Poll::Pending => return Poll::Pending,
-            }
-        }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod transport;
 mod requests;
 mod connection;
 mod serve;
+mod farewell;
 pub mod graphql;
 pub mod handle;
 pub mod hub;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use heartline_protocol::limits::FRAGMENTS_MAX;
 use heartline_protocol::server_frame::ConnectionEstablished;
 use heartline_protocol::{CloseReason, PROTOCOL_VERSION, ServerFrame, encode_server};
-use heartline_routing::LeaseKind;
+use heartline_routing::{LeaseKey, LeaseKind};
 use tracing::info;
 
 use crate::accept::{Accepted, Ticket};
@@ -116,12 +116,7 @@ impl Gateway {
     async fn end(&self, mut connection: Connection, ended: Ended) {
         if let Some(identity) = connection.identity() {
             self.presence.leave(identity.key.connection_id);
-            let keep = self.keep(ended);
-            let is_given_back = self.unregister(&identity.key, keep).await;
-            // Otherwise the directory says when, by its own clock.
-            if !is_given_back || !keep.is_zero() {
-                self.chat.lazy_writes.left(&identity.key.user_id, self.clock.wall());
-            }
+            self.give_back(&identity.key, ended).await;
         }
         connection.finish(ended).await;
         let Leaving { handle, ticket, frames_received } = connection.leave();
@@ -148,9 +143,19 @@ impl Gateway {
         );
     }
 
+    /// Gives the lease of a connection back that has ended.
+    pub(crate) async fn give_back(&self, key: &LeaseKey, ended: Ended) {
+        let keep = self.keep(ended);
+        let is_given_back = self.unregister(key, keep).await;
+        // Otherwise the directory says when, by its own clock.
+        if !is_given_back || !keep.is_zero() {
+            self.chat.lazy_writes.left(&key.user_id, self.clock.wall());
+        }
+    }
+
     /// How long a user stays online after this end of their last connection. Who is sent away
     /// with a time to come back is not gone.
-    pub(crate) fn keep(&self, ended: Ended) -> Duration {
+    fn keep(&self, ended: Ended) -> Duration {
         match ended {
             Ended::Closed(CloseReason::ServerShutdown | CloseReason::MaxAge) => {
                 self.config.lease.max(self.config.offline_linger)

@@ -24,6 +24,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Sessions of one write.
 const BATCH: usize = 64;
 
+/// Sessions that may wait. Beyond, one that changes is not noted until it changes again: only an
+/// archive that is away for long lets so many pile up.
+const PENDING_MAX: usize = 100_000;
+
 /// How long to wait after a failure, at first and at most.
 const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
@@ -136,6 +140,10 @@ impl Archivist {
     /// Keeps the newest state of a session, and since when the archive lacks something of it.
     fn put_back(&self, pending: Pending) {
         let mut all = self.lock();
+        if all.len() >= PENDING_MAX && !all.contains_key(&pending.session.id) {
+            self.metrics.archive_overflows.inc();
+            return warn!(session_id = %pending.session.id, "too many sessions wait for the archive");
+        }
         let held = all.remove(&pending.session.id);
         let kept = match held {
             None => pending,

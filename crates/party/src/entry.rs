@@ -39,6 +39,16 @@ impl Entry {
         serde_json::to_vec(&self.for_log()).expect("an entry has no key that is not text")
     }
 
+    /// How many queue events it holds.
+    pub fn queue_events(&self) -> usize {
+        self.facts.iter().filter_map(Fact::queue_event).count()
+    }
+
+    /// Whether it begins a new incarnation.
+    pub fn is_restoration(&self) -> bool {
+        self.facts.iter().any(|fact| matches!(fact, Fact::Restored { .. }))
+    }
+
     /// Reads what a log kept.
     pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)

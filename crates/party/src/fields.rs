@@ -73,6 +73,13 @@ pub struct Changes {
     pub remove: Vec<String>,
 }
 
+impl Changes {
+    /// What a store has to write that holds nothing of a session yet.
+    pub fn all(session: &Session) -> Self {
+        Self { set: to_fields(session), remove: Vec::new() }
+    }
+}
+
 /// Why stored fields make no session. The store has lost or mixed something up, which is an
 /// incident and not a refusal.
 #[derive(Debug, thiserror::Error)]

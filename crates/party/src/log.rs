@@ -26,6 +26,12 @@ impl Default for LogLimits {
     }
 }
 
+impl LogLimits {
+    fn are_over(&self, events: usize, entries: usize, bytes: usize) -> bool {
+        events > self.events_max || entries > self.entries_max || bytes > self.bytes_max
+    }
+}
+
 /// The window.
 #[derive(Debug, Clone, Default)]
 pub struct EventLog {
@@ -61,11 +67,11 @@ impl EventLog {
     /// always kept, so that its author finds it.
     pub fn append(&mut self, entry: &Entry) {
         let entry = entry.for_log();
-        if entry.facts.iter().any(|fact| matches!(fact, Fact::Restored { .. })) {
+        if entry.is_restoration() {
             // Nothing before a loss is continued by what comes after.
             *self = Self::new(self.limits);
         }
-        let events = entry.facts.iter().filter_map(Fact::queue_event).count();
+        let events = entry.queue_events();
         let bytes = entry.to_log_json().len();
         self.events += events;
         self.bytes += bytes;
@@ -75,6 +81,22 @@ impl EventLog {
             self.events -= oldest.events;
             self.bytes -= oldest.bytes;
         }
+    }
+
+    /// How many commits the window holds once this one of so many bytes is taken.
+    pub fn kept_with(&self, entry: &Entry, bytes: usize) -> usize {
+        if entry.is_restoration() {
+            return 1;
+        }
+        let (mut events, mut bytes) = (self.events + entry.queue_events(), self.bytes + bytes);
+        let mut entries = self.entries.len() + 1;
+        for oldest in &self.entries {
+            if !self.limits.are_over(events, entries, bytes) {
+                break;
+            }
+            (events, entries, bytes) = (events - oldest.events, entries - 1, bytes - oldest.bytes);
+        }
+        entries
     }
 
     /// What somebody gets who has seen everything up to `since`, in a session that is at `current`.
@@ -128,8 +150,6 @@ impl EventLog {
     }
 
     fn is_over(&self) -> bool {
-        self.events > self.limits.events_max
-            || self.entries.len() > self.limits.entries_max
-            || self.bytes > self.limits.bytes_max
+        self.limits.are_over(self.events, self.entries.len(), self.bytes)
     }
 }

@@ -22,6 +22,7 @@ pub struct PartyMetrics {
     commit_retries: Counter,
     pub(crate) archived: Counter,
     pub(crate) archive_failures: Counter,
+    pub(crate) archive_overflows: Counter,
     archive_age_seconds: Gauge,
     commits: Family<Kind, Counter>,
     replays: Family<Kind, Counter>,
@@ -80,6 +81,11 @@ impl PartyMetrics {
             "party_archive_failures",
             "Writes to the party archive that failed and are tried again",
             self.archive_failures.clone(),
+        );
+        registry.register(
+            "party_archive_overflows",
+            "Changes that were not noted for the archive because too many sessions wait for it",
+            self.archive_overflows.clone(),
         );
         registry.register(
             "party_archive_age_seconds",

@@ -12,7 +12,8 @@ use crate::entry::Entry;
 use crate::error::PartyError;
 use crate::fields::{Changes, from_fields, to_fields};
 use crate::operation::{Context, Lifecycle, Operation, apply};
-use crate::room::{OPERATION_DEADLINE, random_id, unavailable};
+use crate::party_socket::random_uuid;
+use crate::room::{OPERATION_DEADLINE, unavailable};
 use crate::rooms::Parts;
 use crate::session::{Session, Status};
 use crate::store::{Commit, Committed, Revision, Stored};
@@ -45,7 +46,7 @@ pub(crate) async fn load(
     session_id: &str,
     known: Option<&Session>,
 ) -> Result<Restored, PartyError> {
-    let owner = random_id();
+    let owner = random_uuid();
     let deadline = parts.clock.now() + OPERATION_DEADLINE;
     loop {
         let stored = read(parts, session_id).await?;
@@ -133,7 +134,7 @@ async fn restore(
     };
     let operation = Operation::Lifecycle(Lifecycle::Restore { seen: None });
     let applied = apply(&session, &operation, &context)?;
-    let Some(entry) = applied.entry(random_id()) else {
+    let Some(entry) = applied.entry(random_uuid()) else {
         // It has ended, which needs no restoring.
         return Ok(Some(Restored::Found(session)));
     };
@@ -150,7 +151,7 @@ fn whole(expected: Option<Revision>, session: &Session, entry: &Entry) -> Commit
         session_id: session.id.clone(),
         expected,
         revision: Revision::of(session),
-        changes: Changes { set: to_fields(session), remove: Vec::new() },
+        changes: Changes::all(session),
         entry: entry.to_log_json().into(),
         entries_kept: 1,
         is_active: session.status == Status::Active,

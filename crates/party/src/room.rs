@@ -220,8 +220,3 @@ pub(crate) fn busy() -> PartyError {
     let message = "The session is changed by too many at once. Try again.";
     PartyError::new(ErrorCode::ServiceUnavailable, message)
 }
-
-/// An id that nobody else has.
-pub(crate) fn random_id() -> String {
-    format!("{:032x}", rand::random::<u128>())
-}

@@ -104,6 +104,12 @@ impl Session {
 
     /// Takes one commit.
     pub fn fold_entry(&mut self, entry: &Entry) -> Result<(), FoldError> {
+        *self = self.after(entry)?;
+        Ok(())
+    }
+
+    /// The session after one commit.
+    pub fn after(&self, entry: &Entry) -> Result<Self, FoldError> {
         if entry.version != self.version + 1 {
             return Err(FoldError::OutOfOrder);
         }
@@ -112,8 +118,7 @@ impl Session {
             next.fold(fact)?;
         }
         next.version = entry.version;
-        *self = next;
-        Ok(())
+        Ok(next)
     }
 
     /// Takes one fact. A fact that comes from another state is refused and changes nothing.

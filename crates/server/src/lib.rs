@@ -13,6 +13,7 @@ mod http;
 pub mod lifecycle;
 mod listen;
 mod party;
+mod percent;
 mod store;
 pub mod telemetry;
 pub mod tls;

@@ -21,6 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::conversation::{Conversation, Effect, Goodbye};
 use super::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
 use crate::connection::Ended;
+use crate::farewell;
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
@@ -117,7 +118,6 @@ impl GraphQlConnection {
     pub(super) async fn run(&mut self) -> Ended {
         let ended = poll_fn(|context| self.poll_conversation(context)).await;
         self.answers.clear();
-        self.gateway.budget().change(self.charged_bytes, 0);
         self.listing = None;
         ended
     }
@@ -134,12 +134,8 @@ impl GraphQlConnection {
             return self.handle.outbox.seal([]);
         }
         self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
-        let is_delivered = poll_fn(|context| self.poll_last_words(context)).await;
-        if is_delivered {
-            poll_fn(|context| self.poll_peer_end(context)).await;
-        } else {
-            self.transport.abort();
-        }
+        let (outbox, timer) = (&self.handle.outbox, self.timer.as_mut());
+        let is_delivered = farewell::say(outbox, &mut self.transport, timer).await;
         if matches!(ended, Ended::Closed(_)) && !is_delivered {
             self.gateway.metrics().signals_undelivered.inc();
         }
@@ -370,38 +366,10 @@ impl GraphQlConnection {
         self.handle.outbox.seal([close_frame(Some(goodbye.code), &goodbye.sentence)]);
         Ended::Closed(goodbye.reason)
     }
+}
 
-    fn poll_last_words(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if let Poll::Ready(written) = self.poll_write_all(context) {
-            return Poll::Ready(written.is_ok());
-        }
-        self.timer.as_mut().poll(context).map(|()| false)
-    }
-
-    fn poll_write_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let transport = &mut self.transport;
-            let outbox = &self.handle.outbox;
-            match outbox.flush_with(|slices| transport.write(context, slices))? {
-                Flushed::All => break,
-                Flushed::Blocked => ready!(self.transport.poll_writable(context))?,
-            }
-        }
-        ready!(self.transport.poll_flush(context))?;
-        self.transport.poll_shutdown(context)
-    }
-
-    fn poll_peer_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        let mut buffer = [0; READ_BYTES];
-        loop {
-            match self.transport.poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(_)) => {}
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+impl Drop for GraphQlConnection {
+    fn drop(&mut self) {
+        self.gateway.budget().change(self.charged_bytes, 0);
     }
 }

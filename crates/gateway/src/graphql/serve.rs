@@ -91,11 +91,7 @@ impl Gateway {
         };
         let departure = connection.caller.take().map(|caller| caller.close());
         if let Some(identity) = connection.handle.identity() {
-            let keep = self.keep(ended);
-            let is_given_back = self.unregister(&identity.key, keep).await;
-            if !is_given_back || !keep.is_zero() {
-                self.chat.lazy_writes.left(&identity.key.user_id, self.clock.wall());
-            }
+            self.give_back(&identity.key, ended).await;
         }
         let farewell = connection.finish(ended);
         match departure {

@@ -10,7 +10,6 @@ use super::{Room, busy, unavailable};
 use crate::entry::Entry;
 use crate::error::PartyError;
 use crate::restore::{self, Restored};
-use crate::session::Session;
 use crate::store::Revision;
 
 impl Room {
@@ -29,14 +28,13 @@ impl Room {
 
     /// Takes a commit of another node; false if it does not follow from the copy.
     pub(super) fn fold(&mut self, entry: &Entry) -> bool {
-        let mut session = Session::clone(&self.session);
-        match session.fold_entry(entry) {
-            Ok(()) => {
+        match self.session.after(entry) {
+            Ok(session) => {
                 self.take(Arc::new(session), entry);
                 true
             }
             Err(error) => {
-                debug!(%error, session_id = %session.id, "a commit must be read whole");
+                debug!(%error, session_id = %self.session.id, "a commit must be read whole");
                 false
             }
         }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::{Answer, Room, busy, random_id, unavailable};
+use super::{Answer, Room, busy, unavailable};
 use crate::archivist::Haste;
 use crate::entry::Entry;
 use crate::error::PartyError;
-use crate::fields::{Changes, changes, to_fields};
+use crate::fields::{Changes, changes};
 use crate::operation::{Actor, Applied, Context, Membership, Operation, Outcome, apply};
+use crate::party_socket::random_uuid;
 use crate::session::Status;
 use crate::store::{Commit, Committed, PartyStoreError, Revision};
 
@@ -27,7 +28,7 @@ impl Room {
         deadline: Instant,
     ) -> Result<Answer, PartyError> {
         self.detach(&operation);
-        let commit_id = random_id();
+        let commit_id = random_uuid();
         let mut is_certain = false;
         loop {
             let now_ms = self.parts.now_ms();
@@ -84,8 +85,7 @@ impl Room {
         applied: &Applied,
         entry: &Entry,
     ) -> Result<Committed, PartyStoreError> {
-        let mut log = self.log.clone();
-        log.append(entry);
+        let json = entry.to_log_json();
         let expected = (self.session.version > 0).then(|| Revision::of(&self.session));
         let commit = Commit {
             session_id: self.session.id.clone(),
@@ -93,10 +93,10 @@ impl Room {
             revision: Revision::of(&applied.after),
             changes: match expected {
                 Some(_) => changes(&self.session, &applied.after),
-                None => Changes { set: to_fields(&applied.after), remove: Vec::new() },
+                None => Changes::all(&applied.after),
             },
-            entry: entry.to_log_json().into(),
-            entries_kept: log.entries().count(),
+            entries_kept: self.log.kept_with(entry, json.len()),
+            entry: json.into(),
             is_active: applied.after.status == Status::Active,
         };
         self.parts.store.commit(commit).await

@@ -123,7 +123,9 @@ impl Party {
         let applied = self.apply(by, operation)?;
         if let Some(entry) = applied.entry(format!("commit-{}", self.now_ms)) {
             self.session.fold_entry(&entry).unwrap();
+            let foretold = self.log.kept_with(&entry, entry.to_log_json().len());
             self.log.append(&entry);
+            assert_eq!(self.log.entries().count(), foretold, "what a store is told to keep");
         }
         assert_eq!(self.session, applied.after);
         Ok(applied)

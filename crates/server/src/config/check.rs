@@ -204,10 +204,21 @@ pub(super) fn auto_end(text: &str) -> Verdict {
 
 /// `None` inside means never.
 pub(super) fn parse_auto_end(text: &str) -> Option<Option<Duration>> {
-    if text == "never" {
+    parse_or_word(text, "never", 5 * 60, 365)
+}
+
+/// A duration of at least so many seconds and at most so many days, or the word for none.
+fn parse_or_word(
+    text: &str,
+    word: &str,
+    seconds_min: u64,
+    days_max: u64,
+) -> Option<Option<Duration>> {
+    if text == word {
         return Some(None);
     }
-    let (least, most) = (Duration::from_secs(5 * 60), Duration::from_secs(365 * 24 * 60 * 60));
+    let least = Duration::from_secs(seconds_min);
+    let most = Duration::from_secs(days_max * 24 * 60 * 60);
     let duration = humantime::parse_duration(text).ok()?;
     (least..=most).contains(&duration).then_some(Some(duration))
 }
@@ -221,12 +232,7 @@ pub(super) fn retention(text: &str) -> Verdict {
 
 /// `None` inside means for ever.
 pub(super) fn parse_retention(text: &str) -> Option<Option<Duration>> {
-    if text == "forever" {
-        return Some(None);
-    }
-    let (least, most) = (Duration::from_secs(60), Duration::from_secs(36_500 * 24 * 60 * 60));
-    let duration = humantime::parse_duration(text).ok()?;
-    (least..=most).contains(&duration).then_some(Some(duration))
+    parse_or_word(text, "forever", 60, 36_500)
 }
 
 /// A size with its unit.

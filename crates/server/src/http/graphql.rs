@@ -15,6 +15,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
 use super::{Api, Refused, health};
+use crate::percent::encoded;
 
 /// Bytes of one request: a whole queue of the largest items.
 pub(super) const BODY_BYTES_MAX: usize = 6 * 1024 * 1024;
@@ -85,26 +86,14 @@ pub(super) async fn join(
 /// The address of a session's page. It begins with the site whatever the path says: everything that
 /// could end a path early is encoded.
 fn location(site: &str, board_path: &str, host: &str, session_id: &str) -> Option<String> {
-    let path = encode(board_path, b"/-._~");
-    let socket = encode(&format!("wss://{host}/graphql"), b"-._~");
+    let segments: Vec<String> = board_path.split('/').map(encoded).collect();
+    let (path, socket) = (segments.join("/"), encoded(&format!("wss://{host}/graphql")));
     let location =
         format!("{}{path}?backendUrl={socket}&sessionId={session_id}", site.trim_end_matches('/'));
     let uri: Uri = location.parse().ok()?;
     let expected: Uri = site.parse().ok()?;
     (uri.authority() == expected.authority() && uri.scheme() == expected.scheme())
         .then_some(location)
-}
-
-fn encode(text: &str, kept: &[u8]) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::rest::{Rest, RestError, encoded};
+use super::rest::{Rest, RestError};
+use crate::percent::encoded;
 
 /// Chats that are listed at most.
 pub(super) const CHATS_MAX: usize = 1000;

@@ -174,19 +174,6 @@ pub(super) fn base_of(socket_url: &str) -> String {
     format!("{scheme}://{authority}{prefix}")
 }
 
-/// A text as one part of a path or query.
-pub(super) fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use heartline_client::ClientConfig;
@@ -209,12 +196,6 @@ mod tests {
         assert_eq!(base_of("https://example.com/live/v1/ws"), "https://example.com/live");
         assert_eq!(base_of("ws://[::1]:80/v1/ws?a=b"), "http://[::1]:80");
         assert_eq!(base_of("ws://example.com/elsewhere"), "http://example.com");
-    }
-
-    #[test]
-    fn whatever_a_user_is_called_is_one_part_of_a_path() {
-        assert_eq!(encoded("auth0|ana@x:1+2"), "auth0%7Cana%40x%3A1%2B2");
-        assert_eq!(encoded("a/é?"), "a%2F%C3%A9%3F");
     }
 
     #[test]
