@@ -11,6 +11,7 @@ pub mod auth;
 pub mod gateway;
 mod accept;
 pub mod session;
+mod strikes;
 pub mod pressure;
 pub mod outbox;
 pub mod transport;
@@ -27,7 +28,6 @@ pub mod presence;
 pub mod drain;
 pub mod budget;
 pub mod metrics;
-pub mod rate;
 mod sync;
 
 pub use accept::Accepted;

@@ -7,7 +7,7 @@ use heartline_protocol::limits::{
 };
 use tokio::time::Instant;
 
-use crate::rate::Strikes;
+use crate::strikes::Strikes;
 
 /// The data lane's bounds.
 #[derive(Debug, Clone, Copy)]

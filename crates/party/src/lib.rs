@@ -54,7 +54,7 @@ pub use operation::{
 };
 pub use party_socket::PartySocket;
 pub use queue::{FoldError, QueueState};
-pub use rate::{PartyRates, Rate};
+pub use rate::PartyRates;
 pub use room::{Answer, Replayed};
 pub use rooms::{PartyConfig, Rooms};
 pub use roster::{Attachment, Away, Member, MemberId, Resume, Roster, TokenDigest};

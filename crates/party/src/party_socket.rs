@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use heartline_protocol::{ErrorCode, UserId};
 use heartline_routing::Clock;
+use heartline_routing::rate::TokenBucket;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -16,7 +17,7 @@ use tracing::warn;
 
 use crate::error::PartyError;
 use crate::operation::{Actor, Edit, Join, Membership, Operation, Outcome};
-use crate::rate::{Bucket, PartyRates};
+use crate::rate::{self, PartyRates};
 use crate::room::Answer;
 use crate::rooms::Rooms;
 use crate::roster::{Attachment, MemberId};
@@ -71,10 +72,10 @@ pub(crate) struct Inside {
 struct Manners {
     username: Option<String>,
     avatar_url: Option<String>,
-    edits: Bucket,
-    questions: Bucket,
-    joins: Bucket,
-    lifecycle: Bucket,
+    edits: TokenBucket,
+    questions: TokenBucket,
+    joins: TokenBucket,
+    lifecycle: TokenBucket,
 }
 
 impl Place {
@@ -97,7 +98,7 @@ impl PartySocket {
         account: Option<UserId>,
         socket: u64,
     ) -> Self {
-        let bucket = Bucket::new(Clock.now());
+        let bucket = TokenBucket::new(Clock.now());
         let attachment = Attachment { node: rooms.node_id().clone(), socket };
         Self {
             rooms,
@@ -148,20 +149,20 @@ impl PartySocket {
     }
 
     pub(crate) fn take_join(&self) -> Result<(), PartyError> {
-        self.manners().joins.take(self.rates.joins, Clock.now())
+        rate::take(&mut self.manners().joins, self.rates.joins)
     }
 
     pub(crate) fn take_lifecycle(&self) -> Result<(), PartyError> {
-        self.manners().lifecycle.take(self.rates.lifecycle, Clock.now())
+        rate::take(&mut self.manners().lifecycle, self.rates.lifecycle)
     }
 
     pub(crate) fn take_edit(&self) -> Result<(), PartyError> {
-        self.manners().edits.take(self.rates.edits, Clock.now())
+        rate::take(&mut self.manners().edits, self.rates.edits)
     }
 
     /// Questions are counted apart: whoever edits much may still catch up.
     pub(crate) fn take_question(&self) -> Result<(), PartyError> {
-        self.manners().questions.take(self.rates.questions, Clock.now())
+        rate::take(&mut self.manners().questions, self.rates.questions)
     }
 
     /// The session whose queue it may edit, once more.

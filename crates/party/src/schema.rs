@@ -17,10 +17,9 @@ mod session;
 mod statistics;
 mod subscription;
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, NextExecute};
 use async_graphql::parser::types::OperationType;
@@ -30,7 +29,6 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt, once};
 use heartline_protocol::UserId;
-use heartline_routing::Clock;
 use serde::Deserialize;
 use tokio_util::task::TaskTracker;
 
@@ -38,7 +36,7 @@ use crate::error::PartyError;
 use crate::listener::{Heard, Listener};
 use crate::operation::Actor;
 use crate::party_socket::{PartySocket, random_uuid};
-use crate::rate::{Bucket, PartyRates};
+use crate::rate::{Accounts, PartyRates};
 use crate::rooms::Rooms;
 use crate::roster::Attachment;
 use crate::validate;
@@ -52,9 +50,6 @@ use subscription::{EventSchema, Subscriptions, event_schema};
 
 /// Directives that one field may have.
 const DIRECTIVES_MAX: usize = 8;
-
-/// Accounts whose use of HTTP is counted; those with nothing to count are forgotten first.
-const ACCOUNTS_MAX: usize = 10_000;
 
 /// The party sessions of a node, as a GraphQL interface. Clones share everything.
 #[derive(Clone)]
@@ -136,10 +131,9 @@ impl Caller {
 impl Party {
     /// The interface to these sessions.
     pub fn new(rooms: Rooms, rates: PartyRates) -> Self {
-        let accounts = Accounts { rates, buckets: Mutex::default() };
         let schema = Schema::build(Query, Mutation, Subscriptions)
             .data(rooms.clone())
-            .data(accounts)
+            .data(Accounts::new(rates))
             .limit_directives(DIRECTIVES_MAX)
             .extension(Stages)
             .finish();
@@ -283,29 +277,6 @@ impl Party {
 impl fmt::Debug for Party {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Party").field("rooms", &self.0.rooms).finish_non_exhaustive()
-    }
-}
-
-/// How often accounts create and end sessions over HTTP, where no connection counts it.
-#[derive(Debug)]
-struct Accounts {
-    rates: PartyRates,
-    buckets: Mutex<HashMap<UserId, Bucket>>,
-}
-
-impl Accounts {
-    fn take_lifecycle(&self, account: &UserId) -> Result<(), PartyError> {
-        let now = Clock.now();
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= ACCOUNTS_MAX {
-            buckets.retain(|_, bucket| !bucket.is_full(now));
-        }
-        if buckets.len() >= ACCOUNTS_MAX && !buckets.contains_key(account) {
-            // So many at once is no ordinary use; the sessions themselves stay bounded.
-            return Bucket::new(now).take(self.rates.lifecycle, now);
-        }
-        let bucket = buckets.entry(account.clone()).or_insert_with(|| Bucket::new(now));
-        bucket.take(self.rates.lifecycle, now)
     }
 }
 

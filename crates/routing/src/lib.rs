@@ -12,6 +12,7 @@ pub mod link;
 pub mod memory;
 pub mod metrics;
 pub mod presence;
+pub mod rate;
 pub mod renewal;
 
 pub use clock::Clock;

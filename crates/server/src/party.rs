@@ -12,10 +12,11 @@ use heartline_adapters::sqlite::{SqliteConfig, SqlitePartyStore, SqliteStore};
 use heartline_gateway::graphql::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
 use heartline_party::{
     Caller, Limits, LogLimits, Party, PartyConfig, PartyMetrics, PartyRates, PartySocket,
-    PartyStore, Rate, Rooms,
+    PartyStore, Rooms,
 };
 use heartline_protocol::{NodeId, UserId};
 use heartline_routing::Clock;
+use heartline_routing::rate::Rate;
 use prometheus_client::registry::Registry;
 
 use crate::config::{self, Config};
@@ -69,10 +70,11 @@ impl PartyPlane {
 }
 
 fn rates(party: &config::Party) -> PartyRates {
-    let per_second = std::time::Duration::from_secs(1);
-    let edits = Rate { count: party.edit_rate, period: per_second, burst: party.edit_rate * 2 };
-    let joins = Rate { count: party.join_rate, period: per_second * 60, burst: party.join_rate };
-    PartyRates { edits, joins, ..PartyRates::default() }
+    PartyRates {
+        edits: Rate::per_second(party.edit_rate, party.edit_rate * 2),
+        joins: Rate::per_minute(party.join_rate),
+        ..PartyRates::default()
+    }
 }
 
 async fn party_store(

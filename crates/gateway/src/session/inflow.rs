@@ -5,9 +5,10 @@ use std::time::Duration;
 use heartline_protocol::ChatId;
 use heartline_protocol::client_frame::Typing;
 use heartline_protocol::limits::{BUSY_REJECTIONS_MAX, BUSY_WINDOW};
+use heartline_routing::rate::TokenBucket;
 use tokio::time::Instant;
 
-use crate::rate::{Strikes, TokenBucket};
+use crate::strikes::Strikes;
 
 /// Chats in which one connection may be typing at once; more are not passed on.
 const TYPING_CHATS_MAX: usize = 16;

@@ -23,6 +23,7 @@ use heartline_protocol::{
     ClientFrame, CloseReason, DecodeError, Decoded, DeviceId, ErrorCode, RequestId, ServerFrame,
     decode_client,
 };
+use heartline_routing::rate::{Rate, TokenBucket, retry_after_seconds};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ pub(crate) use self::liveness::PAUSE;
 pub use self::words::{Admitted, Answer, Closing, Counted, Effect, Input, Moment, Request};
 use crate::auth::{AuthError, Claims};
 use crate::config::Config;
-use crate::rate::{Rate, Strikes, TokenBucket, retry_after_seconds};
+use crate::strikes::Strikes;
 
 /// What one input leads to.
 pub type Effects = SmallVec<[Effect; 2]>;
@@ -410,14 +411,14 @@ impl Config {
     }
 
     fn send_rate(&self) -> Rate {
-        Rate { per_second: self.limits.send_rate, burst: self.limits.send_burst }
+        Rate::per_second(self.limits.send_rate, self.limits.send_burst)
     }
 
     fn presence_rate(&self) -> Rate {
-        Rate { per_second: self.limits.presence_rate, burst: self.limits.presence_rate }
+        Rate::per_second(self.limits.presence_rate, self.limits.presence_rate)
     }
 
     fn frame_rate(&self) -> Rate {
-        Rate { per_second: self.limits.frame_rate, burst: self.limits.frame_burst }
+        Rate::per_second(self.limits.frame_rate, self.limits.frame_burst)
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, Object};
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::Accounts;
 use super::input::{CreateSessionInput, ItemInput};
 use super::item::ItemView;
 use super::query::{caller, members, participants, rooms};
@@ -16,6 +15,7 @@ use crate::error::PartyError;
 use crate::item::Item;
 use crate::operation::{Edit, Join, Lifecycle, NewSession, Operation, Outcome};
 use crate::party_socket::{PartySocket, random_uuid, validate_names};
+use crate::rate::Accounts;
 use crate::room::Answer;
 use crate::roster::TokenDigest;
 use crate::validate;

@@ -5,12 +5,14 @@ use axum::extract::State;
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{LogRead, NewMessage, Position};
 use heartline_gateway::Refusal;
+use heartline_gateway::config::Limits;
 use heartline_protocol::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, DURABILITY_DEADLINE, SYNC_PAGE_BYTES_MAX,
 };
 use heartline_protocol::rest::{Page, SendMessage, SentMessage};
 use heartline_protocol::server_frame::Message;
-use heartline_protocol::{ChatId, ErrorCode};
+use heartline_protocol::{ChatId, ErrorCode, UserId};
+use heartline_routing::rate::{Allowances, Rate};
 use http::StatusCode;
 
 use super::body::JsonBody;
@@ -18,9 +20,18 @@ use super::caller::Caller;
 use super::cursor::{self, List};
 use super::path::PathId;
 use super::query::Query;
-use super::send_rates::SendRates;
 use super::store::as_refusal;
 use super::{Api, Refused, field};
+
+/// How fast each user may send without a socket: as fast as over one.
+#[derive(Debug, Clone)]
+pub(super) struct SendRates(Allowances<UserId>);
+
+impl SendRates {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self(Allowances::new(Rate::per_second(limits.send_rate, limits.send_burst)))
+    }
+}
 
 pub(super) async fn page(
     State(api): State<Api>,
@@ -59,7 +70,7 @@ pub(super) async fn send(
     let message = new_message(&caller, chat_id, body)?;
     let now = api.gateway.clock().now();
     if !caller.is_service {
-        send_rates.take(&caller.user_id, now).map_err(|seconds| {
+        send_rates.0.take(&caller.user_id, now).map_err(|seconds| {
             let message = "you send too fast";
             Refusal::later(ErrorCode::RateLimited, message, seconds)
         })?;

@@ -16,7 +16,6 @@ mod edit;
 mod chats;
 mod members;
 mod messages;
-mod send_rates;
 mod users;
 mod contacts;
 mod visibility;
@@ -49,8 +48,8 @@ use prometheus_client::registry::Registry;
 pub(crate) use self::privacy::PrivacyChanges;
 
 use self::edit::Edits;
+use self::messages::SendRates;
 use self::presence::QueryRates;
-use self::send_rates::SendRates;
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
 
@@ -128,7 +127,7 @@ pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
     let limits = &api.gateway.config().limits;
     let shared = Shared {
         edits: Edits::new(&api),
-        send_rates: SendRates::new(limits.send_rate, limits.send_burst),
+        send_rates: SendRates::new(limits),
         query_rates: QueryRates::new(),
         api: api.clone(),
     };

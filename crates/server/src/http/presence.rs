@@ -7,11 +7,11 @@ use heartline_gateway::Refusal;
 use heartline_protocol::rest::{PRESENCE_QUERY_USERS_MAX, Page, PresenceQuery};
 use heartline_protocol::server_frame::Presence;
 use heartline_protocol::{ErrorCode, UserId};
+use heartline_routing::rate::{Allowances, Rate};
 
 use super::body::JsonBody;
 use super::caller::Caller;
 use super::path::PathId;
-use super::send_rates::SendRates;
 use super::{Api, Refused, field};
 
 /// Queries per second and user.
@@ -19,11 +19,11 @@ const QUERY_RATE: u32 = 10;
 
 /// How fast each user may ask.
 #[derive(Debug, Clone)]
-pub(super) struct QueryRates(SendRates);
+pub(super) struct QueryRates(Allowances<UserId>);
 
 impl QueryRates {
     pub(super) fn new() -> Self {
-        Self(SendRates::new(QUERY_RATE, QUERY_RATE))
+        Self(Allowances::new(Rate::per_second(QUERY_RATE, QUERY_RATE)))
     }
 }
 
