@@ -44,6 +44,8 @@ mod chat_idempotency;
 mod chat_limits;
 mod chat_breaker;
 mod chat_restart;
+#[expect(dead_code, reason = "shared with the tests of several nodes, which use all of it")]
+mod party_guest;
 mod party;
 mod chat_crowd;
 mod presence_people;
