@@ -165,7 +165,9 @@ impl Guest {
     pub(crate) async fn begin(&mut self, query: &str, variables: Value) -> String {
         self.asked += 1;
         let id = format!("operation-{}", self.asked);
-        let query = if query.contains("...") { format!("{query} {ITEM}") } else { query.into() };
+        // A document must use every fragment that it has.
+        let has_items = query.contains("...State");
+        let query = if has_items { format!("{query} {ITEM}") } else { query.to_owned() };
         let payload = json!({ "query": query, "variables": variables });
         // Whether it arrives is seen by what is answered.
         self.try_send(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
@@ -334,10 +336,16 @@ impl Guest {
 
     /// The close code with which the server ends the conversation.
     pub(crate) async fn closed_with(self) -> u16 {
+        self.closed().await;
+        self.close_code().expect("a Close before the end")
+    }
+
+    /// Waits until the server has closed the connection; answers when that was seen.
+    pub(crate) async fn closed(&self) -> Instant {
         let mut count = self.count.clone();
         let closed = count.wait_for(|_| self.close_code().is_some());
         let _ = timeout(PATIENCE, closed).await.expect("a Close in time");
-        self.close_code().expect("a Close before the end")
+        Clock.now()
     }
 }
 
