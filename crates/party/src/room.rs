@@ -96,7 +96,7 @@ pub(crate) struct Room {
     /// Members who are here through an open socket of this node, as they were last known.
     attached: HashMap<MemberId, Member>,
     requests: mpsc::Receiver<Request>,
-    /// Whether the session was restored without its members.
+    /// Whether the session has lost members who are here.
     must_reattach: bool,
     /// Whether the store did not answer the last time.
     is_store_silent: bool,
@@ -147,7 +147,7 @@ impl Room {
     async fn serve_all(&mut self) {
         while let Some(request) = self.requests.recv().await {
             self.serve(request).await;
-            if std::mem::take(&mut self.must_reattach) {
+            if self.must_reattach {
                 self.reattach_all().await;
             }
             if self.is_done() {

@@ -81,7 +81,6 @@ impl Room {
                 info!(session_id = %session.id, "the session was restored after a loss");
                 self.parts.metrics.full_sync("restored");
                 self.replace(session);
-                self.must_reattach = true;
             }
             Restored::Unknown => {}
         }

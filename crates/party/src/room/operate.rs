@@ -31,6 +31,10 @@ impl Room {
         let commit_id = random_uuid();
         let mut is_certain = false;
         loop {
+            if self.must_reattach && actor.is_some() {
+                // Who is here is a member, also where the session has just lost it.
+                Box::pin(self.reattach_all()).await;
+            }
             let now_ms = self.parts.now_ms();
             let limits = self.parts.config.limits;
             let context = Context {
@@ -138,6 +142,7 @@ impl Room {
             }
             (Operation::Membership(Membership::Leave), _) => {
                 self.attached.retain(|id, _| actor.is_none_or(|actor| actor.member != *id));
+                self.settle();
             }
             _ => {}
         }
@@ -145,8 +150,14 @@ impl Room {
 
     /// A socket that has closed is not claimed again, whatever becomes of its departure.
     fn detach(&mut self, operation: &Operation) {
-        if let Operation::Membership(Membership::Depart { member, attachment }) = operation {
-            self.attached.retain(|id, known| id != member || known.attachment != *attachment);
+        match operation {
+            Operation::Membership(Membership::Depart { member, attachment }) => {
+                self.attached.retain(|id, known| id != member || known.attachment != *attachment);
+            }
+            Operation::Membership(Membership::NodeLost { node }) => {
+                self.attached.retain(|_, known| known.attachment.node != *node);
+            }
+            _ => {}
         }
     }
 

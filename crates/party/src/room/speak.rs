@@ -15,6 +15,12 @@ use crate::roster::{Member, MemberId};
 use crate::session::{Session, Status};
 use crate::store::Revision;
 
+/// Whether the session does not know that a member is here through its socket.
+pub(super) fn is_lost(session: &Session, known: &Member) -> bool {
+    let present = session.present(&known.id, &known.attachment);
+    present.is_none_or(|member| member.away.is_some())
+}
+
 impl Room {
     pub(super) fn listen(&mut self, topic: Topic, actor: &Actor) -> Result<Listener, PartyError> {
         self.authorise(actor)?;
@@ -79,14 +85,12 @@ impl Room {
     }
 
     /// Ends the streams of those who are no longer members on their socket, and follows who of this
-    /// node's sockets still is one.
+    /// node's sockets still is one. A socket of this node that the session has lost, because the
+    /// store did or because the node was taken for dead, is a member again in a moment: its streams
+    /// go on.
     pub(super) fn settle(&mut self) {
         let session = &self.session;
         let is_over = session.status == Status::Ended;
-        self.speakers.retain(|speaker| {
-            let is_member = session.present(&speaker.member, &speaker.attachment).is_some();
-            is_member && !is_over && !speaker.is_deaf()
-        });
         for (id, known) in &mut self.attached {
             if let Some(member) = session.present(id, &known.attachment) {
                 *known = member.clone();
@@ -96,6 +100,14 @@ impl Room {
             session.roster.get(id).is_some_and(|member| member.attachment != known.attachment)
         };
         self.attached.retain(|id, known| !is_over && !moved(id, known));
+        let attached = &self.attached;
+        self.speakers.retain(|speaker| {
+            let known = attached.get(&speaker.member);
+            let is_attached = known.is_some_and(|known| known.attachment == speaker.attachment);
+            let is_member = session.present(&speaker.member, &speaker.attachment).is_some();
+            (is_member || is_attached) && !is_over && !speaker.is_deaf()
+        });
+        self.must_reattach |= attached.values().any(|known| is_lost(session, known));
     }
 
     pub(super) fn say_present(&self) {

@@ -6,6 +6,7 @@ use heartline_protocol::NodeId;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::speak::is_lost;
 use super::{OPERATION_DEADLINE, Room};
 use crate::operation::{Membership, Operation};
 use crate::restore;
@@ -41,12 +42,9 @@ impl Room {
 
     /// Says again that sockets of this node are members, where the session has lost them.
     pub(super) async fn reattach_all(&mut self) {
-        let session = &self.session;
-        let is_lost = |known: &&Member| {
-            let present = session.present(&known.id, &known.attachment);
-            present.is_none_or(|member| member.away.is_some())
-        };
-        let lost: Vec<Member> = self.attached.values().filter(is_lost).cloned().collect();
+        self.must_reattach = false;
+        let lost = self.attached.values().filter(|known| is_lost(&self.session, known));
+        let lost: Vec<Member> = lost.cloned().collect();
         for member in lost {
             let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
             self.do_own(Membership::Reattach { member }, deadline).await;
