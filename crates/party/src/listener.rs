@@ -3,7 +3,7 @@
 //! Whoever is too slow loses nothing that counts: the events that wait are replaced by one picture
 //! of the present, which says the same in less.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -127,6 +127,8 @@ struct Waiting {
     is_over: bool,
     /// Whether nobody listens any more.
     is_deaf: bool,
+    /// Whom the subscriber believes to be here, by what it has heard.
+    believed: BTreeSet<MemberId>,
     waker: Option<Waker>,
 }
 
@@ -162,11 +164,11 @@ impl Speaker {
 
     /// Says what is so now, in place of everything that waits.
     pub(crate) fn say_present(&self, session: &Arc<Session>) {
+        let mut waiting = lock(&self.shared);
         let picture = match self.topic {
             Topic::Queue => vec![Heard::FullSync(Arc::clone(session))],
-            Topic::Session => roster(session),
+            Topic::Session => roster(session, &waiting.believed),
         };
-        let mut waiting = lock(&self.shared);
         waiting.events.clear();
         waiting.bytes = 0;
         // However large a picture is, it is one and does not count as slowness.
@@ -194,6 +196,16 @@ impl Drop for Speaker {
 }
 
 impl Waiting {
+    /// Follows what the subscriber believes.
+    fn believe(&mut self, heard: &Heard) {
+        let Heard::Session(news) = heard else { return };
+        match &news.change {
+            SessionNewsChange::UserJoined { user } => drop(self.believed.insert(user.id.clone())),
+            SessionNewsChange::UserLeft { user_id } => drop(self.believed.remove(user_id)),
+            SessionNewsChange::LeaderChanged { .. } | SessionNewsChange::SessionEnded { .. } => {}
+        }
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -208,6 +220,7 @@ impl Stream for Listener {
         let mut waiting = lock(&self.shared);
         if let Some((heard, bytes)) = waiting.events.pop_front() {
             waiting.bytes -= bytes;
+            waiting.believe(&heard);
             return Poll::Ready(Some(heard));
         }
         if waiting.is_over {
@@ -224,15 +237,17 @@ impl Drop for Listener {
     }
 }
 
-/// Everybody who is here, and who leads.
-fn roster(session: &Session) -> Vec<Heard> {
+/// Who is no longer here of those who are believed to be, everybody who is, and who leads.
+fn roster(session: &Session, believed: &BTreeSet<MemberId>) -> Vec<Heard> {
     let news = |change| {
         Heard::Session(SessionNews { sequence: None, incarnation: session.incarnation, change })
     };
     let members = session.roster.by_seniority().into_iter();
     let user = |member: &Member| SessionUser::of(member, &session.roster);
-    let mut all: Vec<Heard> =
-        members.map(|member| news(SessionNewsChange::UserJoined { user: user(member) })).collect();
+    let gone = believed.iter().filter(|id| session.roster.get(id).is_none());
+    let gone = gone.map(|id| news(SessionNewsChange::UserLeft { user_id: id.clone() }));
+    let here = members.map(|member| news(SessionNewsChange::UserJoined { user: user(member) }));
+    let mut all: Vec<Heard> = gone.chain(here).collect();
     let leader = session.roster.leader.clone();
     all.extend(leader.map(|leader_id| news(SessionNewsChange::LeaderChanged { leader_id })));
     all

@@ -3,6 +3,7 @@
 mod edits;
 mod fields;
 mod lifecycle;
+mod listening;
 mod log;
 mod membership;
 mod resume;
