@@ -1,6 +1,7 @@
 //! Finding a session: in the store, or, when the store does not have it, in the archive and in the
 //! memory of other nodes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use heartline_protocol::ErrorCode;
@@ -113,8 +114,7 @@ async fn restore(
     if let Some(session) = current(stored.as_ref(), known)? {
         return Ok(Some(Restored::Found(session)));
     }
-    let expected = stored.as_ref().map(|stored| stored.revision);
-    let mut copies: Vec<Stored> = stored.into_iter().collect();
+    let mut copies: Vec<Stored> = stored.iter().cloned().collect();
     copies.extend(archived.map(|archived| archived.stored));
     copies.extend(known.map(copy));
     if parts.config.is_store_shared {
@@ -138,20 +138,26 @@ async fn restore(
         // It has ended, which needs no restoring.
         return Ok(Some(Restored::Found(session)));
     };
-    let committed = parts.store.commit(whole(expected, &applied.after, &entry)).await;
+    let committed = parts.store.commit(whole(stored.as_ref(), &applied.after, &entry)).await;
     match committed.map_err(|error| unavailable(&error))? {
         Committed::Done => Ok(Some(Restored::Lost(applied.after))),
         Committed::Conflict(_) => Ok(None),
     }
 }
 
-/// A commit that writes everything anew.
-fn whole(expected: Option<Revision>, session: &Session, entry: &Entry) -> Commit {
+/// A commit that writes everything anew, in the place of what is stored.
+fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
+    let mut changes = Changes::all(session);
+    let kept: HashSet<&String> = changes.set.iter().map(|(name, _)| name).collect();
+    let former = stored.iter().flat_map(|stored| &stored.fields).map(|(name, _)| name);
+    // Whoever is a member in the older state only is none.
+    let gone = former.filter(|name| !kept.contains(name)).cloned().collect();
+    changes.remove = gone;
     Commit {
         session_id: session.id.clone(),
-        expected,
+        expected: stored.map(|stored| stored.revision),
         revision: Revision::of(session),
-        changes: Changes::all(session),
+        changes,
         entry: entry.to_log_json().into(),
         entries_kept: 1,
         is_active: session.status == Status::Active,
