@@ -49,6 +49,7 @@ pub(crate) async fn load(
 ) -> Result<Restored, PartyError> {
     let owner = random_uuid();
     let deadline = parts.clock.now() + OPERATION_DEADLINE;
+    let mut to_offer = known.filter(|_| parts.config.is_store_shared);
     loop {
         let stored = read(parts, session_id).await?;
         if let Some(session) = current(stored.as_ref(), known)? {
@@ -68,6 +69,12 @@ pub(crate) async fn load(
         }
         if let Some(over) = archived.as_ref().filter(|archived| archived.status == Status::Ended) {
             return decode(&over.stored).map(Restored::Found);
+        }
+        if let Some(known) = to_offer.take() {
+            // Before the lock: whoever restores the session in our place, if we stop under it, has
+            // what we have.
+            let offered = parts.store.offer(session_id, copy(known)).await;
+            offered.map_err(|error| unavailable(&error))?;
         }
         if parts.store.lock(session_id, &owner).await.map_err(|error| unavailable(&error))? {
             let restored = restore(parts, session_id, known, archived).await;

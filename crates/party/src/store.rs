@@ -148,7 +148,8 @@ pub trait PartyStore: fmt::Debug + Send + Sync {
     /// Asks every node for its copy of a session.
     async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError>;
 
-    /// Puts a copy of a session forward. The newest is kept, for ten seconds.
+    /// Puts a copy of a session forward. The newest is kept, for twenty seconds: longer than the
+    /// lock of somebody who does not come back.
     async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError>;
 
     /// The newest copy that anybody has put forward.

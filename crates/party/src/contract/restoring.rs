@@ -13,8 +13,11 @@ const LAPSED: Duration = Duration::from_millis(10_500);
 /// After how long it certainly has not, unless this machine stood still.
 const HELD: Duration = Duration::from_secs(5);
 
+/// After how long a copy that was put forward has certainly lapsed.
+const FORGOTTEN: Duration = Duration::from_millis(20_500);
+
 impl StoreContract {
-    /// Proves what restoring needs, but for what takes ten seconds.
+    /// Proves what restoring needs, but for what takes twenty seconds.
     pub async fn prove_restoring(&self) {
         self.a_lock_has_one_owner_who_releases_it().await;
         self.every_node_is_asked_for_its_copy().await;
@@ -34,6 +37,8 @@ impl StoreContract {
         self.unlock(&session_id, "dead").await;
         assert!(!self.lock(&session_id, "third").await, "who came too late releases nothing");
         self.unlock(&session_id, "heir").await;
+        assert!(self.offered(&session_id).await.is_some(), "it outlasts the lock");
+        sleep(FORGOTTEN - LAPSED).await;
         assert_eq!(self.offered(&session_id).await, None, "a copy is not kept for long");
         let older = copy(0, 5, "older");
         self.offer(&session_id, &older).await;

@@ -17,6 +17,12 @@ use super::lapsing::Lapsing;
 /// Sessions are looked through for unused ones this often at most, or four times in their time.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How long a lock is held at most.
+const LOCK_LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long a copy that was put forward is kept.
+const OFFER_LIFETIME: Duration = Duration::from_secs(20);
+
 /// What the nodes of one process share.
 #[derive(Debug)]
 pub(in crate::sqlite) struct Hub {
@@ -44,8 +50,8 @@ impl Hub {
             hot: HotSessions::default(),
             active: found.active,
             listeners: Vec::new(),
-            locks: Lapsing::default(),
-            offers: Lapsing::default(),
+            locks: Lapsing::new(LOCK_LIFETIME),
+            offers: Lapsing::new(OFFER_LIFETIME),
             swept_at: clock.now(),
         };
         let newest_ms = AtomicU64::new(found.newest_ms);
