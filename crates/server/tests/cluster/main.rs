@@ -16,6 +16,9 @@ mod harness;
 mod presence_people;
 #[path = "../it/doctor_visit.rs"]
 mod doctor_visit;
+#[path = "../it/party_guest.rs"]
+#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
+mod party_guest;
 
 mod nodes;
 mod directory;
@@ -39,4 +42,9 @@ mod tiers;
 mod privacy;
 mod redis_cluster;
 mod chaos;
+mod party_replica;
+mod party_session;
+mod party_leaders;
+mod party_outage;
+mod party_restore;
 mod doctor;

@@ -65,6 +65,8 @@ pub(crate) struct Setup {
     is_together: bool,
     /// Another Redis than the cluster's own.
     redis_url: Option<String>,
+    /// More arguments of the cluster's own.
+    redis_arguments: Vec<String>,
     /// `section.key` and its value, for all nodes.
     settings: Vec<(String, String)>,
     /// Variables of the environment of single nodes.
@@ -89,7 +91,8 @@ pub(crate) enum Network {
 pub(crate) struct Cluster {
     nodes: Vec<Node>,
     pub(crate) redis: Redis,
-    store: String,
+    /// The URL of the database.
+    pub(crate) store: String,
     setup: Setup,
     /// Redis' port while Redis is down.
     redis_port: Mutex<Option<TcpSocket>>,
@@ -129,6 +132,12 @@ impl Setup {
         self
     }
 
+    /// Starts the cluster's Redis with more arguments.
+    pub(crate) fn redis_arguments(mut self, arguments: &[&str]) -> Self {
+        self.redis_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        self
+    }
+
     /// Sets `section.key` on every node.
     pub(crate) fn set(mut self, key: &str, value: &str) -> Self {
         self.settings.push((key.to_owned(), value.to_owned()));
@@ -148,7 +157,8 @@ impl Setup {
         // Every connection is a file, and some tests hold thousands.
         rlimit::increase_nofile_limit(u64::MAX).unwrap();
         let store = Postgres::shared().fresh_database();
-        let (redis, redis_port) = (Redis::start(), Mutex::default());
+        let arguments: Vec<&str> = self.redis_arguments.iter().map(String::as_str).collect();
+        let (redis, redis_port) = (Redis::start_with(&arguments), Mutex::default());
         let mut cluster = Cluster { nodes: Vec::new(), redis, store, setup: self, redis_port };
         // One after the other, unless asked otherwise, so that a small machine keeps up.
         let turn = STARTING.lock().await;

@@ -1,0 +1,83 @@
+//! Who leads when the leader goes: by leaving, by a closed socket, by the death of its node.
+
+use std::time::Duration;
+
+use crate::nodes::{Setup, is_long, now};
+use crate::party_guest::Join;
+use crate::party_session::Member;
+
+/// How soon somebody leads after the leader has gone in an orderly way.
+const CLEAN: Duration = Duration::from_secs(2);
+
+/// The same after its node died.
+const DEATH: Duration = Duration::from_secs(20);
+
+fn resumable() -> Join {
+    Join { is_resumable: true, ..Join::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_party_has_another_leader_soon_whatever_became_of_the_first() {
+    let grace = Duration::from_secs(if is_long() { 30 } else { 8 });
+    let setup = Setup::nodes(3).set("party.resume_grace", &format!("{}s", grace.as_secs()));
+    let mut cluster = setup.set("party.archive_debounce", "1s").start().await;
+    let [one, two, three] = cluster.all::<3>();
+    let mut sessions = Vec::new();
+    for (session, join) in [
+        ("leave", Join::default()),
+        ("close", resumable()),
+        ("death", Join::default()),
+        ("grace", resumable()),
+    ] {
+        // Whoever asks for no token has no grace.
+        let join = if session == "close" { Join::default() } else { join };
+        let leader = Member::join(one, Some("ana"), session, join).await;
+        let heir = Member::join(two, None, session, Join::default()).await;
+        let third = Member::join(three, None, session, Join::default()).await;
+        assert_eq!(cluster.head(session).unwrap().leader.as_ref(), Some(&leader.id));
+        sessions.push((session, leader, heir, third));
+    }
+    let mut grace_session = sessions.pop().unwrap();
+    let death_session = sessions.pop().unwrap();
+    for (session, mut leader, heir, third) in sessions {
+        let begun = now();
+        if session == "leave" {
+            leader.guest.leaves().await;
+        } else {
+            drop(leader.guest);
+        }
+        for member in [&heir, &third] {
+            member.hears_news("UserLeft", &leader.id, begun, CLEAN).await;
+            let at = member.hears_news("LeaderChanged", &heir.id, begun, CLEAN).await;
+            println!("{session}: another leader after {:?}", at - begun);
+            assert!(at - begun <= CLEAN, "{session}: {:?}", at - begun);
+        }
+        cluster.agrees(session, &[&heir, &third]).await;
+    }
+
+    let begun = now();
+    cluster.lose(0).await;
+    let (_, leader, heir, third) = death_session;
+    for member in [&heir, &third] {
+        member.hears_news("UserLeft", &leader.id, begun, DEATH).await;
+        let at = member.hears_news("LeaderChanged", &heir.id, begun, DEATH).await;
+        println!("death of the node: another leader after {:?}", at - begun);
+    }
+    let (_, leader, heir, third) = &mut grace_session;
+    for member in [&*heir, &*third] {
+        let left = member.hears_news("UserLeft", &leader.id, begun, DEATH + grace + CLEAN).await;
+        let at = member.hears_news("LeaderChanged", &heir.id, begun, CLEAN).await;
+        println!("death of the node and a grace of {grace:?}: after {:?}", at - begun);
+        // Its node may have renewed its lease just before it died.
+        assert!(left - begun >= grace, "{:?}", left - begun);
+    }
+    cluster.agrees("grace", &[heir, third]).await;
+
+    // A node that is told to go takes its leaders with it in an orderly way.
+    let node = cluster.node(0);
+    node.signal("TERM").await;
+    let closed = heir.guest.closed().await;
+    let at = third.hears_news("LeaderChanged", &third.id, begun, CLEAN * 5).await;
+    println!("drained: another leader {:?} after the Close", at.saturating_duration_since(closed));
+    assert!(at <= closed + CLEAN, "{:?}", at - closed);
+}

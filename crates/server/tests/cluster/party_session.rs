@@ -1,0 +1,214 @@
+//! A session as the engines hold it, and members who follow it.
+
+use std::time::Duration;
+
+use heartline_engines::Postgres;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::nodes::{Cluster, Node, eventually};
+use crate::party_guest::{ADD, Guest, Heard, Join, Outcome, item, uuid};
+use crate::party_replica::{Hashes, Replica};
+
+/// How soon screens are right when everything works again and nobody edits.
+pub(crate) const SOON: Duration = Duration::from_secs(12);
+
+/// How long an answer may take whatever is down.
+pub(crate) const ANSWER: Duration = Duration::from_secs(12);
+
+/// A member who follows the queue and the members.
+pub(crate) struct Member {
+    pub(crate) guest: Guest,
+    pub(crate) id: String,
+    pub(crate) token: Option<String>,
+    pub(crate) queue: String,
+    pub(crate) news: String,
+}
+
+/// The head of a session in Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Incarnation and sequence.
+    pub(crate) at: (u64, u64),
+    /// Incarnation and version.
+    pub(crate) revision: (u64, u64),
+    pub(crate) hashes: Hashes,
+    pub(crate) leader: Option<String>,
+}
+
+impl Member {
+    /// Joins on a node and begins to follow.
+    pub(crate) async fn join(node: &Node, user: Option<&str>, session: &str, join: Join) -> Self {
+        Self::of(Guest::arrive(node.address, user).await, session, join).await
+    }
+
+    /// The same on a connection that is there.
+    pub(crate) async fn of(mut guest: Guest, session: &str, join: Join) -> Self {
+        let joined = guest.joins_as(session, join).await;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let id = text(&joined["clientId"]).unwrap();
+        let token = text(&joined["resumeToken"]);
+        let queue = guest.follows_queue(session).await;
+        let news = guest.follows_session(session).await;
+        Self { guest, id, token, queue, news }
+    }
+
+    /// The copy of the queue, by all that was heard.
+    pub(crate) fn replica(&self) -> Replica {
+        let events = self.guest.events(&self.queue);
+        let replica = Replica::after(events.iter().map(|heard| &heard.message));
+        replica.unwrap_or_else(|wrong| panic!("{}: {wrong}", self.id))
+    }
+
+    /// Whether neither stream is over.
+    pub(crate) fn follows(&self) -> bool {
+        let is_over = |id: &str| self.guest.heard(id).iter().any(|it| it.message["type"] != "next");
+        self.guest.is_open() && !is_over(&self.queue) && !is_over(&self.news)
+    }
+
+    /// Adds an item; answers what became of it.
+    pub(crate) async fn try_add(&mut self, number: usize) -> Outcome {
+        let variables = json!({ "item": item(number), "id": format!("add-{number}") });
+        let outcome = self.guest.attempt(ADD, variables, ANSWER).await;
+        if let Outcome::Done(data) = &outcome {
+            assert_eq!(data["addQueueItem"]["uuid"], uuid(number));
+        }
+        outcome
+    }
+
+    /// The users on the screen, and who of them leads.
+    pub(crate) fn roster(&self) -> (Vec<String>, Option<String>) {
+        let (mut users, mut leader) = (Vec::new(), None);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        for Heard { message, .. } in self.guest.events(&self.news) {
+            match message["__typename"].as_str() {
+                Some("UserJoined") => {
+                    let id = text(&message["user"]["id"]);
+                    users.retain(|user| *user != id);
+                    users.push(id);
+                }
+                Some("UserLeft") => {
+                    let id = text(&message["userId"]);
+                    users.retain(|user| *user != id);
+                    leader = leader.filter(|leader| *leader != id);
+                }
+                Some("LeaderChanged") => leader = Some(text(&message["leaderId"])),
+                _ => {}
+            }
+        }
+        users.sort();
+        (users, leader)
+    }
+
+    /// Waits for news that came no earlier than this; answers when they came.
+    pub(crate) async fn hears_news(
+        &self,
+        kind: &str,
+        of: &str,
+        since: Instant,
+        within: Duration,
+    ) -> Instant {
+        let field = if kind == "UserLeft" { "userId" } else { "leaderId" };
+        let find = || {
+            let news = self.guest.events(&self.news).into_iter();
+            let mut later = news.filter(|heard| heard.at >= since);
+            later.find(|it| it.message["__typename"] == kind && it.message[field] == of)
+        };
+        let what = format!("{} hears {kind} of {of}: {:?}", self.id, self.guest.events(&self.news));
+        eventually(&what, within, async || find().is_some()).await;
+        find().unwrap().at
+    }
+}
+
+impl Cluster {
+    /// The head of a session in Redis, if it is there.
+    pub(crate) fn head(&self, session: &str) -> Option<Head> {
+        let key = format!("party:{{{session}}}:state");
+        let json = self.redis.command(&["HGET", &key, "head"]);
+        let head: Value = serde_json::from_str(json.trim()).ok()?;
+        let number = |name: &str| head[name].as_u64().unwrap();
+        let text = |name: &str| head[name].as_str().map(str::to_owned);
+        Some(Head {
+            at: (number("incarnation"), number("sequence")),
+            revision: (number("incarnation"), number("version")),
+            hashes: Hashes { state: text("state_hash")?, order: text("order_hash")? },
+            leader: text("leader"),
+        })
+    }
+
+    /// The ids of the members that Redis holds.
+    pub(crate) fn member_ids(&self, session: &str) -> Vec<String> {
+        let fields = self.redis.command(&["HKEYS", &format!("party:{{{session}}}:state")]);
+        let members = fields.lines().filter_map(|name| name.strip_prefix("member:"));
+        let mut members: Vec<String> = members.map(str::to_owned).collect();
+        members.sort();
+        members
+    }
+
+    /// Whether the archive holds a session as Redis does.
+    pub(crate) fn is_archived(&self, session: &str) -> bool {
+        let Some(Head { revision: (incarnation, version), hashes, .. }) = self.head(session) else {
+            return false;
+        };
+        let sql = format!(
+            "SELECT count(*) FROM heartline.party_archive WHERE session_id = '{session}' AND incarnation = \
+             {incarnation} AND version = {version} AND position('{}'::bytea in document) > 0",
+            hashes.order
+        );
+        Postgres::shared().sql(&self.store, &sql).trim() == "1"
+    }
+
+    /// Waits until everybody's screen, Redis and the archive hold the same, without any edit;
+    /// answers the copy that all have.
+    pub(crate) async fn agrees(&self, session: &str, members: &[&Member]) -> Replica {
+        let is_same = async || {
+            let Some(head) = self.head(session) else { return false };
+            let people = (self.member_ids(session), head.leader.clone());
+            members.iter().all(|member| {
+                let replica = member.replica();
+                (replica.at, replica.hashes()) == (head.at, head.hashes.clone())
+                    && member.roster() == people
+            })
+        };
+        let deadline = crate::nodes::now() + SOON;
+        while !is_same().await {
+            if crate::nodes::now() > deadline {
+                panic!("{}", self.differences(session, members));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        for member in members {
+            assert!(member.follows(), "the streams of {} are over", member.id);
+        }
+        let archived = async || self.is_archived(session);
+        eventually("the archive holds the newest state", SOON * 3, archived).await;
+        members[0].replica()
+    }
+
+    fn differences(&self, session: &str, members: &[&Member]) -> String {
+        let head = self.head(session);
+        let mut text = format!("no agreement within {SOON:?}\nRedis: {head:#?}");
+        text += &format!("\nmembers in Redis: {:?}", self.member_ids(session));
+        for member in members {
+            let Replica { at, .. } = member.replica();
+            let last = self.last_heard(member);
+            text += &format!(
+                "\n{} is at {at:?}, open: {}, follows: {}, sees {:?}, heard last {last}",
+                member.id,
+                member.guest.is_open(),
+                member.follows(),
+                member.roster(),
+            );
+        }
+        text
+    }
+
+    fn last_heard(&self, member: &Member) -> String {
+        let events = member.guest.events(&member.queue);
+        events.last().map_or_else(String::new, |heard| {
+            let mut event = heard.message.clone();
+            event["state"] = Value::Null;
+            format!("{event} {:?} ago", crate::nodes::now() - heard.at)
+        })
+    }
+}
