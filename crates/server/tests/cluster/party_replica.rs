@@ -4,17 +4,39 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A copy of the queue.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Replica {
     /// Incarnation and sequence.
     pub(crate) at: (u64, u64),
-    pub(crate) queue: Vec<Value>,
-    pub(crate) current: Option<Value>,
+    queue: Vec<Item>,
+    current: Option<Item>,
     /// Whether the whole queue was heard once.
-    pub(crate) is_begun: bool,
+    is_begun: bool,
+}
+
+/// An item, and its content hash.
+#[derive(Debug, Clone, PartialEq)]
+struct Item {
+    value: Value,
+    content: String,
+}
+
+impl Item {
+    fn of(value: &Value) -> Self {
+        Self { value: value.clone(), content: content_hash(value) }
+    }
+
+    fn uuid(&self) -> &str {
+        self.value["uuid"].as_str().unwrap_or_default()
+    }
+
+    fn mirror(&mut self, mirrored: &Value) {
+        self.value["climb"]["mirrored"] = mirrored.clone();
+        self.content = content_hash(&self.value);
+    }
 }
 
 /// What two copies compare.
@@ -25,13 +47,6 @@ pub(crate) struct Hashes {
 }
 
 impl Replica {
-    /// The copy after all of these events, which must follow from each other.
-    pub(crate) fn after<'a>(events: impl IntoIterator<Item = &'a Value>) -> Result<Self, String> {
-        let mut replica = Self::default();
-        events.into_iter().try_for_each(|event| replica.apply(event))?;
-        Ok(replica)
-    }
-
     /// Takes the next event: its number must follow, and both hashes must be right after it.
     pub(crate) fn apply(&mut self, event: &Value) -> Result<(), String> {
         let at = (number(&event["incarnation"]), number(&event["sequence"]));
@@ -51,28 +66,28 @@ impl Replica {
             return Err(format!("a FullSync goes back from {:?} to {at:?}", self.at));
         }
         let current = &state["currentClimbQueueItem"];
-        self.queue = state["queue"].as_array().cloned().unwrap_or_default();
-        self.current = (!current.is_null()).then(|| current.clone());
+        self.queue = state["queue"].as_array().into_iter().flatten().map(Item::of).collect();
+        self.current = (!current.is_null()).then(|| Item::of(current));
         (self.at, self.is_begun) = (at, true);
         self.is_right(state).map_err(|wrong| format!("{wrong} in a FullSync at {at:?}"))
     }
 
     fn change(&mut self, event: &Value) -> Result<(), String> {
-        let place = |queue: &[Value], uuid: &Value| {
-            let place = queue.iter().position(|item| item["uuid"] == *uuid);
+        let place = |queue: &[Item], uuid: &Value| {
+            let place = queue.iter().position(|item| *uuid == *item.uuid());
             place.ok_or_else(|| format!("no such item: {event}"))
         };
         match event["__typename"].as_str().unwrap_or_default() {
             "QueueItemAdded" => {
-                let item = event["addedItem"].clone();
-                if place(&self.queue, &item["uuid"]).is_ok() {
+                let item = Item::of(&event["addedItem"]);
+                if place(&self.queue, &event["addedItem"]["uuid"]).is_ok() {
                     return Err(format!("it is there already: {event}"));
                 }
                 self.queue.insert(index(&event["position"]).min(self.queue.len()), item);
             }
             "QueueItemRemoved" => {
                 self.queue.remove(place(&self.queue, &event["uuid"])?);
-                let stays = |current: &Value| current["uuid"] != event["uuid"];
+                let stays = |current: &Item| event["uuid"] != *current.uuid();
                 self.current = self.current.take().filter(stays);
             }
             "QueueReordered" => {
@@ -85,15 +100,13 @@ impl Replica {
             }
             "CurrentClimbChanged" => {
                 let item = &event["currentItem"];
-                self.current = (!item.is_null()).then(|| item.clone());
+                self.current = (!item.is_null()).then(|| Item::of(item));
             }
             "ClimbMirrored" => {
                 let current = self.current.as_mut().ok_or("nothing is current")?;
-                current["climb"]["mirrored"] = event["mirrored"].clone();
-                let uuid = current["uuid"].clone();
-                for item in self.queue.iter_mut().filter(|item| item["uuid"] == uuid) {
-                    item["climb"]["mirrored"] = event["mirrored"].clone();
-                }
+                current.mirror(&event["mirrored"]);
+                let same = self.queue.iter_mut().filter(|item| item.uuid() == current.uuid());
+                same.for_each(|item| item.mirror(&event["mirrored"]));
             }
             _ => return Err(format!("unknown: {event}")),
         }
@@ -112,10 +125,10 @@ impl Replica {
     pub(crate) fn hashes(&self) -> Hashes {
         let mut uuids = self.uuids();
         uuids.sort();
-        let current = self.current.as_ref().map_or("null".to_owned(), uuid_of);
+        let current = self.current.as_ref().map_or("null", Item::uuid);
         let state = format!("{}|{current}", uuids.join(","));
-        let contents: Vec<String> = self.queue.iter().map(content_hash).collect();
-        let current = self.current.as_ref().map_or("null".to_owned(), content_hash);
+        let contents: Vec<&str> = self.queue.iter().map(|item| item.content.as_str()).collect();
+        let current = self.current.as_ref().map_or("null", |item| &item.content);
         let order = format!("{}|{current}", contents.join(","));
         Hashes {
             state: format!("{:08x}", fnv_32(&state)),
@@ -125,12 +138,15 @@ impl Replica {
 
     /// The items in order.
     pub(crate) fn uuids(&self) -> Vec<String> {
-        self.queue.iter().map(uuid_of).collect()
+        self.queue.iter().map(|item| item.uuid().to_owned()).collect()
     }
-}
 
-fn uuid_of(item: &Value) -> String {
-    item["uuid"].as_str().unwrap_or_default().to_owned()
+    /// The items and the current one as the schema writes them.
+    pub(crate) fn state(&self) -> Value {
+        let items: Vec<&Value> = self.queue.iter().map(|item| &item.value).collect();
+        let current = self.current.as_ref().map(|item| &item.value);
+        json!({ "queue": items, "currentClimbQueueItem": current })
+    }
 }
 
 fn number(value: &Value) -> u64 {
@@ -188,7 +204,7 @@ fn fnv_64(text: &str) -> u64 {
 
 #[test]
 fn the_party_replica_computes_the_known_hashes() {
-    let item = |uuid: &str| serde_json::json!({ "uuid": uuid });
+    let item = |uuid: &str| Item::of(&json!({ "uuid": uuid }));
     let hash = |uuids: &[&str], current: Option<&str>| {
         let queue = uuids.iter().map(|uuid| item(uuid)).collect();
         Replica { queue, current: current.map(item), ..Replica::default() }.hashes().state

@@ -1,5 +1,6 @@
 //! A session as the engines hold it, and members who follow it.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use heartline_engines::Postgres;
@@ -23,6 +24,8 @@ pub(crate) struct Member {
     pub(crate) token: Option<String>,
     pub(crate) queue: String,
     pub(crate) news: String,
+    /// The copy of the queue, and how many events led to it.
+    replica: Mutex<(Replica, usize)>,
 }
 
 /// The head of a session in Redis.
@@ -45,19 +48,28 @@ impl Member {
     /// The same on a connection that is there.
     pub(crate) async fn of(mut guest: Guest, session: &str, join: Join) -> Self {
         let joined = guest.joins_as(session, join).await;
+        Self::joined(guest, session, &joined).await
+    }
+
+    /// The same once it has joined.
+    pub(crate) async fn joined(mut guest: Guest, session: &str, joined: &Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let id = text(&joined["clientId"]).unwrap();
         let token = text(&joined["resumeToken"]);
         let queue = guest.follows_queue(session).await;
         let news = guest.follows_session(session).await;
-        Self { guest, id, token, queue, news }
+        Self { guest, id, token, queue, news, replica: Mutex::default() }
     }
 
     /// The copy of the queue, by all that was heard.
     pub(crate) fn replica(&self) -> Replica {
-        let events = self.guest.events(&self.queue);
-        let replica = Replica::after(events.iter().map(|heard| &heard.message));
-        replica.unwrap_or_else(|wrong| panic!("{}: {wrong}", self.id))
+        let mut held = self.replica.lock().unwrap();
+        let (replica, applied) = &mut *held;
+        for Heard { message, .. } in self.guest.events_from(&self.queue, *applied) {
+            *applied += 1;
+            replica.apply(&message).unwrap_or_else(|wrong| panic!("{}: {wrong}", self.id));
+        }
+        replica.clone()
     }
 
     /// Whether neither stream is over.

@@ -210,7 +210,14 @@ impl Guest {
 
     /// The events of a subscription so far, with the times.
     pub(crate) fn events(&self, id: &str) -> Vec<Heard> {
-        let told = self.heard(id).into_iter().filter(|heard| heard.message["type"] == "next");
+        self.events_from(id, 0)
+    }
+
+    /// The same without the first so many.
+    pub(crate) fn events_from(&self, id: &str, first: usize) -> Vec<Heard> {
+        let log = self.heard.lock().unwrap();
+        let told = log.operations.get(id).into_iter().flatten().skip(first);
+        let told = told.take_while(|heard| heard.message["type"] == "next");
         told.map(|heard| Heard { at: heard.at, message: event_of(&heard.message) }).collect()
     }
 

@@ -1,0 +1,236 @@
+//! Everything that was committed to a session, in the order in which it was, as Redis told it to the
+//! nodes; and whether that is what its members were promised.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::harness::PATIENCE;
+use crate::nodes::{Cluster, eventually, now};
+use crate::party_edits::{Edit, Edited};
+use crate::party_guest::{Outcome, uuid};
+use crate::party_replica::{Hashes, Replica};
+
+/// A commit, and when it was heard.
+#[derive(Debug, Clone)]
+struct Committed {
+    at: Instant,
+    revision: (u64, u64),
+    entry: Value,
+}
+
+/// Listens to the commits of a session.
+pub(crate) struct Recorder {
+    commits: Arc<Mutex<Vec<Committed>>>,
+    /// Both end with this.
+    _child: Child,
+    _task: JoinSet<()>,
+}
+
+/// What the commits came to.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    pub(crate) replica: Replica,
+    /// The hashes at each place.
+    hashes: BTreeMap<(u64, u64), Hashes>,
+    /// Every queue event by the name that its client gave it: what it was, and its sequence.
+    named: HashMap<String, Vec<(String, u64)>>,
+    /// The sequences at which everything was replaced.
+    replaced: Vec<u64>,
+    members: BTreeSet<String>,
+    leader: Option<String>,
+    epoch: u64,
+    /// Who was elected, and when that was heard.
+    pub(crate) elections: Vec<(Instant, String)>,
+}
+
+impl Recorder {
+    /// Listens from now on.
+    pub(crate) async fn on(cluster: &Cluster, session: &str) -> Self {
+        let mut command = Command::new("redis-cli");
+        let channel = format!("party:{{{session}}}");
+        command.args(["-p", &cluster.redis.port().to_string(), "SUBSCRIBE", &channel]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (commits, is_ready) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<bool>>::default());
+        let (noted, ready) = (Arc::clone(&commits), Arc::clone(&is_ready));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                *ready.lock().unwrap() |= line == "subscribe";
+                noted.lock().unwrap().extend(committed(&line));
+            }
+        });
+        let is_subscribed = async || *is_ready.lock().unwrap();
+        eventually("redis-cli is subscribed", PATIENCE, is_subscribed).await;
+        Self { commits, _child: child, _task: task }
+    }
+
+    /// The order so far, of edits that these were.
+    pub(crate) fn order(&self, edits: &[Edited]) -> Order {
+        let by_name: HashMap<&str, &Edit> =
+            edits.iter().map(|edited| (edited.name.as_str(), &edited.edit)).collect();
+        let mut order = Order::default();
+        order.begin();
+        for (place, commit) in self.commits.lock().unwrap().iter().enumerate() {
+            assert_eq!(commit.revision, (0, place as u64 + 1), "no commit was missed");
+            order.take(commit, &by_name);
+        }
+        order
+    }
+}
+
+fn committed(line: &str) -> Option<Committed> {
+    let (revision, entry) = line.split_once(':')?;
+    let (incarnation, version) = revision.split_once('/')?;
+    let revision = (incarnation.parse().ok()?, version.parse().ok()?);
+    let entry = serde_json::from_str(entry).ok()?;
+    Some(Committed { at: now(), revision, entry })
+}
+
+impl Order {
+    fn begin(&mut self) {
+        let Hashes { state, order } = self.replica.hashes();
+        let mut empty = self.replica.state();
+        (empty["stateHash"], empty["orderHash"]) = (json!(state), json!(order));
+        let begun = json!({
+            "__typename": "FullSync", "incarnation": 0, "sequence": 0, "state": empty,
+        });
+        self.replica.apply(&begun).unwrap();
+        self.hashes.insert(self.replica.at, self.replica.hashes());
+    }
+
+    fn take(&mut self, commit: &Committed, edits: &HashMap<&str, &Edit>) {
+        for fact in commit.entry["facts"].as_array().unwrap() {
+            if let Some(event) = fact.get("queue") {
+                self.take_queue(event, edits);
+            } else if let Some(event) = fact.get("session") {
+                self.take_session(commit.at, &event["change"]);
+            }
+        }
+        let leads = |leader: &String| self.members.contains(leader);
+        let is_led = self.leader.as_ref().is_some_and(leads);
+        assert_eq!(is_led, !self.members.is_empty(), "one leads if anybody is here: {commit:?}");
+    }
+
+    fn take_queue(&mut self, event: &Value, edits: &HashMap<&str, &Edit>) {
+        let stamp = &event["stamp"];
+        let (kind, change) = event["change"].as_object().unwrap().iter().next().unwrap();
+        let name = stamp["correlation_id"].as_str().expect("every edit was named");
+        let sequence = stamp["sequence"].as_u64().unwrap();
+        self.named.entry(name.to_owned()).or_default().push((kind.clone(), sequence));
+        let mut wire = json!({
+            "__typename": kind, "incarnation": 0, "sequence": sequence,
+            "stateHash": stamp["state_hash"], "orderHash": stamp["order_hash"],
+            "addedItem": change["item"], "currentItem": change["item"], "uuid": change["uuid"],
+            "position": change["position"], "mirrored": change["mirrored"],
+            "oldIndex": change["old_index"], "newIndex": change["new_index"],
+        });
+        if kind == "QueueReplaced" {
+            assert_eq!(sequence, self.replica.at.1 + 1);
+            self.replaced.push(sequence);
+            let mut state = edits[name].replace(&self.replica);
+            state["stateHash"] = stamp["state_hash"].clone();
+            state["orderHash"] = stamp["order_hash"].clone();
+            (wire["__typename"], wire["state"]) = (json!("FullSync"), state);
+        }
+        self.replica.apply(&wire).unwrap();
+        self.hashes.insert(self.replica.at, self.replica.hashes());
+    }
+
+    fn take_session(&mut self, at: Instant, change: &Value) {
+        let (kind, change) = change.as_object().unwrap().iter().next().unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        match kind.as_str() {
+            "MemberJoined" => drop(self.members.insert(text(&change["member"]["id"]))),
+            "MemberLeft" => {
+                let member = text(&change["member"]);
+                assert!(self.members.remove(&member), "who leaves was here: {member}");
+                self.leader = self.leader.take().filter(|leader| *leader != member);
+            }
+            "LeaderElected" => {
+                let epoch = change["epoch"].as_u64().unwrap();
+                assert_eq!(epoch, self.epoch + 1, "every epoch has one leader");
+                assert_eq!(self.leader, None, "nobody is elected while another leads");
+                self.epoch = epoch;
+                self.leader = Some(text(&change["member"]));
+                self.elections.push((at, text(&change["member"])));
+            }
+            "Ended" => panic!("nobody was allowed to end the session"),
+            _ => {}
+        }
+    }
+
+    /// What a screen showed at some place must be what was committed there.
+    pub(crate) fn judge_seen(&self, seen: &BTreeMap<(u64, u64), Hashes>) {
+        for (place, hashes) in seen {
+            assert_eq!(self.hashes.get(place), Some(hashes), "at {place:?}");
+        }
+    }
+
+    /// Every edit is there as often as it was promised, and in the order of time.
+    pub(crate) fn judge(&self, edits: &[Edited]) {
+        let uuids: BTreeSet<String> = self.replica.uuids().into_iter().collect();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for edited in edits {
+            let Edited { name, edit, outcome, .. } = edited;
+            let events = self.named.get(name).cloned().unwrap_or_default();
+            let kinds: Vec<&str> = events.iter().map(|(kind, _)| kind.as_str()).collect();
+            let expected = edit.events();
+            let is_once = kinds == expected || self.is_again(&events, &expected);
+            let (what, is_right) = match outcome {
+                Outcome::Done(_) if edit.is_always_seen() => ("done".to_owned(), is_once),
+                Outcome::Done(_) => ("done".to_owned(), kinds.is_empty() || kinds == expected),
+                Outcome::Refused(code, _) if code == "SERVICE_UNAVAILABLE" => {
+                    (format!("{code}, {} times done", kinds.len()), kinds.is_empty() || is_once)
+                }
+                Outcome::Refused(code, _) => (code.clone(), kinds.is_empty()),
+                Outcome::Unknown => {
+                    (format!("unknown, {} times done", kinds.len()), kinds.is_empty() || is_once)
+                }
+            };
+            assert!(is_right, "{edited:?} came to {events:?}");
+            if let (Outcome::Done(_), Some(gone)) = (outcome, edit.removes()) {
+                assert!(!uuids.contains(&uuid(gone)), "it is back: {edited:?}");
+            }
+            *counts.entry(what).or_default() += 1;
+        }
+        println!("edits by what became of them: {counts:?}");
+        self.judge_time(edits);
+    }
+
+    /// An addition that was asked for again may be done again after everything was replaced.
+    fn is_again(&self, events: &[(String, u64)], expected: &[&str]) -> bool {
+        let [(first, before), (second, after)] = events else { return false };
+        let is_between = |sequence: &u64| before < sequence && sequence < after;
+        [first, second].iter().all(|kind| expected == [kind.as_str()])
+            && expected == ["QueueItemAdded"]
+            && self.replaced.iter().any(is_between)
+    }
+
+    /// What was acknowledged before something else was asked for comes before it.
+    fn judge_time(&self, edits: &[Edited]) {
+        let mut placed: Vec<(u64, &Edited)> = Vec::new();
+        for edited in edits {
+            let events = self.named.get(&edited.name).into_iter().flatten();
+            placed.extend(events.map(|(_, sequence)| (*sequence, edited)).take(1));
+        }
+        placed.sort_by_key(|(sequence, _)| *sequence);
+        let mut latest: Option<&Edited> = None;
+        for (_, edited) in placed {
+            if let (Outcome::Done(_), Some(latest)) = (&edited.outcome, latest) {
+                assert!(edited.answered_at >= latest.asked_at, "{edited:?} came after {latest:?}");
+            }
+            if latest.is_none_or(|latest| latest.asked_at < edited.asked_at) {
+                latest = Some(edited);
+            }
+        }
+    }
+}
