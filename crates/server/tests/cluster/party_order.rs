@@ -75,15 +75,7 @@ impl Recorder {
 
     /// The order so far, of edits that these were.
     pub(crate) fn order(&self, edits: &[Edited]) -> Order {
-        let by_name: HashMap<&str, &Edit> =
-            edits.iter().map(|edited| (edited.name.as_str(), &edited.edit)).collect();
-        let mut order = Order::default();
-        order.begin();
-        for (place, commit) in self.commits.lock().unwrap().iter().enumerate() {
-            assert_eq!(commit.revision, (0, place as u64 + 1), "no commit was missed");
-            order.take(commit, &by_name);
-        }
-        order
+        Order::of(&self.commits.lock().unwrap(), edits)
     }
 }
 
@@ -96,6 +88,18 @@ fn committed(line: &str) -> Option<Committed> {
 }
 
 impl Order {
+    fn of(commits: &[Committed], edits: &[Edited]) -> Self {
+        let by_name: HashMap<&str, &Edit> =
+            edits.iter().map(|edited| (edited.name.as_str(), &edited.edit)).collect();
+        let mut order = Self::default();
+        order.begin();
+        for (place, commit) in commits.iter().enumerate() {
+            assert_eq!(commit.revision, (0, place as u64 + 1), "no commit was missed");
+            order.take(commit, &by_name);
+        }
+        order
+    }
+
     fn begin(&mut self) {
         let Hashes { state, order } = self.replica.hashes();
         let mut empty = self.replica.state();
@@ -189,11 +193,11 @@ impl Order {
                 Outcome::Done(_) if edit.is_always_seen() => ("done".to_owned(), is_once),
                 Outcome::Done(_) => ("done".to_owned(), kinds.is_empty() || kinds == expected),
                 Outcome::Refused(code, _) if code == "SERVICE_UNAVAILABLE" => {
-                    (format!("{code}, {} times done", kinds.len()), kinds.is_empty() || is_once)
+                    (format!("{code}, {} events", kinds.len()), kinds.is_empty() || is_once)
                 }
                 Outcome::Refused(code, _) => (code.clone(), kinds.is_empty()),
                 Outcome::Unknown => {
-                    (format!("unknown, {} times done", kinds.len()), kinds.is_empty() || is_once)
+                    (format!("unknown, {} events", kinds.len()), kinds.is_empty() || is_once)
                 }
             };
             assert!(is_right, "{edited:?} came to {events:?}");
@@ -232,5 +236,86 @@ impl Order {
                 latest = Some(edited);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::party_guest::item;
+
+    /// Somebody joins and adds items 1 and 2.
+    fn commits() -> Vec<Committed> {
+        let joined = json!([
+            { "session": { "change": { "MemberJoined": { "member": { "id": "ana" } } } } },
+            { "session": { "change": { "LeaderElected": { "member": "ana", "epoch": 1 } } } },
+        ]);
+        let added = |number: usize, hashes: [&str; 2]| {
+            let stamp = json!({
+                "sequence": number, "state_hash": hashes[0], "order_hash": hashes[1],
+                "correlation_id": format!("add-{number}"),
+            });
+            let change =
+                json!({ "QueueItemAdded": { "item": item(number), "position": number - 1 } });
+            json!([{ "queue": { "stamp": stamp, "change": change } }])
+        };
+        let facts = [
+            joined,
+            added(1, ["fb9211c5", "385d8f9117050cbd"]),
+            added(2, ["d12033b1", "9d3e2cd1a7c1d477"]),
+        ];
+        let commit = |(place, facts): (u64, Value)| Committed {
+            at: now(),
+            revision: (0, place),
+            entry: json!({ "facts": facts }),
+        };
+        (1..).zip(facts).map(commit).collect()
+    }
+
+    /// The same as its members tell it.
+    fn edits() -> Vec<Edited> {
+        let at = now();
+        let edited = |number: usize| Edited {
+            name: format!("add-{number}"),
+            edit: Edit::Add { number, position: None },
+            asked_at: at + Duration::from_secs(2 * number as u64),
+            answered_at: at + Duration::from_secs(2 * number as u64 + 1),
+            outcome: Outcome::Done(Value::Null),
+        };
+        vec![edited(1), edited(2)]
+    }
+
+    fn is_fine(commits: &[Committed], edits: &[Edited]) -> bool {
+        catch_unwind(AssertUnwindSafe(|| Order::of(commits, edits).judge(edits))).is_ok()
+    }
+
+    #[test]
+    fn whoever_judges_a_party_sees_every_kind_of_wrong() {
+        assert!(is_fine(&commits(), &edits()), "nothing is wrong");
+        assert!(!is_fine(&commits()[..2], &edits()), "what was acknowledged is lost");
+        let missed = [commits()[0].clone(), commits()[2].clone()];
+        assert!(!is_fine(&missed, &edits()), "a commit was missed");
+        let mut refused = edits();
+        refused[1].outcome = Outcome::Refused("RATE_LIMITED".to_owned(), String::new());
+        assert!(!is_fine(&commits(), &refused), "what was refused was done");
+        let mut removed = edits();
+        removed[0].name = "remove-1".to_owned();
+        removed[0].edit = Edit::Remove { number: 1 };
+        assert!(!is_fine(&commits(), &removed), "what was removed is there");
+        let mut late = edits();
+        late[1].asked_at -= Duration::from_secs(4);
+        late[1].answered_at -= Duration::from_secs(4);
+        assert!(!is_fine(&commits(), &late), "the order is not that of time");
+        let mut twice = commits();
+        let second = json!({ "LeaderElected": { "member": "ana", "epoch": 1 } });
+        let facts = twice[2].entry["facts"].as_array_mut().unwrap();
+        facts.push(json!({ "session": { "change": second } }));
+        assert!(!is_fine(&twice, &edits()), "an epoch has two leaders");
+        let mut wrong = commits();
+        wrong[2].entry["facts"][0]["queue"]["stamp"]["order_hash"] = json!("0000000000000000");
+        assert!(!is_fine(&wrong, &edits()), "a hash is wrong");
     }
 }
