@@ -82,7 +82,7 @@ impl Archivist {
             waits_since: now,
             haste,
         };
-        self.put_back(noted);
+        self.keep(noted);
         if haste == Haste::Now {
             self.hurry.notify_one();
         }
@@ -96,7 +96,7 @@ impl Archivist {
                 () = sleep(LOOK_INTERVAL) => {}
                 () = self.hurry.notified() => {}
             }
-            let due = self.take(|pending, now| {
+            let due = self.due(|pending, now| {
                 pending.haste == Haste::Now
                     || now - pending.changed_at >= self.debounce
                     || now - pending.waits_since >= BUSY_MAX
@@ -113,23 +113,28 @@ impl Archivist {
 
     /// Archives everything now; answers whether that went well.
     pub(crate) async fn flush(&self) -> bool {
-        let all = self.take(|_, _| true);
+        let all = self.due(|_, _| true);
         let count = all.len();
         let is_written = self.write(all).await;
         info!(count, is_written, "sessions were archived");
         is_written
     }
 
+    /// Writes, and forgets only what was written: whoever is stopped in the middle of it leaves
+    /// everything to the last flush.
     async fn write(&self, due: Vec<Pending>) -> bool {
+        let begun = self.clock.now();
         let mut is_written = true;
         for batch in due.chunks(BATCH) {
             let archived = |it: &Pending| Archived::of(&it.session, it.active_at_ms);
             match self.archive.put(batch.iter().map(archived).collect()).await {
-                Ok(()) => drop(self.metrics.archived.inc_by(batch.len() as u64)),
+                Ok(()) => {
+                    self.metrics.archived.inc_by(batch.len() as u64);
+                    batch.iter().for_each(|written| self.forget(written, begun));
+                }
                 Err(error) => {
                     self.metrics.archive_failures.inc();
                     warn!(%error, count = batch.len(), "sessions were not archived");
-                    batch.iter().cloned().for_each(|pending| self.put_back(pending));
                     is_written = false;
                 }
             }
@@ -138,7 +143,7 @@ impl Archivist {
     }
 
     /// Keeps the newest state of a session, and since when the archive lacks something of it.
-    fn put_back(&self, pending: Pending) {
+    fn keep(&self, pending: Pending) {
         let mut all = self.lock();
         if all.len() >= PENDING_MAX && !all.contains_key(&pending.session.id) {
             self.metrics.archive_overflows.inc();
@@ -158,12 +163,20 @@ impl Archivist {
         all.insert(kept.session.id.clone(), kept);
     }
 
-    fn take(&self, is_due: impl Fn(&Pending, Instant) -> bool) -> Vec<Pending> {
-        let now = self.clock.now();
+    /// Forgets what was written, unless it has changed since the write began.
+    fn forget(&self, written: &Pending, begun: Instant) {
         let mut all = self.lock();
-        let due = all.values().filter(|pending| is_due(pending, now));
-        let due: Vec<String> = due.map(|pending| pending.session.id.clone()).collect();
-        due.iter().filter_map(|session_id| all.remove(session_id)).collect()
+        let Some(held) = all.get_mut(&written.session.id) else { return };
+        if Revision::of(&held.session) > Revision::of(&written.session) {
+            held.waits_since = held.waits_since.max(begun);
+        } else {
+            all.remove(&written.session.id);
+        }
+    }
+
+    fn due(&self, is_due: impl Fn(&Pending, Instant) -> bool) -> Vec<Pending> {
+        let now = self.clock.now();
+        self.lock().values().filter(|pending| is_due(pending, now)).cloned().collect()
     }
 
     /// How long the archive has lacked something.
@@ -175,5 +188,113 @@ impl Archivist {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::archive::{Circle, Discovered, PartyArchiveError};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// An archive that takes something only when it is let.
+    #[derive(Debug)]
+    struct Gate {
+        asked: Semaphore,
+        let_in: Semaphore,
+        taken: Mutex<Vec<Revision>>,
+    }
+
+    impl Gate {
+        fn closed() -> Arc<Self> {
+            let (asked, let_in) = (Semaphore::new(0), Semaphore::new(0));
+            Arc::new(Self { asked, let_in, taken: Mutex::default() })
+        }
+
+        async fn is_asked(&self) {
+            timeout(PATIENCE, self.asked.acquire()).await.unwrap().unwrap().forget();
+        }
+    }
+
+    #[async_trait]
+    impl PartyArchive for Gate {
+        async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
+            self.asked.add_permits(1);
+            self.let_in.acquire().await.unwrap().forget();
+            self.taken.lock().unwrap().extend(sessions.iter().map(|it| it.stored.revision));
+            Ok(())
+        }
+
+        async fn get(&self, _: &str) -> Result<Option<Archived>, PartyArchiveError> {
+            Ok(None)
+        }
+
+        async fn nearby(&self, _: Circle, _: usize) -> Result<Vec<Discovered>, PartyArchiveError> {
+            Ok(Vec::new())
+        }
+
+        async fn of_account(
+            &self,
+            _: &heartline_protocol::UserId,
+            _: usize,
+        ) -> Result<Vec<Discovered>, PartyArchiveError> {
+            Ok(Vec::new())
+        }
+
+        async fn idle(&self, _: u64, _: usize) -> Result<Vec<String>, PartyArchiveError> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn archivist(gate: &Arc<Gate>) -> Archivist {
+        let archive = Arc::clone(gate) as Arc<dyn PartyArchive>;
+        Archivist::new(archive, Duration::from_secs(30), Clock, PartyMetrics::default())
+    }
+
+    fn session(version: u64) -> Arc<Session> {
+        Arc::new(Session { version, ..Session::new("wall") })
+    }
+
+    #[tokio::test]
+    async fn whoever_is_stopped_while_it_writes_leaves_it_to_the_last_flush() {
+        let gate = Gate::closed();
+        let archivist = archivist(&gate);
+        archivist.note(&session(1), 1, Haste::Now);
+        tokio::select! {
+            () = archivist.run() => {}
+            () = gate.is_asked() => {}
+        }
+        assert!(gate.taken.lock().unwrap().is_empty(), "it was stopped before");
+        gate.let_in.add_permits(1);
+        assert!(timeout(PATIENCE, archivist.flush()).await.unwrap());
+        assert_eq!(gate.taken.lock().unwrap().len(), 1);
+        assert!(archivist.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_changes_while_it_is_written_is_written_again() {
+        let gate = Gate::closed();
+        let archivist = archivist(&gate);
+        archivist.note(&session(1), 1, Haste::Now);
+        let change = async {
+            gate.is_asked().await;
+            archivist.note(&session(2), 2, Haste::Now);
+            gate.let_in.add_permits(2);
+            gate.is_asked().await;
+            while gate.taken.lock().unwrap().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = archivist.run() => {}
+            done = timeout(PATIENCE, change) => done.unwrap(),
+        }
+        let versions: Vec<u64> = gate.taken.lock().unwrap().iter().map(|it| it.version).collect();
+        assert_eq!(versions, [1, 2]);
     }
 }
