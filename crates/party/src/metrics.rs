@@ -19,6 +19,7 @@ const FULL_SYNCS: [&str; 5] = ["subscribed", "replaced", "slow", "reloaded", "re
 #[derive(Debug, Clone, Default)]
 pub struct PartyMetrics {
     pub(crate) sessions: Gauge,
+    pub(crate) members: Gauge,
     commit_retries: Counter,
     pub(crate) archived: Counter,
     pub(crate) archive_failures: Counter,
@@ -55,6 +56,11 @@ impl PartyMetrics {
             "party_sessions",
             "Party sessions that concern this node",
             self.sessions.clone(),
+        );
+        registry.register(
+            "party_members",
+            "Members of party sessions whose sockets this node holds",
+            self.members.clone(),
         );
         registry.register(
             "party_commits",

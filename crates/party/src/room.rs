@@ -101,6 +101,8 @@ pub(crate) struct Room {
     /// Whether the store did not answer the last time.
     is_store_silent: bool,
     idle_since: Option<Instant>,
+    /// How many of `attached` the metrics count.
+    counted: i64,
 }
 
 impl Room {
@@ -120,6 +122,7 @@ impl Room {
             must_reattach: false,
             is_store_silent: false,
             idle_since: None,
+            counted: 0,
         }
     }
 
@@ -150,6 +153,7 @@ impl Room {
             if self.must_reattach {
                 self.reattach_all().await;
             }
+            self.count();
             if self.is_done() {
                 return;
             }
@@ -185,6 +189,13 @@ impl Room {
         }
     }
 
+    /// Tells the metrics how many members are here through this node.
+    fn count(&mut self) {
+        let members = self.attached.len() as i64;
+        self.parts.metrics.members.inc_by(members - self.counted);
+        self.counted = members;
+    }
+
     fn refuse_all(&mut self, error: &PartyError) {
         self.requests.close();
         while let Ok(request) = self.requests.try_recv() {
@@ -208,6 +219,12 @@ impl Room {
         let idle_since = *self.idle_since.get_or_insert(now);
         // What does not exist need not be kept: anybody may ask for any id.
         !self.session.exists() || now - idle_since >= IDLE_MAX
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.parts.metrics.members.dec_by(self.counted);
     }
 }
 
