@@ -172,7 +172,7 @@ impl Room {
                 let _ = answer.send(self.listen(topic, &actor));
             }
             Request::Replay { since, actor, answer } => {
-                let _ = answer.send(self.replay(since, &actor));
+                let _ = answer.send(self.replay(since, &actor).await);
             }
             Request::Look { answer } => {
                 let _ = answer.send(Ok(Arc::clone(&self.session)));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Replayed, Room};
+use super::{OPERATION_DEADLINE, Replayed, Room};
 use crate::entry::Entry;
 use crate::error::PartyError;
 use crate::fact::{Fact, QueueChange, QueueEvent, SessionChange};
@@ -32,8 +32,16 @@ impl Room {
         Ok(listener)
     }
 
-    pub(super) fn replay(&self, since: u64, actor: &Actor) -> Result<Replayed, PartyError> {
+    pub(super) async fn replay(
+        &mut self,
+        since: u64,
+        actor: &Actor,
+    ) -> Result<Replayed, PartyError> {
         self.authorise(actor)?;
+        if since > self.session.queue.sequence && self.parts.config.is_store_shared {
+            // Whoever comes from another node may have seen more than this one yet.
+            self.catch_up_before(self.parts.clock.now() + OPERATION_DEADLINE).await?;
+        }
         let replay = self.log.replay(since, self.session.queue.sequence);
         self.parts.metrics.replayed(&replay);
         Ok(Replayed { replay, session: Arc::clone(&self.session) })
