@@ -1,15 +1,18 @@
 //! All sessions that concern this node, each with a room of its own.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream;
 use heartline_protocol::{ErrorCode, NodeId};
 use heartline_routing::{Clock, Directory};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::archive::PartyArchive;
 use crate::archivist::Archivist;
@@ -46,6 +49,13 @@ const SILENT_LOOKED_AT: usize = 16;
 /// How often sessions are ended that nobody uses, in ticks, and how many at a time.
 const END_TICKS: u64 = 300;
 const ENDED_AT_ONCE: usize = 50;
+
+/// Sessions that are left at the same time when the node stops, and how long that may take.
+const PARTINGS: usize = 64;
+const PARTING_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long the archive may take in the end.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What may be configured.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +113,8 @@ struct Inner {
     parts: Arc<Parts>,
     rooms: Mutex<HashMap<String, mpsc::Sender<Request>>>,
     tasks: TaskTracker,
+    /// Whether members' changes are refused because the node is about to stop.
+    is_leaving: AtomicBool,
 }
 
 impl Rooms {
@@ -121,7 +133,8 @@ impl Rooms {
         let parts =
             Parts { store, archive, archivist, node_id, config, clock, metrics, store_time };
         let (parts, tasks) = (Arc::new(parts), TaskTracker::new());
-        Self(Arc::new(Inner { parts, rooms: Mutex::default(), tasks }))
+        let is_leaving = AtomicBool::new(false);
+        Self(Arc::new(Inner { parts, rooms: Mutex::default(), tasks, is_leaving }))
     }
 
     /// This node.
@@ -150,6 +163,9 @@ impl Rooms {
         actor: Option<Actor>,
         correlation_id: Option<String>,
     ) -> Result<Answer, PartyError> {
+        if self.0.is_leaving.load(Ordering::Relaxed) && !is_parting(&operation) {
+            return Err(leaving());
+        }
         let since = self.0.parts.clock.now();
         self.ask(session_id, |answer| {
             let wanted = Wanted { operation, actor, correlation_id, since, answer };
@@ -362,22 +378,61 @@ impl Rooms {
         }
     }
 
-    /// Says goodbye for all sockets of this node, and archives everything.
+    /// Begins the goodbye: members change nothing any more through this node, and what they have
+    /// changed is archived. Their sockets close after this, so that nobody comes back elsewhere to
+    /// something that is still changed here. An archive that is slow is not waited for longer than
+    /// this: what it lacks is archived in the end.
+    pub async fn leave(&self, within: Duration) {
+        self.0.is_leaving.store(true, Ordering::Relaxed);
+        info!("party sessions take no more changes");
+        self.flush(within).await;
+    }
+
+    /// Ends the goodbye once the sockets are closed: members that cannot come back are out, and the
+    /// others are away. Then archives what that has changed.
     pub async fn close(&self) {
+        self.0.is_leaving.store(true, Ordering::Relaxed);
         let session_ids: Vec<String> = self.lock().keys().cloned().collect();
-        for session_id in session_ids {
+        let parting = stream::iter(session_ids).for_each_concurrent(PARTINGS, async |session_id| {
             let node = self.0.parts.node_id.clone();
             let operation = Operation::Membership(Membership::NodeLost { node });
             if let Err(error) = self.operate(&session_id, operation, None, None).await {
                 warn!(%error, session_id, "the members of this node are out when it is missed");
             }
+        });
+        if timeout(PARTING_DEADLINE, parting).await.is_err() {
+            warn!("some members of this node are out when it is missed");
         }
-        self.0.parts.archivist.flush().await;
+        self.flush(FLUSH_DEADLINE).await;
+    }
+
+    async fn flush(&self, within: Duration) {
+        if timeout(within, self.0.parts.archivist.flush()).await.is_err() {
+            warn!("the archive did not take the last changes in time");
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Request>>> {
         self.0.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether something is still done by a node that is about to stop.
+fn is_parting(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Membership(
+            Membership::Leave
+                | Membership::Depart { .. }
+                | Membership::Expire
+                | Membership::NodeLost { .. }
+        )
+    )
+}
+
+fn leaving() -> PartyError {
+    let message = "This server is about to stop. Connect again, and then try again.";
+    PartyError::new(ErrorCode::ServiceUnavailable, message)
 }
 
 fn too_busy() -> PartyError {

@@ -79,9 +79,12 @@ pub async fn run(
         lifecycle.spawn("certificates", async move { tls.watch(stop).await });
     }
     let stop = lifecycle.soft_stop();
-    let leaving = Arc::clone(&gateway);
+    let (leaving, rooms) = (Arc::clone(&gateway), party.rooms.clone());
+    let drain_timeout = config.gateway.drain_timeout;
     lifecycle.spawn("drain", async move {
         stop.cancelled().await;
+        leaving.stop_accepting();
+        rooms.leave(drain_timeout / 4).await;
         drain::drain(&leaving).await;
     });
     let with_metrics = config.metrics.listen == MetricsListen::Main;
