@@ -14,8 +14,7 @@ use crate::fact::QueueEvent;
 use crate::roster::{Attachment, Member, MemberId, Roster};
 use crate::session::Session;
 
-/// Events that may wait for one subscriber, and their bytes.
-const WAITING_EVENTS_MAX: usize = 1000;
+/// Bytes of events that may wait for one subscriber.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// What a subscription hears.
@@ -111,6 +110,8 @@ pub(crate) struct Speaker {
     /// Whose subscription it is, and on which socket: it ends when that is not theirs any more.
     pub(crate) member: MemberId,
     pub(crate) attachment: Attachment,
+    /// Events that may wait for it.
+    events_max: usize,
     shared: Arc<Mutex<Waiting>>,
 }
 
@@ -137,9 +138,10 @@ pub(crate) fn subscription(
     topic: Topic,
     member: MemberId,
     attachment: Attachment,
+    events_max: usize,
 ) -> (Speaker, Listener) {
     let shared = Arc::new(Mutex::new(Waiting::default()));
-    let speaker = Speaker { topic, member, attachment, shared: Arc::clone(&shared) };
+    let speaker = Speaker { topic, member, attachment, events_max, shared: Arc::clone(&shared) };
     (speaker, Listener { shared })
 }
 
@@ -150,7 +152,7 @@ impl Speaker {
     pub(crate) fn say(&self, heard: Heard, bytes: usize) -> bool {
         let mut waiting = lock(&self.shared);
         let is_too_much =
-            waiting.events.len() >= WAITING_EVENTS_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX;
+            waiting.events.len() >= self.events_max || waiting.bytes + bytes > WAITING_BYTES_MAX;
         if is_too_much {
             waiting.events.clear();
             waiting.bytes = 0;

@@ -68,6 +68,8 @@ pub struct PartyConfig {
     pub archive_debounce: Duration,
     /// After how long without members a session is ended; none for never.
     pub auto_end: Option<Duration>,
+    /// Events that may wait for one subscriber before it gets the whole state instead.
+    pub subscription_queue: usize,
     /// Whether other nodes use the same store.
     pub is_store_shared: bool,
 }

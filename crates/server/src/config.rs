@@ -265,6 +265,9 @@ pub struct Party {
     /// The site that `/join` leads to.
     #[serde(deserialize_with = "decode::optional_text")]
     pub site_url: Option<String>,
+    /// Where sessions are kept for good; none for where messages are.
+    #[serde(deserialize_with = "decode::optional_text")]
+    pub archive_url: Option<String>,
     /// How long a session rests before it is archived.
     #[serde(deserialize_with = "decode::duration")]
     pub archive_debounce: Duration,
@@ -282,12 +285,16 @@ pub struct Party {
     /// For how long they can.
     #[serde(deserialize_with = "decode::duration")]
     pub event_log_ttl: Duration,
+    /// Events that may wait for one subscriber.
+    pub subscription_queue: usize,
     /// Items of a queue.
     pub max_queue: usize,
     /// Edits of one connection in a second.
     pub edit_rate: u32,
     /// Joins of one connection in a minute.
     pub join_rate: u32,
+    /// Requests of one address over HTTP in a second.
+    pub query_rate: u32,
 }
 
 /// What a bad token of a GraphQL socket is worth.

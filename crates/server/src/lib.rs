@@ -109,8 +109,8 @@ pub async fn run(
 
     info!(%address, node = %config.server.name, "listening");
     ready(address);
-    let exit = lifecycle.wait(signals, config.gateway.drain_timeout).await;
-    party.rooms.close().await;
+    let exit = lifecycle.wait(signals, drain_timeout).await;
+    party.close().await;
     if let Err(error) = directory.withdraw(&node_id).await {
         warn!(%error, "this node is forgotten when its lease has run out");
     }

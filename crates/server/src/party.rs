@@ -30,6 +30,10 @@ const PARTY_FILE: &str = "sqlite:party.db";
 pub(crate) struct PartyPlane {
     pub(crate) rooms: Rooms,
     pub(crate) party: Party,
+    /// Where sessions are kept for good, if that is not where messages are.
+    archive: Option<Store>,
+    /// Requests of one address over HTTP in a second.
+    pub(crate) query_rate: u32,
 }
 
 impl PartyPlane {
@@ -56,11 +60,23 @@ impl PartyPlane {
             log: LogLimits { events_max: party.event_log_size, ..LogLimits::default() },
             archive_debounce: party.archive_debounce,
             auto_end: party.auto_end,
+            subscription_queue: party.subscription_queue,
             is_store_shared,
         };
-        let rooms = Rooms::new(party_store, store.archive(), node_id, settings, clock, metrics);
+        let elsewhere = Store::open_archive(config, clock).await?;
+        let archive = elsewhere.as_ref().unwrap_or(store).archive();
+        let rooms = Rooms::new(party_store, archive, node_id, settings, clock, metrics);
+        let query_rate = party.query_rate;
         let party = Party::new(rooms.clone(), rates(party));
-        Ok(Self { rooms, party })
+        Ok(Self { rooms, party, archive: elsewhere, query_rate })
+    }
+
+    /// Says goodbye to every session once all sockets are closed, and closes the archive.
+    pub(crate) async fn close(&self) {
+        self.rooms.close().await;
+        if let Some(archive) = &self.archive {
+            archive.close().await;
+        }
     }
 
     /// What answers GraphQL sockets.

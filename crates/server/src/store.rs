@@ -29,18 +29,27 @@ pub(crate) enum Store {
 impl Store {
     /// Opens what the configuration names.
     pub(crate) async fn open(config: &Config, clock: Clock) -> Result<Self> {
+        Self::open_at(&config.store.url, config, clock).await.context("store.url")
+    }
+
+    /// Opens where party sessions are kept for good, if that is elsewhere.
+    pub(crate) async fn open_archive(config: &Config, clock: Clock) -> Result<Option<Self>> {
+        let elsewhere = config.party.archive_url.as_deref().filter(|url| *url != config.store.url);
+        let Some(url) = elsewhere else { return Ok(None) };
+        Ok(Some(Self::open_at(url, config, clock).await.context("party.archive_url")?))
+    }
+
+    async fn open_at(url: &str, config: &Config, clock: Clock) -> Result<Self> {
         let store = &config.store;
-        if is_postgres(&store.url) {
-            let mut postgres = PostgresConfig::from_url(&store.url).context("store.url")?;
+        if is_postgres(url) {
+            let mut postgres = PostgresConfig::from_url(url)?;
             postgres.allow_unsafe = store.allow_unsafe;
-            let opened = PostgresStore::open(&postgres, clock).await;
-            return Ok(Self::Postgres(opened.context("store.url")?));
+            return Ok(Self::Postgres(PostgresStore::open(&postgres, clock).await?));
         }
-        let mut sqlite =
-            SqliteConfig::from_url(&store.url, &config.server.data_dir).context("store.url")?;
+        let mut sqlite = SqliteConfig::from_url(url, &config.server.data_dir)?;
         sqlite.disk_reserve_bytes = store.disk_reserve;
         sqlite.allow_unsafe = store.allow_unsafe;
-        Ok(Self::Sqlite(SqliteStore::open(&sqlite, clock).context("store.url")?))
+        Ok(Self::Sqlite(SqliteStore::open(&sqlite, clock)?))
     }
 
     /// The engine's name, as metrics label it.

@@ -25,7 +25,8 @@ impl Room {
     pub(super) fn listen(&mut self, topic: Topic, actor: &Actor) -> Result<Listener, PartyError> {
         self.authorise(actor)?;
         let (member, attachment) = (actor.member.clone(), actor.attachment.clone());
-        let (speaker, listener) = subscription(topic, member, attachment);
+        let events_max = self.parts.config.subscription_queue;
+        let (speaker, listener) = subscription(topic, member, attachment, events_max);
         speaker.say_present(&self.session);
         self.parts.metrics.full_sync("subscribed");
         self.speakers.push(speaker);

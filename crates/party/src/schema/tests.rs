@@ -102,6 +102,7 @@ impl World {
                 log: LogLimits::default(),
                 auto_end: None,
                 archive_debounce: Duration::from_secs(30),
+                subscription_queue: 1000,
                 is_store_shared: count > 1,
             };
             let (hot, cold): (Arc<dyn PartyStore>, Arc<dyn PartyArchive>) =

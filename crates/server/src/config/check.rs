@@ -190,6 +190,11 @@ pub(super) fn store_url(text: &str) -> Verdict {
     }
 }
 
+/// The address of a store, or nothing.
+pub(super) fn optional_store_url(text: &str) -> Verdict {
+    if text.is_empty() { Ok(()) } else { store_url(text) }
+}
+
 /// Whether a store is a PostgreSQL database.
 pub(crate) fn is_postgres(url: &str) -> bool {
     ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme))

@@ -153,6 +153,13 @@ impl Judge<'_> {
             "nodes that share Redis must share their messages too: set store.url to a \
              \"postgres://…\" database, or leave redis.url empty for a node that is alone",
         );
+        let archive = config.party.archive_url.as_deref();
+        self.refuse_if(
+            redis.url.is_some() && archive.is_some_and(|url| !is_postgres(url)),
+            &[("party", "archive_url"), ("redis", "url")],
+            "nodes that share Redis must share the archive of party sessions too: set \
+             party.archive_url to a \"postgres://…\" database, or leave it empty to use store.url",
+        );
         self.refuse_if(
             redis.url.is_some() && cluster.listen.is_none(),
             &[("redis", "url"), ("cluster", "listen")],

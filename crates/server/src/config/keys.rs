@@ -56,7 +56,7 @@ const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
 }
 
 /// The table, in the order of the manual.
-pub(super) static KEYS: [Key; 77] = [
+pub(super) static KEYS: [Key; 80] = [
     key("server", "listen", Text(check::listen_address)),
     key("server", "name", Text(check::node_name)),
     key("server", "data_dir", Text(check::path)),
@@ -119,15 +119,18 @@ pub(super) static KEYS: [Key; 77] = [
     key("party", "require_auth", Boolean),
     key("party", "bad_token", Choice(&["refuse", "anonymous"])),
     key("party", "site_url", Text(check::optional_url)),
+    key("party", "archive_url", Text(check::optional_store_url)),
     key("party", "archive_debounce", duration(1000, 10 * MINUTE_SECONDS)),
     key("party", "session_ttl", duration(60_000, 7 * DAY_SECONDS)),
     key("party", "auto_end", Text(check::auto_end)),
     key("party", "resume_grace", duration(0, 10 * MINUTE_SECONDS)),
     key("party", "event_log_size", Integer(1, 10_000)),
     key("party", "event_log_ttl", duration(1000, DAY_SECONDS)),
+    key("party", "subscription_queue", Integer(10, 100_000)),
     key("party", "max_queue", Integer(1, 500)),
     key("party", "edit_rate", Integer(1, 10_000)),
     key("party", "join_rate", Integer(1, 10_000)),
+    key("party", "query_rate", Integer(1, 100_000)),
     key("store", "url", Text(check::store_url)),
     key("store", "retention", Text(check::retention)),
     key("store", "disk_reserve", Text(check::bytes)),

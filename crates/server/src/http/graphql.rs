@@ -3,6 +3,7 @@
 
 use axum::Json;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -14,6 +15,7 @@ use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
+use super::question_rates::MayAsk;
 use super::{Api, Refused, health};
 use crate::percent::encoded;
 
@@ -23,9 +25,12 @@ pub(super) const BODY_BYTES_MAX: usize = 6 * 1024 * 1024;
 /// Runs a query or a mutation. Subscriptions need a socket.
 pub(super) async fn run(
     State(api): State<Api>,
+    asking: Result<MayAsk, Refused>,
     headers: HeaderMap,
-    body: Bytes,
-) -> Result<Response, Refused> {
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, NotRun> {
+    asking?;
+    let body = body.map_err(|error| Refusal::malformed(error.status(), error.body_text()))?;
     let account = match bearer(&headers)? {
         Some(token) => Some(api.gateway.verify(&token).await.map_err(Refusal::from)?.user_id),
         None if api.gateway.config().graphql.require_auth => {
@@ -52,6 +57,35 @@ pub(super) async fn run(
     Ok((status, [(CONTENT_TYPE, "application/json")], Body::from(payload)).into_response())
 }
 
+/// A request that is not run, in the form in which clients of GraphQL read errors.
+#[derive(Debug)]
+pub(super) struct NotRun(Refusal);
+
+impl From<Refusal> for NotRun {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl From<Refused> for NotRun {
+    fn from(Refused(refusal): Refused) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for NotRun {
+    fn into_response(self) -> Response {
+        let Self(refusal) = self;
+        let mut extensions = json!({ "code": refusal.code });
+        if let Some(seconds) = refusal.retry_after_seconds {
+            extensions["retry_after_seconds"] = seconds.into();
+        }
+        let error = json!({ "message": refusal.message, "extensions": extensions });
+        let body = json!({ "errors": [error] }).to_string();
+        refusal.into_response().map(|_| Body::from(body))
+    }
+}
+
 /// Health as clients of the reference system read it, with the status of `/readyz`.
 pub(super) async fn health(State(api): State<Api>) -> Response {
     let required = api.cluster.is_some();
@@ -67,6 +101,7 @@ pub(super) async fn health(State(api): State<Api>) -> Response {
 /// Leads to the page of a session on the site.
 pub(super) async fn join(
     State(api): State<Api>,
+    _: MayAsk,
     Path(session_id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {

@@ -22,6 +22,7 @@ mod visibility;
 mod presence;
 mod push;
 mod admin;
+mod question_rates;
 mod graphql;
 mod health;
 
@@ -50,6 +51,7 @@ pub(crate) use self::privacy::PrivacyChanges;
 use self::edit::Edits;
 use self::messages::SendRates;
 use self::presence::QueryRates;
+use self::question_rates::QuestionRates;
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
 
@@ -106,6 +108,7 @@ struct Shared {
     edits: Edits,
     send_rates: SendRates,
     query_rates: QueryRates,
+    question_rates: QuestionRates,
 }
 
 macro_rules! part_of_shared {
@@ -129,6 +132,7 @@ pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
         edits: Edits::new(&api),
         send_rates: SendRates::new(limits),
         query_rates: QueryRates::new(),
+        question_rates: QuestionRates::new(api.party.query_rate),
         api: api.clone(),
     };
     routes::routes(with_metrics)
