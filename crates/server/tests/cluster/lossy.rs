@@ -1,10 +1,13 @@
-//! A network between a node and Redis that loses single envelopes: it makes those that hold a
-//! certain text unreadable, so that the node passes over them, and lets everything else through.
+//! A network between a node and Redis that loses single things: it makes envelopes that hold a
+//! certain text unreadable, so that the node passes over them, drops publications, or ends a
+//! connection in place of an answer, and lets everything else through.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -26,6 +29,10 @@ struct Rule {
     /// The name of the sending node, and a text in what it sends.
     lost: Option<(String, String)>,
     losses: usize,
+    /// A text in publications that do not arrive.
+    unheard: Option<String>,
+    /// A text in a request whose answer does not arrive.
+    unanswered: Option<String>,
 }
 
 impl LossyNetwork {
@@ -44,7 +51,18 @@ impl LossyNetwork {
         self.rule.lock().unwrap().lost = Some((sender.to_owned(), text.to_owned()));
     }
 
-    /// How many envelopes were lost.
+    /// From now on loses publications with this text in them.
+    pub(crate) fn lose_publication(&self, text: &str) {
+        self.rule.lock().unwrap().unheard = Some(text.to_owned());
+    }
+
+    /// Ends the connection over which the next request with this text is sent when Redis has done
+    /// what it asks for, and before the node hears so.
+    pub(crate) fn lose_answer(&self, text: &str) {
+        self.rule.lock().unwrap().unanswered = Some(text.to_owned());
+    }
+
+    /// How many envelopes, publications and answers were lost.
     pub(crate) fn losses(&self) -> usize {
         self.rule.lock().unwrap().losses
     }
@@ -55,21 +73,58 @@ async fn accept(listener: TcpListener, redis: SocketAddr, rule: Arc<Mutex<Rule>>
     while let Ok((node, _)) = listener.accept().await {
         let Ok(redis) = TcpStream::connect(redis).await else { continue };
         let _ = (node.set_nodelay(true), redis.set_nodelay(true));
-        let (mut from_node, to_node) = node.into_split();
-        let (from_redis, mut to_redis) = redis.into_split();
+        let (from_node, to_node) = node.into_split();
+        let (from_redis, to_redis) = redis.into_split();
+        let rule = Arc::clone(&rule);
         connections.spawn(async move {
-            let _ = copy(&mut from_node, &mut to_redis).await;
+            let is_unanswered = AtomicBool::new(false);
+            // Either end is the end of both.
+            tokio::select! {
+                () = ask(from_node, to_redis, &rule, &is_unanswered) => {}
+                () = pass_on(from_redis, to_node, &rule, &is_unanswered) => {}
+            }
         });
-        connections.spawn(pass_on(from_redis, to_node, Arc::clone(&rule)));
     }
 }
 
-async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rule: Arc<Mutex<Rule>>) {
+async fn ask(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    rule: &Mutex<Rule>,
+    is_unanswered: &AtomicBool,
+) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        rule.lock().unwrap().apply(&mut buffer[..read]);
+        let is_it = |text: &mut String| find(&buffer[..read], text.as_bytes()).is_some();
+        let found = rule.lock().unwrap().unanswered.take_if(is_it);
+        if found.is_some() {
+            is_unanswered.store(true, Ordering::SeqCst);
+        }
         if to.write_all(&buffer[..read]).await.is_err() {
             return;
+        }
+    }
+}
+
+async fn pass_on(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    rule: &Mutex<Rule>,
+    is_unanswered: &AtomicBool,
+) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        if is_unanswered.load(Ordering::SeqCst) {
+            rule.lock().unwrap().losses += 1;
+            return;
+        }
+        rule.lock().unwrap().apply(&mut buffer[..read]);
+        let publication = rule.lock().unwrap().publication(&buffer[..read]);
+        let (start, end) = publication.map_or((read, read), |lost| (lost.start, lost.end));
+        for part in [&buffer[..start], &buffer[end..read]] {
+            if to.write_all(part).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -85,6 +140,26 @@ impl Rule {
             bytes[start] = u8::MAX;
             self.losses += 1;
         }
+    }
+}
+
+impl Rule {
+    /// Where a publication is that must not arrive, if it came in one read.
+    fn publication(&mut self, bytes: &[u8]) -> Option<Range<usize>> {
+        let text = self.unheard.as_ref()?;
+        let text_at = find(bytes, text.as_bytes())?;
+        // `*3` and `message`, the channel, and what was published, each with its length before it.
+        let start = rfind(&bytes[..text_at], b"\r\n$7\r\nmessage\r\n")? - 2;
+        let mut end = start + 4;
+        for _ in 0..3 {
+            let head = end + find(&bytes[end..], b"\r\n")?;
+            let length: usize = str::from_utf8(&bytes[end + 1..head]).ok()?.parse().ok()?;
+            end = head + 2 + length + 2;
+        }
+        (end <= bytes.len()).then(|| {
+            self.losses += 1;
+            start..end
+        })
     }
 }
 

@@ -19,6 +19,12 @@ mod doctor_visit;
 #[path = "../it/party_guest.rs"]
 #[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
 mod party_guest;
+#[path = "../it/proxy.rs"]
+mod proxy;
+#[path = "../it/party_crowd.rs"]
+mod party_crowd;
+#[path = "../it/party_large.rs"]
+mod party_large;
 
 mod nodes;
 mod directory;
@@ -41,6 +47,9 @@ mod presence;
 mod tiers;
 mod privacy;
 mod redis_cluster;
+mod party_together;
+mod party_moves;
+mod party_ends;
 mod chaos;
 mod party_replica;
 mod party_session;

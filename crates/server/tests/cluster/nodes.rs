@@ -212,6 +212,11 @@ impl Cluster {
         self.nodes.last_mut().unwrap()
     }
 
+    /// Runs SQL on the database of the cluster; answers one line per row, columns parted by `|`.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        Postgres::shared().sql(&self.store, sql)
+    }
+
     /// Kills Redis. Its port is kept, so that nobody who connects to somewhere meanwhile is given
     /// it by chance.
     pub(crate) fn stop_redis(&self) {

@@ -47,6 +47,12 @@ mod chat_restart;
 #[expect(dead_code, reason = "shared with the tests of several nodes, which use all of it")]
 mod party_guest;
 mod party;
+mod party_crowd;
+mod party_archived;
+mod party_large;
+mod party_bounds;
+mod party_slow;
+mod party_faults;
 mod chat_crowd;
 mod presence_people;
 mod presence;

@@ -161,6 +161,12 @@ impl Guest {
         self.writer.lock().await.write_all(&frame).await.is_ok()
     }
 
+    /// Sends a text as it is.
+    pub(crate) async fn send_text(&self, text: &str) {
+        let frame = masked_text_frame(text);
+        self.writer.lock().await.write_all(&frame).await.expect("the connection is open");
+    }
+
     /// Begins an operation, and answers its id.
     pub(crate) async fn begin(&mut self, query: &str, variables: Value) -> String {
         self.asked += 1;

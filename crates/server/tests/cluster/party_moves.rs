@@ -1,0 +1,118 @@
+//! Members who come back on another node, and those who cannot.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::PATIENCE;
+use crate::nodes::Cluster;
+use crate::party_guest::{Guest, Join};
+use crate::proxy::Proxy;
+
+/// How soon others hear that somebody left for good.
+const HEARD: Duration = Duration::from_secs(2);
+
+fn resumable(token: Option<&Value>) -> Join {
+    let token = token.map(|token| token.as_str().unwrap().to_owned());
+    Join { is_resumable: true, token, ..Join::default() }
+}
+
+/// Who has left, as a member heard it.
+fn left(guest: &Guest, stream: &str) -> Vec<Value> {
+    let events = guest.events(stream).into_iter().map(|heard| heard.message);
+    let left = events.filter(|event| event["__typename"] == "UserLeft");
+    left.map(|event| event["userId"].clone()).collect()
+}
+
+/// Who was elected after the first, as a member heard it.
+fn elected(guest: &Guest, stream: &str) -> Vec<Value> {
+    let events = guest.events(stream).into_iter().map(|heard| heard.message);
+    let elected = events.filter(|event| event["__typename"] == "LeaderChanged");
+    elected.skip(1).map(|event| event["leaderId"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_member_whose_old_socket_went_dark_comes_back_elsewhere_and_stays() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let network = Proxy::to(node1.address).await;
+    let mut ana = Guest::arrive(network.address, None).await;
+    let before = ana.joins_as("wall", resumable(None)).await;
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let stream = bo.follows_session("wall").await;
+    bo.hears(&stream, "who leads", PATIENCE, |event| event["leaderId"] == before["clientId"]).await;
+    network.black_hole();
+    let mut back = Guest::arrive(node2.address, None).await;
+    let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
+    assert_eq!((&after["clientId"], &after["isLeader"]), (&before["clientId"], &json!(true)));
+    assert_ne!(after["resumeToken"], before["resumeToken"]);
+    // The node finds out that nobody is there when nobody has answered two pings.
+    node1.logged(&["disconnected", "party"]).await;
+    // A departure is processed a moment after the socket.
+    back.adds(1).await;
+    tokio::time::sleep(HEARD).await;
+    assert_eq!(left(&bo, &stream), Vec::<Value>::new());
+    assert_eq!(elected(&bo, &stream), Vec::<Value>::new());
+    let seen = bo.joins("wall").await;
+    assert_eq!(seen["users"].as_array().unwrap().len(), 2);
+    assert_eq!(seen["users"][0]["id"], before["clientId"]);
+}
+
+#[tokio::test]
+async fn a_member_with_a_token_outlives_the_stop_of_its_node_and_one_without_leaves() {
+    let mut cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    let before = ana.joins_as("wall", resumable(None)).await;
+    let mut cy = Guest::arrive(node1.address, None).await;
+    let guest = cy.joins("wall").await["clientId"].clone();
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let stream = bo.follows_session("wall").await;
+    ana.adds(1).await;
+    let elsewhere = node2.address;
+    node1.signal("TERM").await;
+    assert_eq!((ana.closed_with().await, cy.closed_with().await), (1012, 1012));
+    let mut back = Guest::arrive(elsewhere, None).await;
+    let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
+    assert_eq!((&after["clientId"], &after["isLeader"]), (&before["clientId"], &json!(true)));
+    assert_eq!(after["queueState"]["queue"].as_array().unwrap().len(), 1);
+    assert_eq!(cluster.node(0).exit_code().await, Some(0));
+    bo.hears(&stream, "who left", HEARD, |event| event["userId"] == guest).await;
+    back.adds(2).await;
+    // The node takes back its place among the nodes last of all: nothing follows from that.
+    tokio::time::sleep(HEARD).await;
+    assert_eq!(left(&bo, &stream), [guest]);
+    assert_eq!(elected(&bo, &stream), Vec::<Value>::new());
+    let row = "SELECT position(convert_to('000000000001', 'UTF8') IN document) > 0 \
+        FROM heartline.party_archive WHERE session_id = 'wall'";
+    assert_eq!(cluster.sql(row).trim(), "t", "the node archived it before it went");
+}
+
+#[tokio::test]
+async fn a_leader_who_leaves_or_whose_socket_closes_is_followed_within_two_seconds() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    ana.joins("wall").await;
+    let mut bo = Guest::arrive(node1.address, None).await;
+    let bo_id = bo.joins("wall").await["clientId"].clone();
+    let mut cy = Guest::arrive(node2.address, None).await;
+    let cy_id = cy.joins("wall").await["clientId"].clone();
+    let stream = cy.follows_session("wall").await;
+    cy.hears(&stream, "the beginning", PATIENCE, |event| event["__typename"] == "LeaderChanged")
+        .await;
+    ana.leaves().await;
+    cy.hears(&stream, "the second leader", HEARD, |event| event["leaderId"] == bo_id).await;
+    drop(bo);
+    cy.hears(&stream, "the third leader", HEARD, |event| event["leaderId"] == cy_id).await;
+    let told: Vec<Value> = cy.events(&stream).into_iter().map(|heard| heard.message).collect();
+    let place = |kind: &str, id: &Value| {
+        let is_it = |event: &Value| {
+            event["__typename"] == kind && (event["userId"] == *id || event["leaderId"] == *id)
+        };
+        told.iter().position(is_it).unwrap()
+    };
+    assert!(place("UserLeft", &bo_id) < place("LeaderChanged", &cy_id), "{told:#?}");
+}

@@ -1,0 +1,184 @@
+//! Edits of many members on several nodes: none is lost, none counts twice, and everybody sees the
+//! same.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::harness::PATIENCE;
+use crate::nodes::{Cluster, Network, Setup, eventually, now};
+use crate::party_crowd::adds_at_once;
+use crate::party_guest::{ADD, Guest, Join, Outcome, item, uuid};
+use crate::party_large::large_queue_is_served;
+
+/// How soon a node finds out what it was not told.
+const FOUND_OUT: Duration = Duration::from_secs(5);
+
+const REPLAY: &str =
+    "query($since: Int!) { eventsReplay(sessionId: \"wall\", sinceSequence: $since) {
+    currentSequence events { __typename ... on FullSync { sequence state { ...State } }
+    ... on QueueItemAdded { sequence } } } }";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_edits_at_once_are_all_there_on_one_node_and_on_two() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    adds_at_once(&[node1.address], "one").await;
+    adds_at_once(&[node1.address, node2.address], "two").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_first_joins_with_a_queue_each_begin_one_session_with_one_queue() {
+    const GUESTS: usize = 100;
+    let cluster = Cluster::start(2).await;
+    let nodes: Vec<_> = cluster.every().map(|node| node.address).collect();
+    let mut guests = Vec::new();
+    for number in 0..GUESTS {
+        guests.push(Guest::arrive(nodes[number % nodes.len()], None).await);
+    }
+    let joining = guests.iter_mut().enumerate().map(|(number, guest)| async move {
+        let seed = (0..3).map(|place| item(number * 10 + place)).collect();
+        let current = Some(item(number * 10 + 9));
+        let join = Join { queue: Some(seed), current, ..Join::default() };
+        loop {
+            match guest.try_join("wall", join.clone(), PATIENCE).await {
+                Outcome::Done(joined) => return joined,
+                // So many at once may take longer than one may take.
+                Outcome::Refused(code, _) if code == "SERVICE_UNAVAILABLE" => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    let joined = join_all(joining).await;
+    let queues: BTreeSet<String> =
+        joined.iter().map(|joined| joined["queueState"].to_string()).collect();
+    assert_eq!(queues.len(), 1, "one seed for everybody: {queues:?}");
+    let state = &joined[0]["queueState"];
+    assert_eq!(state["sequence"], 1);
+    let uuids: Vec<&str> = state["queue"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| item["uuid"].as_str())
+        .collect();
+    let current = state["currentClimbQueueItem"]["uuid"].as_str().unwrap();
+    let winner = (0..GUESTS).find(|number| current == uuid(number * 10 + 9)).unwrap();
+    assert_eq!(uuids, (0..3).map(|place| uuid(winner * 10 + place)).collect::<Vec<_>>(), "whole");
+    assert_eq!(joined.iter().filter(|joined| joined["isLeader"] == true).count(), 1);
+    assert!(joined[winner]["isLeader"] == true, "whoever began it leads it");
+
+    let seen = guests[0].joins("wall").await;
+    let users = seen["users"].as_array().unwrap();
+    let ids: BTreeSet<&str> = users.iter().filter_map(|user| user["id"].as_str()).collect();
+    assert_eq!((users.len(), ids.len()), (GUESTS, GUESTS));
+    assert_eq!(users.iter().filter(|user| user["isLeader"] == true).count(), 1);
+    let row = || {
+        let holds = format!("position(convert_to('{current}', 'UTF8') IN document) > 0");
+        cluster.sql(&format!(
+            "SELECT status, {holds} FROM heartline.party_archive WHERE session_id = 'wall'"
+        ))
+    };
+    eventually("the new session is archived", PATIENCE, async || row().trim() == "0|t").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_on_another_node_has_no_hole_or_is_the_whole_state() {
+    const LOG: u64 = 20;
+    const EDITS: u64 = 30;
+    let cluster = Setup::nodes(2).set("party.event_log_size", "20").start().await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    ana.joins("wall").await;
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let stream = bo.follows_queue("wall").await;
+    for number in 1..=EDITS {
+        ana.adds(number as usize).await;
+    }
+    // Somebody who comes from the node of the edits may have seen more than this one yet.
+    let at_once = bo.run(REPLAY, json!({ "since": EDITS })).await["data"]["eventsReplay"].clone();
+    assert_eq!(at_once, json!({ "currentSequence": EDITS, "events": [] }));
+    bo.hears(&stream, "all edits", PATIENCE, |event| event["sequence"] == EDITS).await;
+    for since in EDITS - LOG..EDITS {
+        let replayed = bo.run(REPLAY, json!({ "since": since })).await;
+        let replayed = &replayed["data"]["eventsReplay"];
+        assert_eq!(replayed["currentSequence"], EDITS);
+        let sequences: Vec<u64> = sequences_of(&replayed["events"]).collect();
+        assert_eq!(sequences, (since + 1..=EDITS).collect::<Vec<_>>());
+    }
+    for since in [0, 1, EDITS - LOG - 1, EDITS + 1, 1_000_000] {
+        let replayed = bo.run(REPLAY, json!({ "since": since })).await;
+        is_whole(&replayed["data"]["eventsReplay"], EDITS);
+    }
+    let refused = bo.attempt(REPLAY, json!({ "since": -1 }), PATIENCE).await;
+    let Outcome::Refused(code, message) = refused else { panic!("{refused:?}") };
+    assert_eq!((code.as_str(), message.contains("negative")), ("INVALID_MESSAGE", true));
+    // A replaced queue is not told as events.
+    let set = "mutation { setQueue(queue: []) { sequence } }";
+    assert_eq!(ana.run(set, json!({})).await["data"]["setQueue"]["sequence"], EDITS + 1);
+    let replayed = bo.run(REPLAY, json!({ "since": EDITS + 1 })).await;
+    assert_eq!(replayed["data"]["eventsReplay"]["events"], json!([]));
+    let replayed = bo.run(REPLAY, json!({ "since": EDITS })).await;
+    is_whole(&replayed["data"]["eventsReplay"], EDITS + 1);
+    // Whoever is no member is told nothing.
+    let mut cy = Guest::arrive(node2.address, None).await;
+    cy.joins("elsewhere").await;
+    let refused = cy.attempt(REPLAY, json!({ "since": 0 }), PATIENCE).await;
+    assert!(matches!(&refused, Outcome::Refused(code, _) if code == "NOT_A_MEMBER"), "{refused:?}");
+}
+
+fn sequences_of(events: &Value) -> impl Iterator<Item = u64> {
+    events.as_array().unwrap().iter().map(|event| event["sequence"].as_u64().unwrap())
+}
+
+fn is_whole(replayed: &Value, sequence: u64) {
+    assert_eq!(replayed["currentSequence"], sequence);
+    let events = replayed["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["__typename"]), (1, &json!("FullSync")), "{replayed}");
+    assert_eq!(events[0]["sequence"], sequence);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_last_notification_is_found_out_and_a_lost_answer_counts_once() {
+    let cluster = Setup::nodes(2).network(Network::Lossy).start().await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    ana.joins("wall").await;
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let stream = bo.follows_queue("wall").await;
+    ana.adds(1).await;
+    bo.hears(&stream, "the first", PATIENCE, |event| event["sequence"] == 1).await;
+
+    node2.lossy_network().lose_publication(&uuid(2));
+    ana.adds(2).await;
+    let edited_at = now();
+    let heard = bo.hears(&stream, "what was lost", PATIENCE, |event| event["sequence"] == 2).await;
+    assert_eq!(node2.lossy_network().losses(), 1, "it was told once, and lost");
+    let took = heard.at - edited_at;
+    println!("a lost notification was found out after {took:?}");
+    assert!(took <= FOUND_OUT + Duration::from_secs(1), "{took:?}");
+    let deltas = bo.events(&stream).into_iter().filter(|heard| heard.message["sequence"] == 2);
+    assert_eq!(deltas.count(), 1, "and told once");
+
+    node1.lossy_network().lose_answer(&uuid(3));
+    let variables = json!({ "item": item(3), "id": "third" });
+    let added = ana.attempt(ADD, variables.clone(), PATIENCE).await;
+    assert_eq!(node1.lossy_network().losses(), 1, "the answer was lost");
+    assert_eq!(added, Outcome::Done(json!({ "addQueueItem": { "uuid": uuid(3) } })));
+    let again = ana.attempt(ADD, variables, PATIENCE).await;
+    assert_eq!(again, added, "asked again, the first result");
+    ana.adds(4).await;
+    bo.hears(&stream, "the last", PATIENCE, |event| event["sequence"] == 4).await;
+    let state = bo.joins("wall").await["queueState"].clone();
+    assert_eq!((&state["sequence"], state["queue"].as_array().unwrap().len()), (&json!(4), 4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_of_five_hundred_large_climbs_crosses_nodes() {
+    let cluster = Cluster::start(2).await;
+    let nodes: Vec<_> = cluster.every().map(|node| node.address).collect();
+    large_queue_is_served(&nodes).await;
+}

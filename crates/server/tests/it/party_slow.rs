@@ -1,0 +1,92 @@
+//! Subscribers who do not read.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
+
+use crate::harness::{PATIENCE, Server, Socket};
+use crate::party_guest::{ADD, Guest};
+use crate::party_large::large_item;
+
+/// Edits that are missed: far more than the buffers between both ends hold.
+const EDITS: usize = 90;
+const ITEM_BYTES: usize = 20_000;
+
+/// A GraphQL socket for which this side's kernel keeps little that was not read.
+async fn connect_narrow(server: &Server) -> Socket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    let request = "GET /graphql HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\
+        \r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // Byte by byte, so that nothing of the first frame is taken away.
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(timeout(PATIENCE, stream.read_u8()).await.expect("a head in time").unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    Socket { stream }
+}
+
+async fn begin(socket: &mut Socket, id: &str, query: &str) {
+    let payload = json!({ "query": query });
+    socket.send(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_who_reads_nothing_gets_the_whole_state_instead() {
+    let server = Server::start_with("[party]\nsubscription_queue = 10\n").await;
+    let mut slow = connect_narrow(&server).await;
+    slow.send(&json!({ "type": "connection_init" })).await;
+    assert_eq!(slow.json().await["type"], "connection_ack");
+    begin(
+        &mut slow,
+        "join",
+        "mutation { joinSession(sessionId: \"wall\", boardPath: \"/b\") { id } }",
+    )
+    .await;
+    assert_eq!(slow.json().await["type"], "next");
+    assert_eq!(slow.json().await["type"], "complete");
+    let updates = "subscription { queueUpdates(sessionId: \"wall\") { __typename
+        ... on FullSync { sequence state { orderHash queue { uuid climb { litUpHoldsMap } } } }
+        ... on QueueItemAdded { sequence orderHash item { climb { litUpHoldsMap } } } } }";
+    begin(&mut slow, "updates", updates).await;
+    assert_eq!(event_of(&slow.json().await)["sequence"], 0);
+    let mut ana = Guest::arrive(server.address, None).await;
+    ana.joins("wall").await;
+    for number in 1..=EDITS {
+        let added = ana.run(ADD, json!({ "item": large_item(number, ITEM_BYTES) })).await;
+        assert!(added["errors"].is_null(), "{added}");
+    }
+    let state = ana.joins("wall").await["queueState"].clone();
+    let (mut last, mut whole, mut hash) = (0, 0, Value::Null);
+    while last < EDITS as u64 {
+        let event = event_of(&slow.json().await);
+        let sequence = event["sequence"].as_u64().unwrap();
+        if event["__typename"] == "FullSync" {
+            assert!(sequence > last, "{sequence} after {last}");
+            hash = event["state"]["orderHash"].clone();
+            whole += 1;
+        } else {
+            assert_eq!(sequence, last + 1, "a hole");
+            hash = event["orderHash"].clone();
+        }
+        last = sequence;
+    }
+    assert_eq!((last, hash), (EDITS as u64, state["orderHash"].clone()));
+    assert!(whole >= 1, "it was too far behind for events");
+    let slow_ones = server.metric("party_full_syncs_total{reason=\"slow\"}").await;
+    assert!(slow_ones >= 1.0, "{slow_ones}");
+    assert_eq!(server.metric("party_members").await, 2.0);
+    drop(slow);
+    ana.leaves().await;
+    server.metric_becomes("party_members", 0.0).await;
+}
+
+fn event_of(message: &Value) -> Value {
+    assert_eq!(message["type"], "next", "{message}");
+    message["payload"]["data"]["queueUpdates"].clone()
+}
