@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::PATIENCE;
 use crate::nodes::{Cluster, Network, Setup, eventually, now};
 use crate::party_crowd::adds_at_once;
-use crate::party_guest::{ADD, Guest, Join, Outcome, item, uuid};
+use crate::party_guest::{Guest, Join, Outcome, item, uuid};
 use crate::party_large::large_queue_is_served;
 
 /// How soon a node finds out what it was not told.
@@ -141,7 +141,7 @@ fn is_whole(replayed: &Value, sequence: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_last_notification_is_found_out_and_a_lost_answer_counts_once() {
+async fn a_lost_last_notification_is_found_out_without_another_edit() {
     let cluster = Setup::nodes(2).network(Network::Lossy).start().await;
     let [node1, node2] = cluster.all();
     let mut ana = Guest::arrive(node1.address, None).await;
@@ -162,18 +162,37 @@ async fn a_lost_last_notification_is_found_out_and_a_lost_answer_counts_once() {
     assert!(took <= FOUND_OUT + Duration::from_secs(1), "{took:?}");
     let deltas = bo.events(&stream).into_iter().filter(|heard| heard.message["sequence"] == 2);
     assert_eq!(deltas.count(), 1, "and told once");
+}
 
-    node1.lossy_network().lose_answer(&uuid(3));
-    let variables = json!({ "item": item(3), "id": "third" });
-    let added = ana.attempt(ADD, variables.clone(), PATIENCE).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_whose_answer_from_redis_is_lost_is_neither_refused_nor_done_twice() {
+    // Done twice, it would be refused the second time: there is nothing to replace any more.
+    const REPLACE: &str = "mutation($u: ID!, $item: ClimbQueueItemInput!, $id: ID) {
+        replaceQueueItem(uuid: $u, item: $item, correlationId: $id) { uuid } }";
+    let replaced = |number| Outcome::Done(json!({ "replaceQueueItem": { "uuid": uuid(number) } }));
+    let cluster = Setup::nodes(2).network(Network::Lossy).start().await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    ana.joins("wall").await;
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let stream = bo.follows_queue("wall").await;
+    ana.adds(1).await;
+    node1.lossy_network().lose_answer(&uuid(2));
+    let variables = json!({ "u": uuid(1), "item": item(2) });
+    assert_eq!(ana.attempt(REPLACE, variables, PATIENCE).await, replaced(2));
     assert_eq!(node1.lossy_network().losses(), 1, "the answer was lost");
-    assert_eq!(added, Outcome::Done(json!({ "addQueueItem": { "uuid": uuid(3) } })));
-    let again = ana.attempt(ADD, variables, PATIENCE).await;
-    assert_eq!(again, added, "asked again, the first result");
-    ana.adds(4).await;
-    bo.hears(&stream, "the last", PATIENCE, |event| event["sequence"] == 4).await;
+    // Whoever hears no answer itself asks again under the same name.
+    let variables = json!({ "u": uuid(2), "item": item(3), "id": "a name" });
+    for _ in 0..2 {
+        assert_eq!(ana.attempt(REPLACE, variables.clone(), PATIENCE).await, replaced(3));
+    }
+    let variables = json!({ "u": uuid(2), "item": item(3), "id": "another name" });
+    let refused = ana.attempt(REPLACE, variables, PATIENCE).await;
+    assert!(matches!(&refused, Outcome::Refused(code, _) if code == "NOT_FOUND"), "{refused:?}");
+    bo.hears(&stream, "the last", PATIENCE, |event| event["sequence"] == 3).await;
     let state = bo.joins("wall").await["queueState"].clone();
-    assert_eq!((&state["sequence"], state["queue"].as_array().unwrap().len()), (&json!(4), 4));
+    assert_eq!((&state["sequence"], &state["queue"][0]["uuid"]), (&json!(3), &json!(uuid(3))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,7 +17,7 @@ fn archived(data: &Path, session: &str, items: &[usize]) -> Option<(i64, i64, bo
 
 fn archived_in(file: &Connection, session: &str, items: &[usize]) -> Option<(i64, i64, bool)> {
     let sql = "SELECT status, members, document FROM party_archive WHERE session_id = ?1";
-    let row = open_store(data)
+    let row = file
         .query_row(sql, [session], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?)));
     let (status, members, document) = row.ok()?;
     let holds = |number: &usize| {

@@ -186,12 +186,12 @@ async fn wrong_types_are_named_and_nothing_of_the_inside_is() {
         (ADD, json!({ "item": { "uuid": "'; DROP TABLE party_archive; --", "climb": {} } })),
         (ADD, json!({})),
         (
-            "query { eventsReplay(sessionId: \"wall\", sinceSequence: \"1' OR 1=1\") { currentSequence } }",
+            "{ eventsReplay(sessionId: \"wall\", sinceSequence: \"1' OR 1\") { currentSequence } }",
             json!({}),
         ),
         ("query { session(sessionId: \"a' OR '1'='1\") { id } }", json!({})),
         (
-            "query($s: Int!) { eventsReplay(sessionId: \"wall\", sinceSequence: $s) { currentSequence } }",
+            "query($s: Int!) { eventsReplay(sessionId: \"a\", sinceSequence: $s) { incarnation } }",
             json!({ "s": -1 }),
         ),
     ];

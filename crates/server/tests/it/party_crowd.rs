@@ -96,12 +96,14 @@ fn saw_all(guest: &Guest, stream: &str, must_be_deltas: bool) -> [String; 2] {
 
 /// Every item is there once; answers the hashes of the state.
 async fn holds_all(guest: &mut Guest, session: &str) -> [String; 2] {
-    let state = guest.joins(session).await["queueState"].clone();
-    assert_eq!(state["sequence"], ALL);
+    const LOOK: &str = "mutation($s: ID!) { joinSession(sessionId: $s, boardPath: \"/board/1\") {
+        queueState { sequence stateHash orderHash queue { uuid } } } }";
+    let seen = guest.run(LOOK, json!({ "s": session })).await;
+    let state = &seen["data"]["joinSession"]["queueState"];
+    assert_eq!(state["sequence"], ALL, "{seen}");
     let queue = state["queue"].as_array().unwrap();
     let uuids: BTreeSet<&str> = queue.iter().map(|item| item["uuid"].as_str().unwrap()).collect();
     assert_eq!((queue.len(), uuids.len()), (ALL, ALL));
-    let expected: Vec<String> = (0..ALL).map(uuid).collect();
-    assert!(expected.iter().all(|uuid| uuids.contains(uuid.as_str())));
-    hashes_of(&state)
+    assert!((0..ALL).all(|number| uuids.contains(uuid(number).as_str())));
+    hashes_of(state)
 }
