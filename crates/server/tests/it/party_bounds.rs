@@ -29,6 +29,8 @@ async fn an_item_that_is_too_large_is_refused_and_a_frame_that_is_too_large_ends
 
     let upgrade = connect_raw(server.address, "/graphql", &[PROTOCOL]).await.unwrap();
     let mut bo = Socket { stream: upgrade.stream };
+    bo.send(&json!({ "type": "connection_init" })).await;
+    assert_eq!(bo.json().await["type"], "connection_ack");
     let payload = vec![b' '; 6 * 1024 * 1024 + 1];
     // The server may hang up before it has read everything.
     let _ = bo.stream.write_all(&masked_frame(OPCODE_TEXT, true, &payload)).await;
