@@ -122,7 +122,7 @@ impl<'a> Player<'a> {
         let Some(address) = address else { return };
         let Some(mut guest) = Guest::try_arrive(address, None, GIVE_UP).await else { return };
         let token = self.last.as_ref().and_then(|(_, token)| token.clone());
-        let join = Join { is_resumable: self.number % 4 != 0, token, ..Join::default() };
+        let join = Join { is_resumable: !self.number.is_multiple_of(4), token, ..Join::default() };
         let Outcome::Done(joined) = guest.try_join(&self.game.session, join, GIVE_UP).await else {
             return;
         };
