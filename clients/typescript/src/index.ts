@@ -1,0 +1,2 @@
+/** Client of the Heartline real-time server. */
+export {};
