@@ -35,6 +35,8 @@ fn sources() -> impl Iterator<Item = (PathBuf, String)> {
 #[test]
 fn no_source_file_is_too_long() {
     let long: Vec<_> = sources()
+        // What a program writes, nobody reads from top to bottom.
+        .filter(|(path, _)| !path.to_string_lossy().contains(".gen."))
         .map(|(path, text)| (path, text.lines().count()))
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
         .collect();

@@ -1,0 +1,104 @@
+//! What the attributes of an item say about it.
+
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
+
+/// The doc comment as a TypeScript one, with this indentation.
+pub(crate) fn doc(attributes: &[Attribute], indent: &str) -> String {
+    let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
+    // Links of rustdoc mean nothing here, nor does a comment that is only a reference.
+    let text = lines.join(" ").replace(['[', ']'], "").trim().to_owned();
+    if text.is_empty() || text.starts_with("See ") { String::new() } else { wrapped(&text, indent) }
+}
+
+fn wrapped(text: &str, indent: &str) -> String {
+    let one = format!("{indent}/** {text} */\n");
+    if one.trim_end().chars().count() <= 100 {
+        return one;
+    }
+    let mut comment = format!("{indent}/**\n");
+    let mut line = format!("{indent} *");
+    for word in text.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > 100 {
+            comment.push_str(&line);
+            comment.push('\n');
+            line = format!("{indent} *");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    format!("{comment}{line}\n{indent} */\n")
+}
+
+fn doc_line(attribute: &Attribute) -> Option<String> {
+    let Meta::NameValue(meta) = &attribute.meta else { return None };
+    if !meta.path.is_ident("doc") {
+        return None;
+    }
+    text_of(&meta.value).map(|text| text.trim().to_owned())
+}
+
+fn text_of(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+        _ => None,
+    }
+}
+
+/// What `#[serde(…)]` says.
+#[derive(Debug, Default)]
+pub(crate) struct Serde {
+    pub(crate) rename: Option<String>,
+    pub(crate) rename_all: Option<String>,
+    /// Whether the field may be left out.
+    pub(crate) is_optional: bool,
+    pub(crate) is_flat: bool,
+    /// Whether it stands for whatever a reader does not know.
+    pub(crate) is_other: bool,
+}
+
+impl Serde {
+    pub(crate) fn of(attributes: &[Attribute]) -> Self {
+        let mut serde = Self::default();
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+            let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
+            for meta in attribute.parse_args_with(parse).unwrap() {
+                serde.take(&meta);
+            }
+        }
+        serde
+    }
+
+    fn take(&mut self, meta: &Meta) {
+        let name = meta.path().get_ident().unwrap().to_string();
+        let value = match meta {
+            Meta::NameValue(meta) => text_of(&meta.value),
+            Meta::Path(_) | Meta::List(_) => None,
+        };
+        match name.as_str() {
+            "rename" => self.rename = value,
+            "rename_all" => self.rename_all = value,
+            "default" | "skip_serializing_if" => self.is_optional = true,
+            "flatten" => self.is_flat = true,
+            "other" => self.is_other = true,
+            "tag" | "skip_serializing" | "deserialize_with" | "transparent" => {}
+            unknown => panic!("serde({unknown}) has no meaning in TypeScript yet"),
+        }
+    }
+}
+
+/// A variant's name as `rename_all` writes it.
+pub(crate) fn renamed(variant: &str, rename_all: &str) -> String {
+    let mut snake = String::new();
+    for letter in variant.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    match rename_all {
+        "snake_case" => snake,
+        "SCREAMING_SNAKE_CASE" => snake.to_uppercase(),
+        unknown => panic!("rename_all = {unknown:?} has no meaning in TypeScript yet"),
+    }
+}

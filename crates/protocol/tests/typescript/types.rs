@@ -1,0 +1,62 @@
+//! What a type of Rust is in TypeScript.
+
+use syn::{GenericArgument, PathArguments, Type};
+
+/// Ids and other texts that have a type of their own.
+const TEXTS: [(&str, &str); 10] = [
+    ("ChatId", "`chat_` and a ULID, made by the server."),
+    ("MessageId", "`msg_` and a ULID, made by the server."),
+    ("ConnectionId", "`conn_`, a ULID and the user's shard, made by the server."),
+    ("UserId", "The `sub` of a token: the application's own name for a user."),
+    ("DeviceId", "One device, or one tab, of a user."),
+    ("NodeId", "One run of a server."),
+    ("RequestId", "A request's name, echoed by its one answer."),
+    ("ClientMessageId", "The sender's own name for a message, the same in every retry."),
+    ("Timestamp", "ISO 8601 in UTC, with milliseconds."),
+    ("Token", "A JWT."),
+];
+
+/// The types of plain texts.
+pub(crate) fn ids() -> String {
+    let lines = TEXTS.map(|(name, doc)| format!("/** {doc} */\nexport type {name} = string;\n"));
+    format!("{}\n", lines.concat())
+}
+
+/// A field's type, and whether it may be absent or null.
+pub(crate) fn field(rust: &Type) -> (String, bool) {
+    match generic(rust) {
+        Some((name, arguments)) if name == "Option" => (written(arguments[0]), true),
+        _ => (written(rust), false),
+    }
+}
+
+/// A type as TypeScript writes it.
+pub(crate) fn written(rust: &Type) -> String {
+    if let Some((name, arguments)) = generic(rust) {
+        return match name.as_str() {
+            "Box" => written(arguments[0]),
+            "Vec" => format!("{}[]", written(arguments[0])),
+            "BTreeMap" => format!("Record<{}, {}>", written(arguments[0]), written(arguments[1])),
+            unknown => panic!("{unknown} has no meaning in TypeScript yet"),
+        };
+    }
+    let Type::Path(path) = rust else { panic!("only paths are types of the wire") };
+    match path.path.segments.last().unwrap().ident.to_string().as_str() {
+        "String" => "string".to_owned(),
+        "bool" => "boolean".to_owned(),
+        "u16" | "u32" | "u64" | "usize" => "number".to_owned(),
+        "Value" => "unknown".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn generic(rust: &Type) -> Option<(String, Vec<&Type>)> {
+    let Type::Path(path) = rust else { return None };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(rust) => Some(rust),
+        _ => None,
+    });
+    Some((last.ident.to_string(), types.collect()))
+}
