@@ -1,0 +1,226 @@
+/** One socket that speaks `graphql-transport-ws`, from its beginning to its end. */
+
+import { PartyError, type RawError, errorOf } from "./error.js";
+import type { Request } from "./documents.js";
+
+/** The part of a `WebSocket` that is needed. */
+export interface SocketLike {
+  onopen: ((event: any) => void) | null;
+  onmessage: ((event: any) => void) | null;
+  onclose: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  send(data: string): void;
+  close(code?: number, reason?: string): void;
+}
+
+/** Something that makes sockets: the browser's `WebSocket`, or that of npm's `ws`. */
+export type SocketMaker = new (url: string, protocols: string) => SocketLike;
+
+/** How a connection ended. */
+export interface Ending {
+  readonly code: number;
+  readonly reason: string;
+}
+
+/** Whoever listens to a subscription. */
+export interface Sink {
+  /** An event. */
+  next(data: Record<string, unknown>): void;
+  /** It is over, by itself or by an error. It is not told when the connection ends. */
+  ended(error: PartyError | null): void;
+}
+
+/** What a connection is opened with. */
+export interface ConnectionSettings {
+  readonly url: string;
+  readonly token: string | null;
+  readonly WebSocket: SocketMaker;
+  /** How long the server may take to acknowledge. */
+  readonly openTimeoutMs: number;
+  /** After how much silence it is asked whether it is there; after two more of it, it is not. */
+  readonly silenceMs: number;
+}
+
+const SUBPROTOCOL = "graphql-transport-ws";
+
+/** What the end is called when the other side went silent: there is no close frame to read. */
+const LOST: Ending = { code: 1006, reason: "silent" };
+
+interface Operation extends Sink {
+  lost(): void;
+}
+
+/** An open connection. It does not come back: whoever wants another opens another. */
+export class PartyConnection {
+  /** Settles when the connection has ended. */
+  readonly closed: Promise<Ending>;
+  readonly #socket: SocketLike;
+  readonly #operations = new Map<string, Operation>();
+  readonly #settle: (ending: Ending) => void;
+  readonly #alive: ReturnType<typeof setInterval>;
+  #acknowledged: () => void = () => {};
+  #asked = 0;
+  #silences = 0;
+  #isOver = false;
+
+  private constructor(settings: ConnectionSettings) {
+    let settle: (ending: Ending) => void = () => {};
+    this.closed = new Promise((resolve) => (settle = resolve));
+    this.#settle = settle;
+    const socket = new settings.WebSocket(settings.url, SUBPROTOCOL);
+    this.#socket = socket;
+    socket.onopen = () => {
+      const payload = settings.token === null ? {} : { authToken: settings.token };
+      this.#send({ type: "connection_init", payload });
+    };
+    socket.onmessage = (event) => this.#hear(String(event.data));
+    // What went wrong is told by the close that follows.
+    socket.onerror = () => {};
+    socket.onclose = (event) => this.#end({ code: event.code, reason: event.reason });
+    this.#alive = setInterval(() => this.#tick(), settings.silenceMs);
+  }
+
+  /** Opens a connection. Answers it once it is acknowledged, or how it ended before. */
+  static async open(settings: ConnectionSettings): Promise<PartyConnection | Ending> {
+    const connection = new PartyConnection(settings);
+    const acknowledged = new Promise<PartyConnection>((resolve) => {
+      connection.#acknowledged = () => resolve(connection);
+    });
+    const patience = setTimeout(() => connection.#giveUp(), settings.openTimeoutMs);
+    try {
+      return await Promise.race([acknowledged, connection.closed]);
+    } finally {
+      clearTimeout(patience);
+    }
+  }
+
+  /** Runs a query or a mutation; answers its data. */
+  run<T>(request: Request, timeoutMs: number): Promise<T> {
+    return new Promise((resolve, reject) => {
+      let data: unknown;
+      const settle = (error: PartyError | null) => {
+        clearTimeout(patience);
+        error ? reject(error) : resolve(data as T);
+      };
+      const sink = {
+        next: (next: unknown) => (data = next),
+        ended: (error: PartyError | null) =>
+          settle(error ?? (data === undefined ? unknown("INTERNAL_ERROR", "No answer came") : null)),
+      };
+      const lost = () => settle(unknown("CONNECTION_LOST", "The connection was lost"));
+      const stop = this.subscribe(request, sink, lost);
+      const patience = setTimeout(() => {
+        stop();
+        settle(unknown("TIMEOUT", "No answer came in time"));
+      }, timeoutMs);
+    });
+  }
+
+  /** Begins a subscription; answers how to stop it. */
+  subscribe(request: Request, sink: Sink, lost: () => void = () => {}): () => void {
+    this.#asked += 1;
+    const id = String(this.#asked);
+    if (this.#isOver) {
+      queueMicrotask(lost);
+      return () => {};
+    }
+    this.#operations.set(id, { ...sink, lost });
+    this.#send({ id, type: "subscribe", payload: request });
+    return () => {
+      if (this.#operations.delete(id)) {
+        this.#send({ id, type: "complete" });
+      }
+    };
+  }
+
+  /** Ends it. */
+  close(): void {
+    if (!this.#isOver) {
+      this.#socket.close(1000, "done");
+      this.#end({ code: 1000, reason: "done" });
+    }
+  }
+
+  #hear(text: string): void {
+    this.#silences = 0;
+    let message: { type?: string; id?: string; payload?: unknown };
+    try {
+      message = JSON.parse(text) as typeof message;
+    } catch {
+      return this.#giveUp();
+    }
+    const { type, id = "", payload } = message;
+    const operation = this.#operations.get(id);
+    switch (type) {
+      case "connection_ack":
+        return this.#acknowledged();
+      case "ping":
+        return this.#send({ type: "pong" });
+      case "next":
+        return operation && this.#next(id, operation, payload as Next);
+      case "error":
+        this.#operations.delete(id);
+        return operation?.ended(errorOf(payload as RawError[]));
+      case "complete":
+        this.#operations.delete(id);
+        return operation?.ended(null);
+    }
+  }
+
+  #next(id: string, operation: Operation, { data, errors }: Next): void {
+    if (!errors?.length) {
+      return operation.next(data ?? {});
+    }
+    this.#operations.delete(id);
+    operation.ended(errorOf(errors));
+  }
+
+  /** A lost network says nothing, and neither does a server that has nothing to say. */
+  #tick(): void {
+    this.#silences += 1;
+    if (this.#silences > 2) {
+      return this.#giveUp();
+    }
+    this.#send({ type: "ping" });
+  }
+
+  #giveUp(): void {
+    // Whoever does not answer does not answer a close either: nobody waits for that.
+    this.#socket.close();
+    this.#end(LOST);
+  }
+
+  #send(message: Record<string, unknown>): void {
+    if (!this.#isOver) {
+      try {
+        this.#socket.send(JSON.stringify(message));
+      } catch {
+        // It is not open, or no longer; its close is told by itself.
+      }
+    }
+  }
+
+  #end(ending: Ending): void {
+    if (this.#isOver) {
+      return;
+    }
+    this.#isOver = true;
+    clearInterval(this.#alive);
+    const operations = [...this.#operations.values()];
+    this.#operations.clear();
+    this.#settle(ending);
+    for (const operation of operations) {
+      operation.lost();
+    }
+  }
+}
+
+/** Something whose outcome nobody knows. */
+function unknown(code: PartyError["code"], message: string): PartyError {
+  return new PartyError(code, message, { outcome: "unknown" });
+}
+
+interface Next {
+  readonly data?: Record<string, unknown> | null;
+  readonly errors?: readonly RawError[];
+}

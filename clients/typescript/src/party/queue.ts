@@ -1,0 +1,109 @@
+/** A confirmed queue, and how one event leads from a queue to the next. Everything here is pure. */
+
+import type { FullSync, Hashes, Position, QueueChange, QueueContents, QueueDelta } from "./events.js";
+import { orderHash, stateHash } from "./hash.js";
+import { type ClimbQueueItem, mirroredItem } from "./item.js";
+
+/** A queue as the server has it, at one sequence. */
+export interface ConfirmedQueue extends Position {
+  readonly contents: QueueContents;
+  /** What the server says that the hashes are. */
+  readonly hashes: Hashes;
+}
+
+/** A queue without items. */
+export const EMPTY: QueueContents = Object.freeze({ queue: Object.freeze([]), current: null });
+
+/** The queue that a whole state says. */
+export function queueOf(sync: FullSync): ConfirmedQueue {
+  const { sequence, incarnation, stateHash, orderHash } = sync;
+  return { sequence, incarnation, contents: sync.contents, hashes: { stateHash, orderHash } };
+}
+
+/**
+ * The queue after an event; null if the event does not follow from this queue, so that something was
+ * missed or is wrong.
+ */
+export function queueAfter(queue: ConfirmedQueue, event: QueueDelta): ConfirmedQueue | null {
+  const contents = contentsAfter(queue.contents, event);
+  if (contents === null) {
+    return null;
+  }
+  const { sequence, incarnation, stateHash, orderHash } = event;
+  return { sequence, incarnation, contents, hashes: { stateHash, orderHash } };
+}
+
+/** Whether a queue is what the server says that it is. A hash that the server leaves out says nothing. */
+export function isVerified(queue: ConfirmedQueue): boolean {
+  const { contents, hashes } = queue;
+  const agrees = (said: string | null, hash: typeof stateHash) =>
+    said === null || said === hash(contents.queue, contents.current);
+  return agrees(hashes.stateHash, stateHash) && agrees(hashes.orderHash, orderHash);
+}
+
+/** Where an item is; -1 if it is not there. */
+export function indexOf(queue: readonly ClimbQueueItem[], uuid: string): number {
+  return queue.findIndex((item) => item.uuid === uuid);
+}
+
+/** The items with one more at a place. */
+export function withItem(
+  queue: readonly ClimbQueueItem[],
+  index: number,
+  item: ClimbQueueItem,
+): readonly ClimbQueueItem[] {
+  return Object.freeze([...queue.slice(0, index), item, ...queue.slice(index)]);
+}
+
+/** The items without the one at a place. */
+export function withoutItem(
+  queue: readonly ClimbQueueItem[],
+  index: number,
+): readonly ClimbQueueItem[] {
+  return Object.freeze([...queue.slice(0, index), ...queue.slice(index + 1)]);
+}
+
+/** The contents with the current climb, and the queued item of its uuid, mirrored or not. */
+export function withMirrored(contents: QueueContents, mirrored: boolean): QueueContents {
+  const { queue, current } = contents;
+  if (current === null) {
+    return contents;
+  }
+  const isMeant = (item: ClimbQueueItem) => item.uuid === current.uuid;
+  return {
+    queue: Object.freeze(queue.map((item) => (isMeant(item) ? mirroredItem(item, mirrored) : item))),
+    current: mirroredItem(current, mirrored),
+  };
+}
+
+function contentsAfter(contents: QueueContents, change: QueueChange): QueueContents | null {
+  const { queue, current } = contents;
+  switch (change.type) {
+    case "QueueItemAdded": {
+      const position = change.position ?? queue.length;
+      const { item } = change;
+      if (item === null || position > queue.length || indexOf(queue, item.uuid) >= 0) {
+        return null;
+      }
+      return { queue: withItem(queue, position, item), current };
+    }
+    case "QueueItemRemoved": {
+      const index = indexOf(queue, change.uuid);
+      // Who removes what is being climbed also stops climbing it.
+      const kept = current?.uuid === change.uuid ? null : current;
+      return index < 0 ? null : { queue: withoutItem(queue, index), current: kept };
+    }
+    case "QueueReordered": {
+      const item = queue[change.oldIndex];
+      if (item?.uuid !== change.uuid || change.newIndex >= queue.length) {
+        return null;
+      }
+      const others = withoutItem(queue, change.oldIndex);
+      return { queue: withItem(others, change.newIndex, item), current };
+    }
+    case "CurrentClimbChanged":
+      return { queue, current: change.item };
+    case "ClimbMirrored":
+      return current === null ? null : withMirrored(contents, change.mirrored);
+  }
+}

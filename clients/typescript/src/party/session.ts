@@ -1,0 +1,408 @@
+/** One session, from the first attempt to join it to its end. */
+
+import { Backoff } from "./backoff.js";
+import { type Ending, PartyConnection, type SocketMaker } from "./connection.js";
+import { END, JOIN, LEAVE, type Request, SESSION_UPDATES, UPDATE_USERNAME } from "./documents.js";
+import type { Edit } from "./edit.js";
+import { EditSender } from "./edit_sender.js";
+import { PartyError } from "./error.js";
+import { type SessionUser, sessionEventOf } from "./events.js";
+import { EMPTY } from "./queue.js";
+import { QueueSync } from "./queue_sync.js";
+import type { Memory, RememberedSession } from "./remembered.js";
+import { Roster } from "./roster.js";
+import { Waker } from "./waker.js";
+import type { PartyState, PartyStatus } from "./state.js";
+
+/** What sessions are run with. */
+export interface SessionSettings {
+  /** Where the nodes are; each attempt goes to the next one. */
+  readonly urls: readonly string[];
+  readonly token: () => Promise<string | null>;
+  readonly WebSocket: SocketMaker;
+  readonly memory: Memory;
+  readonly editTimeoutMs: number;
+  readonly verifyAfterMs: number;
+  readonly openTimeoutMs: number;
+  readonly silenceMs: number;
+}
+
+/** How long an answer may take that is not about the queue. */
+const ANSWER_TIMEOUT_MS = 30_000;
+
+/** How long leaving may take: nobody waits for long to be gone. */
+const LEAVE_TIMEOUT_MS = 3000;
+
+/** How long after the end of a stream it is asked why: the stream that says so may be a little later. */
+const REJOIN_AFTER_MS = 300;
+
+/** A drained node sends everybody away at once; they spread out over this time. */
+const SPREAD_MS = 500;
+
+/** A session. */
+export class PartySession {
+  /** Settles when the queue was heard for the first time, or never will be. */
+  readonly joined: Promise<void>;
+  readonly sync: QueueSync;
+  readonly #settings: SessionSettings;
+  readonly #changed: () => void;
+  readonly #sender: EditSender;
+  readonly #roster = new Roster();
+  readonly #backoff = new Backoff();
+  readonly #waker = new Waker();
+  #known: RememberedSession;
+  #status: PartyStatus = "joining";
+  #error: PartyError | null = null;
+  #ended: PartyState["ended"] = null;
+  #connection: PartyConnection | null = null;
+  #clientId: string | null = null;
+  #boardPath: string | null = null;
+  #name: string | null = null;
+  #attempts = 0;
+  #refusedToken: string | null | undefined;
+  #isOver = false;
+  /** On which connection it joins again. */
+  #rejoining: PartyConnection | null = null;
+  #stopRoster: () => void = () => {};
+  #resolveJoined: () => void = () => {};
+  #rejectJoined: (error: PartyError) => void = () => {};
+
+  constructor(settings: SessionSettings, known: RememberedSession, changed: () => void) {
+    this.#settings = settings;
+    this.#known = known;
+    this.#changed = changed;
+    this.joined = new Promise((resolve, reject) => {
+      this.#resolveJoined = resolve;
+      this.#rejectJoined = reject;
+    });
+    // Whoever does not wait for it is told by the state.
+    this.joined.catch(() => {});
+    const removed = () => this.#streamEnded();
+    this.#sender = new EditSender(settings.editTimeoutMs, { changed: () => this.#show(), removed });
+    this.sync = new QueueSync(known.sessionId, settings.verifyAfterMs, {
+      applied: (event) => this.#sender.confirm(event),
+      changed: (isWhole) => this.#queueChanged(isWhole),
+      ended: removed,
+    });
+    settings.memory.remember(known);
+    // What nobody foresaw ends the session, too, instead of leaving it for ever on its way.
+    this.#run().catch((error) => this.#fail(new PartyError("INTERNAL_ERROR", String(error))));
+  }
+
+  /** How it is now. */
+  state(): PartyState {
+    const queue = this.sync.queue;
+    const { members, leaderId } = this.#roster;
+    const shown = this.#sender.pending.shown(queue?.contents ?? this.#known.seed ?? EMPTY);
+    return Object.freeze({
+      status: this.#status,
+      sessionId: this.#known.sessionId,
+      name: this.#name,
+      boardPath: this.#boardPath ?? this.#known.boardPath,
+      clientId: this.#clientId,
+      isLeader: leaderId !== null && leaderId === this.#clientId,
+      leaderId,
+      members,
+      queue: shown.queue,
+      current: shown.current,
+      sequence: queue?.sequence ?? null,
+      incarnation: queue?.incarnation ?? null,
+      pendingEdits: this.#sender.pending.size,
+      error: this.#error,
+      ended: this.#ended,
+    });
+  }
+
+  /** Makes an edit. */
+  async edit(edit: Edit): Promise<void> {
+    if (this.#isOver) {
+      throw this.#overError();
+    }
+    await this.#sender.edit(edit);
+  }
+
+  /** Calls this member something else, now and when it comes back. */
+  async rename(username: string, avatarUrl?: string): Promise<void> {
+    const variables = { username, avatarUrl: avatarUrl ?? null };
+    await this.#ask({ query: UPDATE_USERNAME, variables });
+    this.#remember({ ...this.#known, username, ...(avatarUrl === undefined ? {} : { avatarUrl }) });
+  }
+
+  /** Leaves for good. Without a connection the server finds out by itself. */
+  async leave(): Promise<void> {
+    const connection = this.#connection;
+    const isLive = !this.#isOver;
+    this.#finish("left", new PartyError("NOT_IN_A_SESSION", "The session was left"), connection);
+    if (isLive && connection !== null) {
+      await connection.run({ query: LEAVE, variables: {} }, LEAVE_TIMEOUT_MS).catch(() => {});
+      connection.close();
+    }
+  }
+
+  /** Ends the session for everybody. Its creator and its leader may. */
+  async end(): Promise<void> {
+    try {
+      await this.#ask({ query: END, variables: { sessionId: this.#known.sessionId } });
+    } catch (error) {
+      // The stream may say so before the answer does.
+      if (this.#status !== "ended") {
+        throw error;
+      }
+    }
+    this.#end("Session ended", null);
+  }
+
+  /** Goes without leaving: whoever resumes soon is the same member. */
+  close(): void {
+    this.#finish("idle", new PartyError("NOT_IN_A_SESSION", "The party was closed"));
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isOver) {
+      const ending = await this.#converse();
+      this.#connection = null;
+      this.sync.stop();
+      this.#sender.stop();
+      this.#stopRoster();
+      if (this.#isOver) {
+        return;
+      }
+      if (isFinal(ending)) {
+        return this.#fail(new PartyError("UNAUTHORIZED", ending.reason || "The server refuses"));
+      }
+      if (this.#status === "live") {
+        this.#status = "reconnecting";
+        this.#show();
+      }
+      const isSentAway = ending.code === 1012 || ending.code === 4403;
+      await this.#waker.sleep(isSentAway ? Math.random() * SPREAD_MS : this.#backoff.next());
+    }
+  }
+
+  /** Everything that happens over one connection. */
+  async #converse(): Promise<Ending> {
+    let opened: PartyConnection | Ending;
+    try {
+      opened = await this.#open();
+    } catch (error) {
+      return { code: 1006, reason: String(error) };
+    }
+    if (!(opened instanceof PartyConnection)) {
+      return opened;
+    }
+    this.#connection = opened;
+    // Whoever finishes while it joins also ends the connection, and may still need it.
+    if (this.#isOver || (!(await this.#join(opened)) && !this.#isOver)) {
+      opened.close();
+    }
+    return await opened.closed;
+  }
+
+  async #open(): Promise<PartyConnection | Ending> {
+    const { urls, WebSocket, openTimeoutMs, silenceMs } = this.#settings;
+    const token = await this.#settings.token();
+    if (token === this.#refusedToken) {
+      return { code: 4401, reason: "The token was refused" };
+    }
+    const url = urls[this.#attempts % urls.length] as string;
+    this.#attempts += 1;
+    const settings = { url, token, WebSocket, openTimeoutMs, silenceMs };
+    const opened = await PartyConnection.open(settings);
+    if (!(opened instanceof PartyConnection) && opened.code === 4401) {
+      // Another token may be good; this one is not asked about again.
+      this.#refusedToken = token;
+      return { code: 4403, reason: opened.reason };
+    }
+    return opened;
+  }
+
+  /** Becomes a member and listens. Answers false if that needs another connection, or is over. */
+  async #join(connection: PartyConnection): Promise<boolean> {
+    const failures = new Backoff();
+    while (!this.#isOver && connection === this.#connection) {
+      const answer = await this.#tryToJoin(connection);
+      if (!(answer instanceof PartyError)) {
+        this.#enter(connection, answer);
+        return true;
+      }
+      if (answer.saysEnded) {
+        this.#end(answer.message, null);
+      } else if (answer.code === "CONFLICT") {
+        // Somebody else came back as this member, so this client is somebody else.
+        const { resumeToken: _, ...other } = this.#known;
+        this.#remember(other);
+        return false;
+      } else if (answer.code === "CONNECTION_LOST" || answer.code === "TIMEOUT") {
+        return false;
+      } else if (!answer.isRetryable) {
+        this.#settings.memory.forget();
+        this.#fail(answer);
+      } else {
+        await this.#waker.sleep(failures.next(), answer.retryAfterSeconds);
+      }
+    }
+    return false;
+  }
+
+  async #tryToJoin(connection: PartyConnection): Promise<Joined | PartyError> {
+    const { seed, ...variables } = this.#known;
+    const seeding = seed && { initialQueue: seed.queue, initialCurrentClimb: seed.current };
+    const request = { query: JOIN, variables: { ...variables, ...seeding } };
+    try {
+      const answer = await connection.run<{ joinSession: Joined }>(request, ANSWER_TIMEOUT_MS);
+      return answer.joinSession;
+    } catch (error) {
+      return error as PartyError;
+    }
+  }
+
+  #enter(connection: PartyConnection, joined: Joined): void {
+    const { resumeToken: _, ...known } = this.#known;
+    const { name, boardPath, clientId, resumeToken } = joined;
+    // The seed is shown until the stream begins; asked to begin with it again, the server does nothing.
+    this.#remember(resumeToken ? { ...known, resumeToken } : known);
+    this.#name = name;
+    this.#boardPath = boardPath;
+    this.#clientId = clientId;
+    this.#backoff.reset();
+    this.#refusedToken = undefined;
+    this.#roster.set(joined.users);
+    this.#listenToRoster(connection);
+    this.sync.begin(connection);
+    this.#sender.begin(connection);
+    this.#show();
+  }
+
+  #listenToRoster(connection: PartyConnection): void {
+    this.#stopRoster();
+    this.#roster.restart();
+    const request = { query: SESSION_UPDATES, variables: { sessionId: this.#known.sessionId } };
+    this.#stopRoster = connection.subscribe(request, {
+      next: (data) => this.#hearSession(connection, data.sessionUpdates as Record<string, unknown>),
+      ended: () => this.#streamEnded(),
+    });
+  }
+
+  #hearSession(connection: PartyConnection, raw: Record<string, unknown>): void {
+    const event = sessionEventOf(raw);
+    if (event === null) {
+      return;
+    }
+    const isWhole = this.#roster.hear(event);
+    if (event.type === "SessionEnded") {
+      return this.#end(event.reason, event.newPath);
+    }
+    if (!isWhole) {
+      this.#listenToRoster(connection);
+    }
+    this.#show();
+  }
+
+  #queueChanged(isWhole: boolean): void {
+    this.#sender.settle(this.sync.queue);
+    if (isWhole && this.#status !== "live") {
+      const { seed: _, ...known } = this.#known;
+      this.#remember(known);
+      this.#status = "live";
+      this.#resolveJoined();
+    }
+    this.#show();
+  }
+
+  /** A stream is over, but not the connection: joins again, or finds out that there is no session. */
+  #streamEnded(): void {
+    const connection = this.#connection;
+    if (this.#isOver || connection === null || connection === this.#rejoining) {
+      return;
+    }
+    this.#rejoining = connection;
+    this.#sender.stop();
+    void this.#joinAgain(connection);
+  }
+
+  async #joinAgain(connection: PartyConnection): Promise<void> {
+    await this.#waker.sleep(REJOIN_AFTER_MS);
+    if (connection !== this.#connection || this.#isOver) {
+      return;
+    }
+    const isIn = await this.#join(connection);
+    this.#rejoining = null;
+    if (!isIn && !this.#isOver) {
+      connection.close();
+    }
+  }
+
+  async #ask(request: Request): Promise<void> {
+    if (this.#isOver) {
+      throw this.#overError();
+    }
+    if (this.#connection === null || this.#status !== "live") {
+      throw new PartyError("CONNECTION_LOST", "There is no connection to the server");
+    }
+    await this.#connection.run(request, ANSWER_TIMEOUT_MS);
+  }
+
+  #end(reason: string, newPath: string | null): void {
+    if (!this.#isOver) {
+      this.#ended = { reason, newPath };
+      this.#finish("ended", new PartyError("SESSION_ENDED", "The session has ended"));
+    }
+  }
+
+  #fail(error: PartyError): void {
+    this.#error = error;
+    this.#finish("failed", error);
+  }
+
+  /** What cannot be undone. A connection that is still needed is left open. */
+  #finish(status: PartyStatus, error: PartyError, needed: PartyConnection | null = null): void {
+    if (this.#isOver) {
+      return;
+    }
+    this.#isOver = true;
+    this.#status = status;
+    if (status === "ended" || status === "left") {
+      this.#settings.memory.forget();
+    }
+    this.sync.stop();
+    this.#stopRoster();
+    this.#sender.fail(error);
+    this.#waker.wake();
+    this.#waker.stop();
+    if (this.#connection !== needed) {
+      this.#connection?.close();
+    }
+    this.#rejectJoined(error);
+    this.#show();
+  }
+
+  #overError(): PartyError {
+    return this.#status === "ended"
+      ? new PartyError("SESSION_ENDED", "The session has ended")
+      : (this.#error ?? new PartyError("NOT_IN_A_SESSION", "There is no session"));
+  }
+
+  #remember(known: RememberedSession): void {
+    this.#known = known;
+    if (!this.#isOver) {
+      this.#settings.memory.remember(known);
+    }
+  }
+
+  #show(): void {
+    this.#changed();
+  }
+}
+
+interface Joined {
+  readonly name: string | null;
+  readonly boardPath: string;
+  readonly clientId: string;
+  readonly resumeToken: string | null;
+  readonly users: readonly SessionUser[];
+}
+
+/** Whether an end is not worth another attempt. */
+function isFinal({ code, reason }: Ending): boolean {
+  return code === 4401 || code === 4406 || (code === 4403 && reason === "session_ended");
+}

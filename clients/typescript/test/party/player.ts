@@ -1,0 +1,100 @@
+/** Clients of the library, and a network between them and the server that can be tampered with. */
+import { onTestFinished } from "vitest";
+import WebSocket from "ws";
+import type { SocketMaker } from "../../src/party/connection.js";
+import { orderHash, stateHash } from "../../src/party/hash.js";
+import { Party, type PartyOptions } from "../../src/party/party.js";
+import type { PartyStorage } from "../../src/party/remembered.js";
+import type { PartyState } from "../../src/party/state.js";
+import { eventually } from "../harness/eventually.js";
+
+/** The board of every test. */
+export const BOARD = { boardPath: "/kilter/1/10/26_27/40" };
+
+/** Where GraphQL is. */
+export const graphql = (at: { address: string }) => `ws://${at.address}/graphql`;
+
+/** A party that is closed when its test is finished. */
+export function player(url: string | readonly string[], options: Partial<PartyOptions> = {}): Party {
+  const party = new Party({ url, WebSocket: WebSocket as unknown as SocketMaker, storage: null, ...options });
+  onTestFinished(() => party.close());
+  return party;
+}
+
+/** The uuids of a queue as it is shown. */
+export const uuidsOf = ({ queue }: PartyState): string[] => queue.map((item) => item.uuid);
+
+/** What two parties compare to see that they show the same. */
+export const pictureOf = ({ queue, current }: PartyState): string =>
+  `${stateHash(queue, current)} ${orderHash(queue, current)}`;
+
+/** Waits for something to be so. */
+export async function becomes(
+  party: Party,
+  what: string,
+  holds: (state: PartyState) => boolean,
+): Promise<PartyState> {
+  return await eventually(`${what}: ${JSON.stringify(summaryOf(party.state))}`, () =>
+    holds(party.state) && party.state,
+  );
+}
+
+/** What a failed test says of a party. */
+export function summaryOf(state: PartyState): unknown {
+  const { status, sequence, pendingEdits, error, members } = state;
+  return { status, sequence, pendingEdits, error: error?.message, members: members.length };
+}
+
+/** A storage, as a tab has one. */
+export class TabStorage implements PartyStorage {
+  readonly #kept = new Map<string, string>();
+
+  getItem(key: string): string | null {
+    return this.#kept.get(key) ?? null;
+  }
+
+  setItem(key: string, value: string): void {
+    this.#kept.set(key, value);
+  }
+
+  removeItem(key: string): void {
+    this.#kept.delete(key);
+  }
+}
+
+/** What is said over a socket, as JSON. */
+export type Message = Record<string, any>;
+
+/** Sockets whose messages a test can change or lose. */
+export class Wire {
+  /** What the server says: answers what the client hears instead, or null for nothing. */
+  fromServer: (message: Message) => Message | null = (message) => message;
+  /** What the client says. */
+  fromClient: (message: Message) => Message | null = (message) => message;
+
+  get WebSocket(): SocketMaker {
+    const wire = this;
+    class Tapped extends WebSocket {
+      override send(data: any): void {
+        const message = wire.fromClient(JSON.parse(String(data)) as Message);
+        if (message !== null) {
+          super.send(JSON.stringify(message));
+        }
+      }
+
+      override emit(name: string | symbol, ...given: any[]): boolean {
+        if (name !== "message") {
+          return super.emit(name, ...given);
+        }
+        const message = wire.fromServer(JSON.parse(String(given[0])) as Message);
+        return message !== null && super.emit(name, Buffer.from(JSON.stringify(message)), false);
+      }
+    }
+    return Tapped as unknown as SocketMaker;
+  }
+}
+
+/** The queue event in a message, if there is one. */
+export function queueEventIn(message: Message): Message | null {
+  return message["payload"]?.data?.queueUpdates ?? null;
+}
