@@ -1,0 +1,38 @@
+/** Whether every chat has come as far as it was when the connection began. */
+import type { ChatId } from "./protocol.gen.js";
+
+/** The progress of one connection. */
+export class CatchUp {
+  /** The chats that are behind, and where they have to arrive. */
+  readonly #behind = new Map<ChatId, number>();
+  #phase: "reading" | "complete" | "announced" = "reading";
+
+  /** The manifest names a chat with its head. */
+  expect(chat_id: ChatId, head_sequence: number, reached: number): void {
+    if (this.#phase === "reading" && reached < head_sequence) {
+      this.#behind.set(chat_id, head_sequence);
+    }
+  }
+
+  /** The manifest was read to its end, so all that are behind are known. */
+  manifestComplete(): void {
+    if (this.#phase === "reading") this.#phase = "complete";
+  }
+
+  /** A chat has come this far. */
+  reached(chat_id: ChatId, reached: number): void {
+    if ((this.#behind.get(chat_id) ?? Number.POSITIVE_INFINITY) <= reached) this.forget(chat_id);
+  }
+
+  /** Nobody waits for this chat any more. */
+  forget(chat_id: ChatId): void {
+    this.#behind.delete(chat_id);
+  }
+
+  /** Whether it is time to say that everything has arrived: true once. */
+  announce(): boolean {
+    const hasArrived = this.#phase === "complete" && this.#behind.size === 0;
+    if (hasArrived) this.#phase = "announced";
+    return hasArrived;
+  }
+}

@@ -1,0 +1,352 @@
+/** The client: what an application holds. */
+import { ChatHandle, type SendOptions } from "./chat_handle.js";
+import type { WebSocketConstructor } from "./connection.js";
+import { CursorKeeper } from "./cursor_keeper.js";
+import type { MessageListener } from "./delivery.js";
+import { type Draft, type Receipt, messageOf, newId } from "./draft.js";
+import { endpointOf } from "./endpoint.js";
+import { HeartlineError, RefusedError } from "./error.js";
+import { type Backlog, Inbox } from "./inbox.js";
+import { Listeners, type Unsubscribe } from "./listeners.js";
+import { MemoryStorage } from "./memory_storage.js";
+import { type LockManagerLike, OutboxLock } from "./outbox_lock.js";
+import { Page, type PageDocument, type PageWindow } from "./page.js";
+import type { StopReason } from "./policy.js";
+import { Presence } from "./presence.js";
+import type {
+  ChatId,
+  DeviceId,
+  ErrorFrame,
+  ServerFrame,
+  ServerFrameOf,
+  UserId,
+} from "./protocol.gen.js";
+import { Pump } from "./pump.js";
+import { Rest } from "./rest.js";
+import { Sending } from "./sending.js";
+import { Socket, type SocketState } from "./socket.js";
+import type { Storage } from "./storage.js";
+import { type TokenProvider, TokenSource } from "./token.js";
+import { Typing } from "./typing.js";
+
+/** What a client needs to know. */
+export interface ClientOptions {
+  /** The server, such as `https://chat.example.com`; several are tried in turn. */
+  url: string | string[];
+  /** A token, or a function that gives one whenever it is needed. */
+  token: string | TokenProvider;
+  /** This device, or this tab: two connections of one id replace each other. Unless given, each client has its own. */
+  device_id?: DeviceId;
+  /** Where the outbox is. Unless given, it ends with the page. */
+  storage?: Storage;
+  /** Whether the storage also keeps how far the application has come, so that the next page goes on there. */
+  keep_cursors?: boolean;
+  /** How much is handed over of a chat that the client knows nothing of; unread messages, at most 500, unless given. */
+  backlog?: Backlog;
+  /** Messages that may wait for their answer; 1000 unless given. */
+  outbox_messages_max?: number;
+  /** The WebSocket to use; Node has one of its own from version 22 on. */
+  WebSocket?: WebSocketConstructor;
+  fetch?: typeof fetch;
+  locks?: LockManagerLike;
+  window?: PageWindow;
+  document?: PageDocument;
+}
+
+/** A client of one user. */
+export class Client {
+  /** Everything but live messages. */
+  readonly rest: Rest;
+  /** Who is online. */
+  readonly presence: Presence;
+  /** This device. */
+  readonly device_id: DeviceId;
+  readonly #socket: Socket;
+  readonly #storage: Storage;
+  readonly #cursors: CursorKeeper | undefined;
+  readonly #inbox: Inbox;
+  readonly #sending: Sending;
+  readonly #typing = new Typing();
+  readonly #pump: Pump;
+  readonly #page: Page;
+  readonly #onEvent = new Listeners<[string, unknown]>();
+  readonly #onWarning = new Listeners<[RefusedError]>();
+  #restored: Promise<void> | undefined;
+  #established: ServerFrameOf<"connection_established"> | undefined;
+
+  constructor(options: ClientOptions) {
+    const endpoints = [options.url].flat().map(endpointOf);
+    if (endpoints.length === 0) throw new TypeError("a client needs the url of a server");
+    const tokens = new TokenSource(options.token);
+    this.device_id = checkedDevice(options.device_id ?? newId());
+    this.rest = new Rest(
+      endpoints.map(({ rest_url }) => rest_url),
+      tokens,
+      options.fetch ?? ((...request) => fetch(...request)),
+    );
+    this.#socket = new Socket({
+      WebSocket: options.WebSocket ?? defaultWebSocket(),
+      urls: endpoints.map(({ socket_url }) => socket_url),
+      device_id: this.device_id,
+      tokens,
+    });
+    this.#storage = options.storage ?? new MemoryStorage();
+    this.#cursors = options.keep_cursors ? new CursorKeeper(this.#storage) : undefined;
+    const kick = () => this.#pump.kick();
+    this.presence = new Presence(kick);
+    this.#inbox = new Inbox({
+      backlog: options.backlog ?? { unread_max: 500 },
+      unansweredAbove: (chat_id) => this.#sending.unansweredAbove(chat_id),
+      kick,
+      cursorMoved: (chat_id, sequence) => this.#cursors?.moved(chat_id, sequence),
+    });
+    this.#sending = new Sending({
+      storage: this.#storage,
+      lock: new OutboxLock(this.#storage, options.locks ?? defaultLocks()),
+      draftsMax: options.outbox_messages_max ?? 1000,
+      highestSeen: (chat_id) => this.#inbox.highestSeen(chat_id),
+      kick,
+    });
+    const { manifest, sync, receipts } = this.#inbox;
+    const others = [this.#typing, manifest, sync, this.presence.watching, receipts];
+    this.#pump = new Pump(this.#socket, this.#sending, others);
+    this.#page = new Page(
+      { wake: () => this.#wake(), sleep: () => this.#sleep(), offline: () => this.#socket.offline() },
+      options.window,
+      options.document,
+    );
+    this.#socket.onEstablished.add((frame) => this.#onEstablished(frame));
+    this.#socket.onFrame.add((frame) => this.#onFrame(frame));
+    this.#socket.onEnded.add(() => this.#onEnded());
+  }
+
+  /** Where the client stands. */
+  get state(): SocketState {
+    return this.#socket.state;
+  }
+
+  /** Why it has stopped, if it has. */
+  get stop_reason(): StopReason | undefined {
+    return this.#socket.stop_reason;
+  }
+
+  /** Who this is, once a server has said so. */
+  get user_id(): UserId | undefined {
+    return this.#established?.user_id;
+  }
+
+  /** What the server said of the present or the last connection. */
+  get connection(): ServerFrameOf<"connection_established"> | undefined {
+    return this.#established;
+  }
+
+  /**
+   * Connects, and from then on stays connected until `close`. Resolves with the first connection;
+   * rejects with `STOPPED` or `CLOSED` if there will be none.
+   */
+  connect(): Promise<void> {
+    const connected = this.#whenConnected();
+    // An application need not wait.
+    connected.catch(() => {});
+    return connected;
+  }
+
+  /** Tells the server how far the application has come, and ends the client for good. */
+  async close(): Promise<void> {
+    this.#sendReceipts();
+    this.#page.close();
+    this.#pump.stop();
+    this.#inbox.delivery.clear();
+    this.#socket.close();
+    this.#sending.close();
+    this.#typing.ended();
+    this.presence.close();
+    await this.#cursors?.flush();
+    this.#storage.close();
+  }
+
+  /** A chat, by its id. */
+  chat(chat_id: ChatId): ChatHandle {
+    return new ChatHandle(chat_id, {
+      send: (id, content, options) => this.#send(id, content, options),
+      typing: (id, is_typing) => this.#sayTyping(id, is_typing),
+      onMessage: (id, listener) => this.#inbox.delivery.listen(id, listener),
+      onTyping: (listener) => this.onTyping(listener),
+      history: (id, page) => this.rest.listMessages(id, page),
+    });
+  }
+
+  /**
+   * Tells of every message of every chat, once and in order per chat, own ones included. Chats
+   * without any listener wait: their messages come when there is one.
+   */
+  onMessage(listener: MessageListener): Unsubscribe {
+    return this.#inbox.delivery.listen(undefined, listener);
+  }
+
+  /** Tells of chats that were made, renamed, or whose members changed. */
+  onChatChanged(listener: (change: ServerFrameOf<"chat_changed">) => void): Unsubscribe {
+    return this.#inbox.onChatChanged.add(listener);
+  }
+
+  /** Tells who begins and who ends to type. */
+  onTyping(listener: (chat_id: ChatId, user_id: UserId, is_typing: boolean) => void): Unsubscribe {
+    return this.#typing.onTyping.add(listener);
+  }
+
+  /** Tells of pushes from the application's own back end. */
+  onEvent(listener: (name: string, data: unknown) => void): Unsubscribe {
+    return this.#onEvent.add(listener);
+  }
+
+  /** Tells where the client stands, whenever that changes. */
+  onState(listener: (state: SocketState) => void): Unsubscribe {
+    return this.#socket.onState.add(listener);
+  }
+
+  /** Tells once for each connection that every chat has come as far as it was when it began. */
+  onSynced(listener: () => void): Unsubscribe {
+    return this.#inbox.onSynced.add(listener);
+  }
+
+  /** Tells of a message of an earlier page that is definitely not stored; nobody waits for it any more. */
+  onRefused(listener: (draft: Draft, error: RefusedError) => void): Unsubscribe {
+    return this.#sending.onRefused.add(listener);
+  }
+
+  /** Tells of what the server says without having been asked, such as `SLOW_CONSUMER`. */
+  onWarning(listener: (warning: RefusedError) => void): Unsubscribe {
+    return this.#onWarning.add(listener);
+  }
+
+  async #whenConnected(): Promise<void> {
+    this.#restored ??= this.#restore();
+    await this.#restored;
+    await new Promise<void>((resolve, reject) => {
+      const settle = (state: SocketState) => {
+        if (state === "connected") resolve();
+        else if (state === "stopped") reject(stopped(this.stop_reason));
+        else if (state === "closed") reject(new HeartlineError("CLOSED", "the client is closed"));
+        else return false;
+        return true;
+      };
+      this.#socket.connect();
+      if (settle(this.state)) return;
+      const remove = this.onState((state) => {
+        if (settle(state)) remove();
+      });
+    });
+  }
+
+  async #restore(): Promise<void> {
+    if (this.#cursors === undefined) return;
+    // Without them the application gets what it had once more, which is better than nothing.
+    this.#inbox.restore(await this.#storage.cursors().catch(() => []));
+  }
+
+  #send(chat_id: ChatId, content: string, options: SendOptions): Promise<Receipt> {
+    const client_message_id = options.client_message_id ?? newId();
+    const { content_type } = options;
+    const draft: Draft = { chat_id, client_message_id, content };
+    if (content_type !== undefined) draft.content_type = content_type;
+    return this.#sending.send(draft);
+  }
+
+  /** Without a connection there is nobody to tell. */
+  #sayTyping(chat_id: ChatId, is_typing: boolean): void {
+    if (!this.#socket.isOpen) return;
+    this.#typing.say(chat_id, is_typing, performance.now());
+    this.#pump.kick();
+  }
+
+  #wake(): void {
+    this.#socket.wake();
+    this.#sending.look();
+  }
+
+  #sleep(): void {
+    this.#sendReceipts();
+    this.#socket.sleep();
+  }
+
+  #sendReceipts(): void {
+    if (!this.#socket.isOpen) return;
+    for (const ack of this.#inbox.receipts.takeAll()) this.#socket.send(ack);
+  }
+
+  #onEstablished(frame: ServerFrameOf<"connection_established">): void {
+    const { user_id, limits } = frame;
+    if (this.#storage.user_id !== undefined && this.#storage.user_id !== user_id) {
+      this.#socket.stop("storage_of_another_user");
+      return;
+    }
+    this.#established = frame;
+    this.#inbox.established(user_id, performance.now());
+    this.#sending.established(limits);
+    this.presence.established(limits);
+    this.#pump.established(limits);
+  }
+
+  #onEnded(): void {
+    this.#sending.ended();
+    this.#inbox.ended();
+    this.presence.ended();
+    this.#typing.ended();
+  }
+
+  #onFrame(frame: ServerFrame): void {
+    const now = performance.now();
+    switch (frame.type) {
+      case "message_ack": {
+        const draft = this.#sending.acked(frame);
+        if (draft !== undefined && this.user_id !== undefined) {
+          this.#inbox.take(messageOf(draft, frame, this.user_id), now);
+        }
+        break;
+      }
+      case "typing_indicator":
+        this.#typing.onIndicator(frame);
+        break;
+      case "event":
+        this.#onEvent.tell(frame.name, frame.data);
+        break;
+      case "error":
+        this.#onError(frame, now);
+        break;
+      case "token_refreshed":
+        this.#sending.tokenRefreshed();
+    }
+    this.#inbox.onFrame(frame, now);
+    this.presence.onFrame(frame);
+    this.#pump.kick();
+  }
+
+  #onError(error: ErrorFrame, now: number): void {
+    if (error.request_id === undefined) {
+      this.#onWarning.tell(new RefusedError(error));
+      return;
+    }
+    const chat_id = this.#sending.refused(error, now);
+    if (chat_id !== undefined) this.#inbox.review(chat_id, now);
+    else if (!this.#inbox.refused(error, now)) this.presence.refused(error, now);
+  }
+}
+
+function stopped(reason: StopReason | undefined): HeartlineError {
+  return new HeartlineError("STOPPED", `the client has stopped: ${reason}`);
+}
+
+/** It stands in the list of subprotocols, where fewer characters are legal than in other places. */
+function checkedDevice(device_id: DeviceId): DeviceId {
+  if (/^[\w.|+-]{1,64}$/.test(device_id)) return device_id;
+  throw new TypeError("device_id must have 1 to 64 of A-Z a-z 0-9 _ . | + -");
+}
+
+function defaultWebSocket(): WebSocketConstructor {
+  if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
+  throw new TypeError("there is no WebSocket here: give one as options.WebSocket, such as `ws`");
+}
+
+function defaultLocks(): LockManagerLike | undefined {
+  return globalThis.navigator?.locks as LockManagerLike | undefined;
+}

@@ -1,0 +1,242 @@
+/** One WebSocket from its upgrade to its end, and what the client owes the server on it. */
+import { Heartbeat } from "./heartbeat.js";
+import type { Ending } from "./policy.js";
+import {
+  CLOSE_ANSWER_DEADLINE_MS,
+  type ClientFrame,
+  type ConnectionClosing,
+  SUBPROTOCOL,
+  type ServerFrame,
+  type ServerFrameOf,
+} from "./protocol.gen.js";
+import { Refresh } from "./refresh.js";
+import { HeartlineError } from "./error.js";
+import { type TokenSource, expiryOf } from "./token.js";
+
+/** What is needed of a WebSocket: the browser's own, or that of a package such as `ws`. */
+export interface WebSocketLike {
+  readonly bufferedAmount: number;
+  onopen: ((event: never) => void) | null;
+  onmessage: ((event: never) => void) | null;
+  onclose: ((event: never) => void) | null;
+  onerror: ((event: never) => void) | null;
+  send(text: string): void;
+  close(code?: number): void;
+}
+
+/** Makes a WebSocket. */
+export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;
+
+/** What a connection is made of. */
+export interface ConnectionSetup {
+  WebSocket: WebSocketConstructor;
+  url: string;
+  token: string;
+  device_id: string;
+  /**
+   * Whether the token is sent in the first frame and not in the upgrade. It takes one turn more,
+   * but then the server can say why it refuses.
+   */
+  isInBand: boolean;
+  tokens: TokenSource;
+}
+
+/** Who is told of a connection. */
+export interface ConnectionEvents {
+  established(frame: ServerFrameOf<"connection_established">): void;
+  frame(frame: ServerFrame): void;
+  ended(ending: Ending): void;
+}
+
+/** How long it may take until the server has admitted the connection. */
+const ESTABLISH_TIMEOUT_MS = 15_000;
+/** How long the Close frame may take after `connection_closing`: answers first, then 2 s to write. */
+const CLOSE_FRAME_TIMEOUT_MS = CLOSE_ANSWER_DEADLINE_MS + 3000;
+/** How long an answer may take on a connection that is doubted. */
+const PROBE_TIMEOUT_MS = 5000;
+/** Bytes that may wait in the socket before only heartbeats are added. */
+const BUFFERED_BYTES_MAX = 256 * 1024;
+/** A timer that is this late was not run, because the page or the process stood still. */
+const LATE_MS = 1000;
+
+/** One connection. */
+export class Connection {
+  readonly #setup: ConnectionSetup;
+  readonly #events: ConnectionEvents;
+  readonly #socket: WebSocketLike;
+  readonly #refresh = new Refresh();
+  #token: string;
+  #heartbeat: Heartbeat | undefined;
+  #closing: ConnectionClosing | undefined;
+  #phaseEndsAt: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timerAt = 0;
+  #isOpened = false;
+  #hasEnded = false;
+
+  constructor(setup: ConnectionSetup, events: ConnectionEvents) {
+    this.#setup = setup;
+    this.#events = events;
+    this.#token = setup.token;
+    this.#phaseEndsAt = performance.now() + ESTABLISH_TIMEOUT_MS;
+    const protocols = [SUBPROTOCOL, `device.${setup.device_id}`];
+    if (!setup.isInBand) protocols.push(`bearer.${setup.token}`);
+    const socket = new setup.WebSocket(setup.url, protocols);
+    this.#socket = socket;
+    socket.onopen = () => (this.#isOpened = true);
+    socket.onmessage = (event: { data: unknown }) => this.#onText(event.data);
+    socket.onclose = (event: { code: number }) => this.#onClose(event.code);
+    // The close event that follows says the same.
+    socket.onerror = () => {};
+    this.#schedule();
+  }
+
+  /** Whether the application's frames may be sent: once it is established, until the server no longer reads. */
+  get isOpen(): boolean {
+    return this.#heartbeat !== undefined && this.#closing === undefined && !this.#hasEnded;
+  }
+
+  /** Whether so much waits to be written that the rest should wait outside. */
+  get isCongested(): boolean {
+    return this.#socket.bufferedAmount > BUFFERED_BYTES_MAX;
+  }
+
+  /** Sends a frame. */
+  send(frame: ClientFrame): void {
+    if (!this.#hasEnded) this.#socket.send(JSON.stringify(frame));
+  }
+
+  /** Asks the server whether it is still there, with little patience. */
+  probe(): void {
+    if (!this.isOpen) return;
+    this.#beat(performance.now(), PROBE_TIMEOUT_MS);
+    this.#schedule();
+  }
+
+  /** Ends it in order, without telling anybody. */
+  close(): void {
+    this.#finish();
+    this.#socket.close(1000);
+  }
+
+  #onText(data: unknown): void {
+    if (this.#hasEnded || typeof data !== "string") return;
+    this.#heartbeat?.heard();
+    let frame: ServerFrame;
+    try {
+      frame = JSON.parse(data) as ServerFrame;
+    } catch {
+      // Nothing that a later version of the server says may end an older client.
+      return;
+    }
+    this.#onFrame(frame);
+    this.#schedule();
+  }
+
+  #onFrame(frame: ServerFrame): void {
+    const [now, wall] = [performance.now(), Date.now()];
+    switch (frame.type) {
+      case "auth_challenge": {
+        const { device_id } = this.#setup;
+        this.send({ type: "authenticate", token: this.#token, device_id });
+        return;
+      }
+      case "connection_established": {
+        const { heartbeat_interval_ms, heartbeat_timeout_ms } = frame;
+        this.#heartbeat = new Heartbeat(heartbeat_interval_ms, heartbeat_timeout_ms, now);
+        this.#refresh.inForce(expiryOf(this.#token), now, wall);
+        this.#events.established(frame);
+        return;
+      }
+      case "token_expired":
+        this.#refresh.expired(now);
+        break;
+      case "token_refreshed":
+        this.#token = this.#refresh.accepted(frame.request_id) ?? this.#token;
+        this.#refresh.inForce(Date.parse(frame.expires_at), now, wall);
+        break;
+      case "error":
+        if (frame.request_id !== undefined) this.#refresh.refused(frame.request_id, now, wall);
+        break;
+      case "connection_closing":
+        this.#closing = frame;
+        this.#phaseEndsAt = now + CLOSE_FRAME_TIMEOUT_MS;
+        break;
+    }
+    // What comes before a connection is established is not for the application.
+    if (this.#heartbeat !== undefined) this.#events.frame(frame);
+  }
+
+  #onClose(code: number): void {
+    if (this.#hasEnded) return;
+    this.#finish();
+    const ending: Ending = this.#isOpened
+      ? { kind: "closed", code, closing: this.#closing }
+      : { kind: "unopened" };
+    this.#events.ended(ending);
+  }
+
+  /** Gives it up: what was said of closing still counts. */
+  #giveUp(): void {
+    this.#finish();
+    // Nobody may be there to answer a Close frame; `ws` can do without.
+    const { terminate } = this.#socket as { terminate?: () => void };
+    if (terminate === undefined) this.#socket.close();
+    else terminate.call(this.#socket);
+    const closing = this.#closing;
+    this.#events.ended(closing === undefined ? { kind: "lost" } : { kind: "closed", code: 1006, closing });
+  }
+
+  #finish(): void {
+    this.#hasEnded = true;
+    clearTimeout(this.#timer);
+  }
+
+  #beat(now: number, patienceMs?: number): void {
+    this.#heartbeat?.sent(now, patienceMs);
+    // Frames that are still being written are the sign of life; another one would only pile up.
+    if (this.#socket.bufferedAmount === 0) this.send({ type: "heartbeat" });
+  }
+
+  #schedule(): void {
+    if (this.#hasEnded) return;
+    const { nextAt, deadAt } = this.#heartbeat ?? {};
+    const phaseEndsAt = this.isOpen ? undefined : this.#phaseEndsAt;
+    const moments = [nextAt, deadAt, phaseEndsAt, this.#refresh.dueAt];
+    const at = Math.min(...moments.filter((moment) => moment !== undefined));
+    if (at === this.#timerAt) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = at;
+    this.#timer = setTimeout(() => this.#tick(), Math.max(0, at - performance.now()));
+  }
+
+  #tick(): void {
+    const now = performance.now();
+    const heartbeat = this.#heartbeat;
+    if (now - this.#timerAt > LATE_MS) heartbeat?.resumed(now);
+    this.#timerAt = 0;
+    const isPhaseOver = !this.isOpen && now >= this.#phaseEndsAt;
+    if (isPhaseOver || (heartbeat?.deadAt !== undefined && now >= heartbeat.deadAt)) {
+      this.#giveUp();
+      return;
+    }
+    if (heartbeat !== undefined && now >= heartbeat.nextAt) this.#beat(now);
+    if (this.#refresh.dueAt !== undefined && now >= this.#refresh.dueAt) void this.#fetchToken();
+    this.#schedule();
+  }
+
+  async #fetchToken(): Promise<void> {
+    const need = this.#refresh.begin();
+    try {
+      const token = await this.#setup.tokens.get(need);
+      if (this.#hasEnded) return;
+      if (token === this.#token) this.#refresh.notYet(performance.now(), Date.now());
+      else this.send({ type: "refresh_token", request_id: this.#refresh.offer(token), token });
+    } catch (error) {
+      // The connection lives on until the server ends it; then the same error decides.
+      const hasEnded = error instanceof HeartlineError && error.code === "TOKEN_ENDED";
+      if (!hasEnded) this.#refresh.notYet(performance.now(), Date.now());
+    }
+    this.#schedule();
+  }
+}

@@ -1,0 +1,123 @@
+/** Handing messages to the application, one after the other in each chat. */
+import { Listeners, type Unsubscribe } from "./listeners.js";
+import type { ChatId, Message } from "./protocol.gen.js";
+
+/** Messages that may wait for the application. What comes beyond is left with the server. */
+const WAITING_MAX = 1000;
+
+/**
+ * Called with a message, and whether this user sent it, here or on another device. While a promise
+ * that it gives back is pending, the chat's next message waits.
+ */
+export type MessageListener = (message: Message, own: boolean) => unknown;
+
+/** Who is told of progress. */
+export interface DeliveryEvents {
+  /** The application has had this message. */
+  handedOver(message: Message): void;
+  /** Messages may come again that were not accepted before: of this chat, or of all. */
+  accepts(chat_id: ChatId | undefined): void;
+}
+
+/** What waits for the application. */
+export class Delivery {
+  readonly #events: DeliveryEvents;
+  readonly #everywhere = new Listeners<[Message, boolean]>();
+  readonly #inChat = new Map<ChatId, Listeners<[Message, boolean]>>();
+  readonly #queues = new Map<ChatId, Message[]>();
+  #waiting = 0;
+  #wasFull = false;
+  /** Whose messages are own ones. */
+  user_id: string | undefined;
+
+  constructor(events: DeliveryEvents) {
+    this.#events = events;
+  }
+
+  /** Adds a listener for a chat, or for all. */
+  listen(chat_id: ChatId | undefined, listener: MessageListener): Unsubscribe {
+    const listeners = chat_id === undefined ? this.#everywhere : this.#listenersOf(chat_id);
+    const remove = listeners.add(listener);
+    this.#events.accepts(chat_id);
+    return () => {
+      remove();
+      const isLast = chat_id !== undefined && listeners.size === 0;
+      if (isLast && this.#inChat.get(chat_id) === listeners) this.#inChat.delete(chat_id);
+    };
+  }
+
+  /** Whether somebody listens to the chat. */
+  isHeard(chat_id: ChatId): boolean {
+    return this.#everywhere.size > 0 || this.#inChat.has(chat_id);
+  }
+
+  /** Whether messages of a chat have somewhere to go: a listener, and room. */
+  accepts(chat_id: ChatId): boolean {
+    const isFull = this.#waiting >= WAITING_MAX;
+    this.#wasFull ||= isFull;
+    return !isFull && this.isHeard(chat_id);
+  }
+
+  /** Hands messages of one chat over, in this order. */
+  push(chat_id: ChatId, messages: Message[]): void {
+    if (messages.length === 0) return;
+    this.#waiting += messages.length;
+    const queue = this.#queues.get(chat_id);
+    if (queue !== undefined) {
+      queue.push(...messages);
+      return;
+    }
+    this.#queues.set(chat_id, [...messages]);
+    this.#run(chat_id);
+  }
+
+  /** Nothing more is handed over. */
+  clear(): void {
+    this.#queues.clear();
+    this.#waiting = 0;
+  }
+
+  /** While a chat's queue exists, its messages are being handed over. */
+  #run(chat_id: ChatId): void {
+    for (;;) {
+      const message = this.#queues.get(chat_id)?.[0];
+      if (message === undefined) break;
+      const own = message.sender_id === this.user_id;
+      const promises = [
+        ...(this.#inChat.get(chat_id)?.tell(message, own) ?? []),
+        ...this.#everywhere.tell(message, own),
+      ];
+      if (promises.length > 0) {
+        void Promise.all(promises).then(() => {
+          this.#done(chat_id, message);
+          this.#run(chat_id);
+        });
+        return;
+      }
+      this.#done(chat_id, message);
+    }
+    this.#queues.delete(chat_id);
+    if (this.#wasFull && this.#waiting < WAITING_MAX / 2) {
+      this.#wasFull = false;
+      this.#events.accepts(undefined);
+    }
+  }
+
+  #done(chat_id: ChatId, message: Message): void {
+    const queue = this.#queues.get(chat_id);
+    // Cleared meanwhile.
+    if (queue?.[0] !== message) return;
+    queue.shift();
+    this.#waiting -= 1;
+    this.#events.handedOver(message);
+  }
+
+  #listenersOf(chat_id: ChatId): Listeners<[Message, boolean]> {
+    let listeners = this.#inChat.get(chat_id);
+    if (listeners === undefined) {
+      listeners = new Listeners();
+      this.#inChat.set(chat_id, listeners);
+    }
+    return listeners;
+  }
+}

@@ -1,0 +1,24 @@
+/** Where a server is. */
+
+/** The addresses of one server. */
+export interface Endpoint {
+  /** `ws://…/v1/ws`. */
+  socket_url: string;
+  /** `http://…/v1`. */
+  rest_url: string;
+}
+
+/**
+ * Takes `https://chat.example.com`, or with `http`, `ws` or `wss`, perhaps with a path in front of
+ * `/v1`. Throws for what is no such URL.
+ */
+export function endpointOf(url: string): Endpoint {
+  const parsed = new URL(url);
+  const isSecure = parsed.protocol === "https:" || parsed.protocol === "wss:";
+  if (!isSecure && parsed.protocol !== "http:" && parsed.protocol !== "ws:") {
+    throw new TypeError(`${url} is no address of a server: it begins with http, https, ws or wss`);
+  }
+  const path = parsed.pathname.replace(/\/+$/, "").replace(/\/v1(\/ws)?$/, "");
+  const base = `${isSecure ? "s" : ""}://${parsed.host}${path}/v1`;
+  return { socket_url: `ws${base}/ws`, rest_url: `http${base}` };
+}

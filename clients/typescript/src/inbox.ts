@@ -1,0 +1,240 @@
+/** Everything that comes in chats: from frames to messages that the application gets once and in order. */
+import { BackOff } from "./back_off.js";
+import { CatchUp } from "./catch_up.js";
+import { Cursors } from "./cursor.js";
+import { Delivery } from "./delivery.js";
+import { Listeners } from "./listeners.js";
+import { Manifest } from "./manifest.js";
+import type {
+  ChatId,
+  ErrorFrame,
+  ManifestChat,
+  Message,
+  ServerFrame,
+  ServerFrameOf,
+} from "./protocol.gen.js";
+import { Receipts } from "./receipts.js";
+import { Sync } from "./sync.js";
+
+/**
+ * How long a hole may be open before it is a gap: an ack may overtake the pushes before it, and the
+ * server itself waits 100 ms for what comes in the wrong order.
+ */
+const GAP_PATIENCE_MS = 250;
+
+/** How much of a chat is handed over that the client knows nothing of. */
+export type Backlog =
+  /** Every message from the first one on: for an application that keeps them. */
+  | "all"
+  /** What this user has not acknowledged on any device, and no more than so many messages. */
+  | { unread_max: number };
+
+/** What an inbox needs to know of the rest. */
+export interface InboxSetup {
+  backlog: Backlog;
+  /** If a message of this chat is on its way on this connection: its number will be above this. */
+  unansweredAbove(chat_id: ChatId): number | undefined;
+  /** There may be something to send. */
+  kick(): void;
+  /** How far the application has come; undefined when the chat is over. */
+  cursorMoved(chat_id: ChatId, sequence: number | undefined): void;
+}
+
+/** What comes in chats. */
+export class Inbox {
+  readonly onSynced = new Listeners<[]>();
+  readonly onChatChanged = new Listeners<[ServerFrameOf<"chat_changed">]>();
+  readonly delivery: Delivery;
+  readonly manifest: Manifest;
+  readonly sync: Sync;
+  readonly receipts = new Receipts();
+  readonly #setup: InboxSetup;
+  readonly #cursors = new Cursors();
+  /** Up to where the application has had each chat. */
+  readonly #handed = new Map<ChatId, number>();
+  #catchUp = new CatchUp();
+  #isConnected = false;
+
+  constructor(setup: InboxSetup, random?: () => number) {
+    this.#setup = setup;
+    this.manifest = new Manifest(new BackOff(random));
+    const hasGap = (chat_id: ChatId) => this.#hasGap(chat_id);
+    this.sync = new Sync(this.#cursors, hasGap, new BackOff(random));
+    this.delivery = new Delivery({
+      handedOver: (message) => this.#handedOver(message),
+      accepts: (chat_id) => this.#reviewAll(chat_id),
+    });
+  }
+
+  /** Cursors of an earlier life. */
+  restore(cursors: Iterable<[ChatId, number]>): void {
+    for (const [chat_id, sequence] of cursors) {
+      this.#cursors.begin(chat_id, sequence);
+      this.#handed.set(chat_id, sequence);
+    }
+  }
+
+  /** The highest number seen anywhere in a chat. */
+  highestSeen(chat_id: ChatId): number {
+    return this.#cursors.highestSeen(chat_id);
+  }
+
+  /** A connection begins. */
+  established(user_id: string, now: number): void {
+    this.delivery.user_id = user_id;
+    this.#isConnected = true;
+    this.#catchUp = new CatchUp();
+    this.sync.ended();
+    this.manifest.established(now);
+  }
+
+  /** It is over. */
+  ended(): void {
+    this.#isConnected = false;
+    this.manifest.ended();
+    this.sync.ended();
+  }
+
+  /** A frame came. */
+  onFrame(frame: ServerFrame, now: number): void {
+    switch (frame.type) {
+      case "message":
+        this.take(frame, now);
+        break;
+      case "sync_response":
+        this.#onPage(frame, now);
+        break;
+      case "sync_manifest":
+        this.#onManifest(frame, now);
+        break;
+      case "chat_changed":
+        this.#onChatChanged(frame, now);
+        break;
+      case "resync_required":
+        this.manifest.resync(frame.chat_ids, frame.delay_ms, now);
+        break;
+      case "token_refreshed":
+        this.manifest.tokenRefreshed();
+        this.sync.tokenRefreshed();
+        break;
+    }
+    this.#announce();
+  }
+
+  /** An error came; answers whether it was about something here. */
+  refused(error: ErrorFrame, now: number): boolean {
+    const refused = this.sync.refused(error, now);
+    if (refused.kind === "not_a_member") this.#forget(refused.chat_id);
+    return refused.kind !== "not_mine" || this.manifest.refused(error, now);
+  }
+
+  /** A message came, be it by push or as the answer to an own one. */
+  take(message: Message, now: number): void {
+    const { chat_id } = message;
+    if (this.delivery.accepts(chat_id)) this.#handOver(chat_id, this.#cursors.take(message));
+    else this.#cursors.saw(chat_id, message.sequence);
+    this.review(chat_id, now + GAP_PATIENCE_MS);
+    this.#announce();
+  }
+
+  /** Asks for a page at that time if something is missing. */
+  review(chat_id: ChatId, at: number): void {
+    if (this.#isConnected && this.#hasGap(chat_id)) this.sync.want(chat_id, at);
+  }
+
+  /**
+   * After a page the next one is wanted at once, if there is one; after a page that brought
+   * nothing, with a pause.
+   */
+  #onPage(frame: ServerFrameOf<"sync_response">, now: number): void {
+    const { chat_id, messages, has_more, head_sequence } = frame;
+    const asked = this.sync.answered(frame.request_id);
+    if (asked?.chat_id !== chat_id) return;
+    const before = this.#cursors.reached(chat_id);
+    this.#handOver(chat_id, this.#cursors.takePage(chat_id, asked.range, messages, has_more));
+    this.#cursors.saw(chat_id, head_sequence);
+    if (this.#cursors.reached(chat_id) > before) {
+      this.sync.progressed();
+      this.review(chat_id, now);
+    } else if (this.#hasGap(chat_id)) {
+      this.sync.wantAfterPause(chat_id, now);
+    }
+  }
+
+  #onManifest(frame: ServerFrameOf<"sync_manifest">, now: number): void {
+    const { request_id, chats, next_page } = frame;
+    const taken = this.manifest.answered(request_id, chats, next_page, now);
+    for (const chat of chats) {
+      const { chat_id, head_sequence, last_acked_sequence } = chat;
+      this.#begin(chat);
+      const handed = this.#handed.get(chat_id) ?? 0;
+      this.receipts.serverKnows(chat_id, last_acked_sequence, handed, now);
+      if (taken !== "not_mine" && this.delivery.isHeard(chat_id)) {
+        this.#catchUp.expect(chat_id, head_sequence, this.#cursors.reached(chat_id));
+      }
+      this.review(chat_id, now);
+    }
+    if (taken === "complete") this.#catchUp.manifestComplete();
+  }
+
+  #onChatChanged(frame: ServerFrameOf<"chat_changed">, now: number): void {
+    const { chat_id, chat } = frame;
+    if (chat === undefined) this.#forget(chat_id);
+    else {
+      this.#begin({ chat_id, head_sequence: chat.head_sequence, last_acked_sequence: 0 });
+      this.review(chat_id, now + GAP_PATIENCE_MS);
+    }
+    this.onChatChanged.tell(frame);
+  }
+
+  /** A chat with its head is named. If it was not known, this says where it begins. */
+  #begin(chat: ManifestChat): void {
+    const { chat_id, head_sequence: head, last_acked_sequence: acked } = chat;
+    const { backlog } = this.#setup;
+    this.#cursors.saw(chat_id, head);
+    const after =
+      backlog === "all" ? 0 : Math.max(Math.min(acked, head), head - backlog.unread_max, 0);
+    const ready = this.#cursors.begin(chat_id, after);
+    if (!this.#handed.has(chat_id)) this.#handed.set(chat_id, after);
+    this.#handOver(chat_id, ready);
+  }
+
+  #handOver(chat_id: ChatId, ready: Message[]): void {
+    this.delivery.push(chat_id, ready);
+    this.#catchUp.reached(chat_id, this.#cursors.reached(chat_id));
+  }
+
+  #handedOver(message: Message): void {
+    const { chat_id, sequence } = message;
+    this.#handed.set(chat_id, sequence);
+    this.receipts.handedOver(chat_id, sequence, performance.now());
+    this.#setup.cursorMoved(chat_id, sequence);
+    this.#setup.kick();
+  }
+
+  #hasGap(chat_id: ChatId): boolean {
+    const isMissing = this.#cursors.hasGap(chat_id, this.#setup.unansweredAbove(chat_id));
+    return isMissing && this.delivery.accepts(chat_id);
+  }
+
+  /** Messages are accepted again: what was passed by is asked for. */
+  #reviewAll(chat_id: ChatId | undefined): void {
+    const chatIds = chat_id === undefined ? this.#cursors.chatIds() : [chat_id];
+    for (const id of chatIds) this.review(id, performance.now());
+    this.#setup.kick();
+  }
+
+  #announce(): void {
+    if (this.#catchUp.announce()) this.onSynced.tell();
+  }
+
+  /** The user is no longer a member: nothing of the chat is kept. */
+  #forget(chat_id: ChatId): void {
+    this.#cursors.forget(chat_id);
+    this.#handed.delete(chat_id);
+    this.sync.forget(chat_id);
+    this.receipts.forget(chat_id);
+    this.#catchUp.forget(chat_id);
+    this.#setup.cursorMoved(chat_id, undefined);
+  }
+}

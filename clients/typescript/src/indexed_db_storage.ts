@@ -1,0 +1,208 @@
+/** A storage that outlives the page and is shared by its tabs. */
+import { type Draft, type StoredDraft, keyOf } from "./draft.js";
+import { Listeners, type Unsubscribe } from "./listeners.js";
+import { alreadyWaiting, outboxFull } from "./memory_storage.js";
+import type { ChatId } from "./protocol.gen.js";
+import { OUTCOMES_MAX, type Outcome, type Storage } from "./storage.js";
+
+const STORES = ["drafts", "outcomes", "cursors", "lease"] as const;
+type StoreName = (typeof STORES)[number];
+
+/** A draft as it is stored; its key keeps it from being stored twice. */
+type DraftRecord = StoredDraft & { key: string };
+
+interface OutcomeRecord {
+  key: string;
+  outcome: Outcome;
+}
+
+/** Where a user's outbox is. */
+export interface IndexedDbOptions {
+  /** Whose outbox it is: users of one browser must not send each other's messages. */
+  user_id: string;
+  /** Distinguishes applications on one origin. */
+  name?: string;
+}
+
+/** Keeps everything in an IndexedDB of the user's own. */
+export class IndexedDbStorage implements Storage {
+  readonly user_id: string;
+  readonly hearsOthers: boolean;
+  readonly #database: Promise<IDBDatabase>;
+  readonly #channel: BroadcastChannel | undefined;
+  readonly #changed = new Listeners<[]>();
+
+  constructor(options: IndexedDbOptions) {
+    this.user_id = options.user_id;
+    const name = `${options.name ?? "heartline"}:${options.user_id}`;
+    this.#database = open(name);
+    // Whoever uses it hears of a failure; without a use there is none.
+    this.#database.catch(() => {});
+    this.hearsOthers = typeof BroadcastChannel === "function";
+    if (this.hearsOthers) {
+      this.#channel = new BroadcastChannel(name);
+      this.#channel.onmessage = () => void this.#changed.tell();
+      // In Node a channel would keep the process alive.
+      (this.#channel as { unref?: () => void }).unref?.();
+    }
+  }
+
+  async add(draft: Draft, draftsMax: number): Promise<void> {
+    const key = keyOf(draft);
+    await this.#change(["drafts", "outcomes"], async (store) => {
+      const drafts = store("drafts");
+      const count = await result(drafts.count());
+      const same = await result(drafts.index("key").count(key));
+      if (same > 0) throw alreadyWaiting();
+      if (count >= draftsMax) throw outboxFull(draftsMax);
+      await result(drafts.add({ ...draft, key }));
+      // How an earlier attempt under this name ended is not how this one does.
+      const earlier = await result(store("outcomes").index("key").getKey(key));
+      if (earlier !== undefined) store("outcomes").delete(earlier);
+    });
+    this.#tell();
+  }
+
+  async draftsAfter(order: number): Promise<StoredDraft[]> {
+    return await this.#change(["drafts"], async (store) => {
+      const above = IDBKeyRange.lowerBound(order, true);
+      const records = (await result(store("drafts").getAll(above))) as DraftRecord[];
+      return records.map(({ key: _, ...draft }) => draft);
+    });
+  }
+
+  async settle(draft: StoredDraft, outcome: Outcome): Promise<void> {
+    await this.#change(["drafts", "outcomes"], async (store) => {
+      store("drafts").delete(draft.order);
+      const outcomes = store("outcomes");
+      outcomes.put({ key: keyOf(draft), outcome });
+      const count = await result(outcomes.count());
+      if (count <= OUTCOMES_MAX) return;
+      const [oldest] = await result(outcomes.getAllKeys(undefined, 1));
+      if (oldest !== undefined) outcomes.delete(oldest);
+    });
+    this.#tell();
+  }
+
+  async outcomes(keys: string[]): Promise<[string, Outcome][]> {
+    return await this.#change(["outcomes"], async (store) => {
+      const records = (await result(store("outcomes").getAll())) as OutcomeRecord[];
+      const asked = records.filter((record) => keys.includes(record.key));
+      return asked.map(({ key, outcome }) => [key, outcome]);
+    });
+  }
+
+  async claim(owner: string, milliseconds: number): Promise<boolean> {
+    return await this.#change(["lease"], async (store) => {
+      const lease: unknown = await result(store("lease").get("outbox"));
+      const held = lease as { owner: string; until: number } | undefined;
+      const now = Date.now();
+      if (held !== undefined && held.owner !== owner && held.until > now) return false;
+      store("lease").put({ owner, until: now + milliseconds }, "outbox");
+      return true;
+    });
+  }
+
+  async release(owner: string): Promise<void> {
+    await this.#change(["lease"], async (store) => {
+      const lease: unknown = await result(store("lease").get("outbox"));
+      if ((lease as { owner: string } | undefined)?.owner === owner) store("lease").delete("outbox");
+    });
+  }
+
+  async cursors(): Promise<[ChatId, number][]> {
+    return await this.#change(["cursors"], async (store) => {
+      const keys = (await result(store("cursors").getAllKeys())) as ChatId[];
+      const values = (await result(store("cursors").getAll())) as number[];
+      return keys.map((key, index) => [key, values[index] ?? 0]);
+    });
+  }
+
+  async saveCursors(cursors: [ChatId, number | undefined][]): Promise<void> {
+    await this.#change(["cursors"], async (store) => {
+      for (const [chat_id, sequence] of cursors) {
+        if (sequence === undefined) store("cursors").delete(chat_id);
+        else {
+          const known = ((await result(store("cursors").get(chat_id))) as number | undefined) ?? 0;
+          if (sequence > known) store("cursors").put(sequence, chat_id);
+        }
+      }
+    });
+  }
+
+  onChange(listener: () => void): Unsubscribe {
+    return this.#changed.add(listener);
+  }
+
+  close(): void {
+    this.#channel?.close();
+    void this.#database.then(
+      (database) => database.close(),
+      () => {},
+    );
+  }
+
+  /** Other clients of this page hear of it as well as other tabs. */
+  #tell(): void {
+    this.#changed.tell();
+    try {
+      this.#channel?.postMessage(null);
+    } catch {
+      // Closed meanwhile: whoever is left looks for itself.
+    }
+  }
+
+  /**
+   * Does something in one transaction. Transactions that may write wait for each other, so they
+   * happen in the order in which they were begun, in all tabs.
+   */
+  async #change<T>(
+    names: StoreName[],
+    work: (store: (name: StoreName) => IDBObjectStore) => Promise<T>,
+  ): Promise<T> {
+    const transaction = (await this.#database).transaction(names, "readwrite");
+    const completed = new Promise<void>((resolve, reject) => {
+      transaction.oncomplete = () => resolve();
+      transaction.onabort = () => reject(transaction.error ?? new Error("aborted"));
+    });
+    // If the work fails, its own error is the one to be told.
+    completed.catch(() => {});
+    let answer: T;
+    try {
+      answer = await work((name) => transaction.objectStore(name));
+    } catch (error) {
+      transaction.abort();
+      throw error;
+    }
+    await completed;
+    return answer;
+  }
+}
+
+function open(name: string): Promise<IDBDatabase> {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.open(name, 1);
+    request.onupgradeneeded = () => {
+      const database = request.result;
+      const drafts = database.createObjectStore("drafts", { keyPath: "order", autoIncrement: true });
+      drafts.createIndex("key", "key", { unique: true });
+      const outcomes = database.createObjectStore("outcomes", { autoIncrement: true });
+      outcomes.createIndex("key", "key");
+      database.createObjectStore("cursors");
+      database.createObjectStore("lease");
+    };
+    request.onsuccess = () => {
+      // A later version of the library in another tab may change the shape.
+      request.result.onversionchange = () => request.result.close();
+      resolve(request.result);
+    };
+    request.onerror = () => reject(request.error);
+  });
+}
+
+function result<T>(request: IDBRequest<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}

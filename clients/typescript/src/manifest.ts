@@ -1,0 +1,132 @@
+/** Asking for the manifest: every chat of the user with its head, page by page. */
+import { BackOff, SERVER_DELAY_MAX_MS } from "./back_off.js";
+import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
+import type { ChatId, ClientFrame, ErrorFrame, ManifestChat } from "./protocol.gen.js";
+import { judge } from "./verdict.js";
+
+/** One reading of the manifest, from its first page to its last. */
+interface Round {
+  dueAt: number;
+  /** The chats that still have to be met; none means all. */
+  only: Set<ChatId> | undefined;
+  /** The page to ask for next. */
+  page: string | undefined;
+  /** The request on its way. */
+  request_id: string | undefined;
+}
+
+/** What a page of the manifest meant. */
+export type PageTaken =
+  /** Nobody here asked for it. */
+  | "not_mine"
+  /** There is more to read. */
+  | "more"
+  /** The round is complete. */
+  | "complete";
+
+/** The manifest of one connection: the round under way, and the one that follows. */
+export class Manifest implements FrameSource {
+  readonly #backOff: BackOff;
+  #current: Round | undefined;
+  /** A round that was asked for while the current one had begun, and may have been too early. */
+  #following: Round | undefined;
+  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #requests = 0;
+
+  constructor(backOff: BackOff) {
+    this.#backOff = backOff;
+  }
+
+  /** A connection begins, so everything is asked for. */
+  established(now: number): void {
+    this.ended();
+    this.#current = round(now, undefined);
+  }
+
+  /** The connection is over, and every question with it. */
+  ended(): void {
+    this.#current = this.#following = undefined;
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+  }
+
+  /** A newer token is in force: what waited for it goes on. */
+  tokenRefreshed(): void {
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+  }
+
+  /** Something may have been missed in these chats, or in all. */
+  resync(chat_ids: ChatId[] | undefined, delayMs: number, now: number): void {
+    const only = chat_ids === undefined ? undefined : new Set(chat_ids);
+    const wanted = round(now + Math.min(delayMs, SERVER_DELAY_MAX_MS), only);
+    const current = this.#current;
+    const hasBegun = current?.request_id !== undefined || current?.page !== undefined;
+    if (hasBegun) this.#following = merged(this.#following, wanted);
+    else this.#current = merged(current, wanted);
+  }
+
+  dueAt(now: number): number | undefined {
+    const current = this.#current;
+    if (current === undefined) return undefined;
+    if (current.request_id !== undefined && now >= current.dueAt) current.request_id = undefined;
+    return Math.max(current.dueAt, this.#pausedUntil);
+  }
+
+  next(now: number): ClientFrame | undefined {
+    const dueAt = this.dueAt(now);
+    const current = this.#current;
+    if (current === undefined || dueAt === undefined || dueAt > now) return undefined;
+    this.#requests += 1;
+    const request_id = `manifest-${this.#requests}`;
+    current.request_id = request_id;
+    // If nothing is answered, the same page is due again then.
+    current.dueAt = now + REQUEST_TIMEOUT_MS;
+    const page = current.page === undefined ? {} : { page: current.page };
+    return { type: "sync_manifest", request_id, ...page };
+  }
+
+  /** A page came. */
+  answered(
+    request_id: string,
+    chats: ManifestChat[],
+    next_page: string | undefined,
+    now: number,
+  ): PageTaken {
+    const current = this.#current;
+    if (current?.request_id !== request_id) return "not_mine";
+    this.#backOff.reset();
+    current.request_id = undefined;
+    current.dueAt = now;
+    current.page = next_page;
+    for (const chat of chats) current.only?.delete(chat.chat_id);
+    if (next_page !== undefined && current.only?.size !== 0) return "more";
+    this.#current = this.#following;
+    this.#following = undefined;
+    return "complete";
+  }
+
+  /**
+   * An error came. Whether it was about the manifest: then the same page is asked for again, or the
+   * first one if this page is refused for good.
+   */
+  refused(error: ErrorFrame, now: number): boolean {
+    const current = this.#current;
+    if (current === undefined || current.request_id !== error.request_id) return false;
+    current.request_id = undefined;
+    current.dueAt = now;
+    const verdict = judge(error, this.#backOff);
+    if (verdict.kind === "final") current.page = undefined;
+    this.#pausedUntil = now + (verdict.kind === "final" ? this.#backOff.next() : verdict.pauseMs);
+    return true;
+  }
+}
+
+function round(dueAt: number, only: Set<ChatId> | undefined): Round {
+  return { dueAt, only, page: undefined, request_id: undefined };
+}
+
+/** One round that serves both. */
+function merged(one: Round | undefined, other: Round): Round {
+  if (one === undefined) return other;
+  const only = one.only && other.only && new Set([...one.only, ...other.only]);
+  return round(Math.min(one.dueAt, other.dueAt), only);
+}

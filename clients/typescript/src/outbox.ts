@@ -1,0 +1,157 @@
+/**
+ * What is to be sent, until its definite answer: one message of a chat at a time, so that each chat
+ * keeps its order.
+ */
+import { BackOff } from "./back_off.js";
+import { type StoredDraft, keyOf } from "./draft.js";
+import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
+import { Pace } from "./pace.js";
+import {
+  type ChatId,
+  type ClientFrame,
+  type ClientLimits,
+  DEFAULT_LIMITS,
+  type ErrorFrame,
+  type MessageAck,
+} from "./protocol.gen.js";
+import { judge } from "./verdict.js";
+
+/** Messages on their way at once, each of another chat; well below the requests that a server lets wait. */
+const IN_FLIGHT_MAX = 32;
+
+interface Entry {
+  draft: StoredDraft;
+  notBefore: number;
+  /** The attempt under way. */
+  sent: { request_id: string; until: number; above: number } | undefined;
+}
+
+/** What an error frame was about. */
+export type SendRefused =
+  | { kind: "not_mine" }
+  /** A message of this chat, which stays. */
+  | { kind: "for_now"; chat_id: ChatId }
+  /** This message, definitely. */
+  | { kind: "definitely"; draft: StoredDraft };
+
+/** The messages without a definite answer. */
+export class Outbox implements FrameSource {
+  readonly #highestSeen: (chat_id: ChatId) => number;
+  readonly #backOff: BackOff;
+  /** The messages of each chat in order; no queue is empty. */
+  readonly #chats = new Map<ChatId, Entry[]>();
+  #inFlight = 0;
+  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #attempts = 0;
+  #pace = new Pace(DEFAULT_LIMITS.send_rate, DEFAULT_LIMITS.send_burst);
+
+  constructor(highestSeen: (chat_id: ChatId) => number, backOff: BackOff) {
+    this.#highestSeen = highestSeen;
+    this.#backOff = backOff;
+  }
+
+  /** Takes the next message of its chat. */
+  push(draft: StoredDraft): void {
+    const queue = this.#chats.get(draft.chat_id) ?? [];
+    queue.push({ draft, notBefore: Number.NEGATIVE_INFINITY, sent: undefined });
+    this.#chats.set(draft.chat_id, queue);
+  }
+
+  /** A connection begins, with these limits. */
+  established(limits: ClientLimits): void {
+    this.ended();
+    this.#pace = new Pace(limits.send_rate, limits.send_burst);
+  }
+
+  /** The connection is over. What is without an answer is read from the storage again. */
+  ended(): void {
+    this.#chats.clear();
+    this.#inFlight = 0;
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+  }
+
+  /** A newer token is in force: what waited for it goes on. */
+  tokenRefreshed(): void {
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+  }
+
+  dueAt(now: number): number | undefined {
+    let dueAt = Number.POSITIVE_INFINITY;
+    let expiresAt = Number.POSITIVE_INFINITY;
+    for (const [entry] of this.#chats.values()) {
+      if (entry === undefined) continue;
+      this.#expire(entry, now);
+      if (entry.sent === undefined) dueAt = Math.min(dueAt, entry.notBefore);
+      else expiresAt = Math.min(expiresAt, entry.sent.until);
+    }
+    const isFull = this.#inFlight >= IN_FLIGHT_MAX || dueAt === Number.POSITIVE_INFINITY;
+    const sendAt = Math.max(dueAt, this.#pausedUntil, this.#pace.readyAt(now));
+    const at = Math.min(expiresAt, isFull ? Number.POSITIVE_INFINITY : sendAt);
+    return at === Number.POSITIVE_INFINITY ? undefined : at;
+  }
+
+  /** The message to send now: of all that may go, the one that came first. */
+  next(now: number): ClientFrame | undefined {
+    const isReady = this.#pausedUntil <= now && this.#pace.readyAt(now) <= now;
+    if (!isReady || this.#inFlight >= IN_FLIGHT_MAX) return undefined;
+    const firsts = [...this.#chats.values()].flatMap(([entry]) => entry ?? []);
+    const waiting = firsts.filter((entry) => entry.sent === undefined && entry.notBefore <= now);
+    const entry = waiting.sort((one, other) => one.draft.order - other.draft.order)[0];
+    if (entry === undefined) return undefined;
+    this.#attempts += 1;
+    const request_id = `send-${this.#attempts}`;
+    this.#pace.spend(now);
+    this.#inFlight += 1;
+    const above = this.#highestSeen(entry.draft.chat_id);
+    entry.sent = { request_id, until: now + REQUEST_TIMEOUT_MS, above };
+    const { order: _, ...draft } = entry.draft;
+    return { type: "send_message", request_id, ...draft };
+  }
+
+  /** An ack came. Gives back the message if it is one of this outbox. */
+  acked(ack: MessageAck): StoredDraft | undefined {
+    const entry = this.#chats.get(ack.chat_id)?.[0];
+    if (entry === undefined || keyOf(entry.draft) !== keyOf(ack)) return undefined;
+    this.#backOff.reset();
+    this.#removeFirst(ack.chat_id);
+    return entry.draft;
+  }
+
+  /** An error came. */
+  refused(error: ErrorFrame, now: number): SendRefused {
+    const firsts = [...this.#chats.values()].flatMap(([entry]) => entry ?? []);
+    const entry = firsts.find((first) => first.sent?.request_id === error.request_id && first.sent);
+    if (entry === undefined) return { kind: "not_mine" };
+    const { draft } = entry;
+    const verdict = judge(error, this.#backOff);
+    if (verdict.kind === "final") {
+      this.#removeFirst(draft.chat_id);
+      return { kind: "definitely", draft };
+    }
+    this.#inFlight -= 1;
+    entry.sent = undefined;
+    const until = now + verdict.pauseMs;
+    if (verdict.kind === "pause_all") this.#pausedUntil = Math.max(this.#pausedUntil, until);
+    else entry.notBefore = until;
+    return { kind: "for_now", chat_id: draft.chat_id };
+  }
+
+  /** If a message of this chat is on its way on this connection: its number will be above this. */
+  unansweredAbove(chat_id: ChatId): number | undefined {
+    return this.#chats.get(chat_id)?.[0]?.sent?.above;
+  }
+
+  /** A server that broke its word and did not answer is asked again, with the same id. */
+  #expire(entry: Entry, now: number): void {
+    if (entry.sent === undefined || entry.sent.until > now) return;
+    this.#inFlight -= 1;
+    entry.sent = undefined;
+    entry.notBefore = now + this.#backOff.next();
+  }
+
+  #removeFirst(chat_id: ChatId): void {
+    const queue = this.#chats.get(chat_id) ?? [];
+    if (queue.shift()?.sent !== undefined) this.#inFlight -= 1;
+    if (queue.length === 0) this.#chats.delete(chat_id);
+  }
+}

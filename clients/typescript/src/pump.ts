@@ -1,0 +1,92 @@
+/** Sends what is due, and comes back when the next is. */
+import type { FrameSource } from "./frame_source.js";
+import { Pace } from "./pace.js";
+import { type ClientFrame, type ClientLimits, DEFAULT_LIMITS } from "./protocol.gen.js";
+
+/** What frames are written to. */
+export interface FrameSink {
+  readonly isOpen: boolean;
+  readonly isCongested: boolean;
+  send(frame: ClientFrame): void;
+}
+
+/** How soon a socket that has too much to write is looked at again. */
+const CONGESTED_MS = 50;
+/** No timer can run for longer. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** Messages first, then everything else, each within the server's rate. */
+export class Pump {
+  readonly #sink: FrameSink;
+  /** Paces itself. */
+  readonly #messages: FrameSource;
+  readonly #others: FrameSource[];
+  #pace = paceOf(DEFAULT_LIMITS);
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isKicked = false;
+
+  constructor(sink: FrameSink, messages: FrameSource, others: FrameSource[]) {
+    this.#sink = sink;
+    this.#messages = messages;
+    this.#others = others;
+  }
+
+  /** A connection begins, with these limits. */
+  established(limits: ClientLimits): void {
+    this.#pace = paceOf(limits);
+    this.kick();
+  }
+
+  /** There may be something to send, once whatever is happening has happened. */
+  kick(): void {
+    if (this.#isKicked) return;
+    this.#isKicked = true;
+    queueMicrotask(() => {
+      this.#isKicked = false;
+      this.#run();
+    });
+  }
+
+  /** Sends nothing any more. */
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #run(): void {
+    clearTimeout(this.#timer);
+    while (this.#sink.isOpen && !this.#sink.isCongested) {
+      const frame = this.#next(performance.now());
+      if (frame === undefined) break;
+      this.#sink.send(frame);
+    }
+    if (!this.#sink.isOpen) return;
+    const now = performance.now();
+    const at = this.#sink.isCongested ? now + CONGESTED_MS : this.#nextAt(now);
+    if (at === undefined) return;
+    const delayMs = Math.min(Math.max(0, at - now), TIMER_MAX_MS);
+    this.#timer = setTimeout(() => this.#run(), Math.ceil(delayMs));
+  }
+
+  #next(now: number): ClientFrame | undefined {
+    const message = this.#messages.next(now);
+    if (message !== undefined || this.#pace.readyAt(now) > now) return message;
+    for (const source of this.#others) {
+      const frame = source.next(now);
+      if (frame === undefined) continue;
+      this.#pace.spend(now);
+      return frame;
+    }
+    return undefined;
+  }
+
+  #nextAt(now: number): number | undefined {
+    const others = this.#others.flatMap((source) => source.dueAt(now) ?? []);
+    const moments = others.map((at) => Math.max(at, this.#pace.readyAt(now)));
+    const all = [...moments, ...[this.#messages.dueAt(now) ?? []].flat()];
+    return all.length === 0 ? undefined : Math.min(...all);
+  }
+}
+
+function paceOf(limits: ClientLimits): Pace {
+  return new Pace(limits.frame_rate, limits.frame_burst);
+}

@@ -1,0 +1,70 @@
+/** Telling the server how far the application has come, without a frame for every message. */
+import type { FrameSource } from "./frame_source.js";
+import type { ChatId, ClientFrame } from "./protocol.gen.js";
+
+/** An ack goes out at the latest when so many messages of a chat were handed over… */
+const MESSAGES_MAX = 10;
+/** …or when the first of them was handed over that long ago. */
+const DELAY_MAX_MS = 5000;
+
+interface Untold {
+  /** Everything up to here was handed over. */
+  sequence: number;
+  /** How many messages that is since the last ack. */
+  messages: number;
+  /** When the first of them was handed over. */
+  since: number;
+}
+
+/** What was handed to the application and not yet told to the server. */
+export class Receipts implements FrameSource {
+  readonly #chats = new Map<ChatId, Untold>();
+
+  /** A message was handed over, and everything before it. */
+  handedOver(chat_id: ChatId, sequence: number, now: number): void {
+    const untold = this.#chats.get(chat_id) ?? { sequence, messages: 0, since: now };
+    untold.sequence = Math.max(untold.sequence, sequence);
+    untold.messages += 1;
+    this.#chats.set(chat_id, untold);
+  }
+
+  /**
+   * The server says how far it knows this user to be. An ack can be lost with its connection, so a
+   * server that knows less than this device is told again.
+   */
+  serverKnows(chat_id: ChatId, known: number, handed: number, now: number): void {
+    if (known < handed) this.handedOver(chat_id, handed, now);
+  }
+
+  /** The user is no longer a member. */
+  forget(chat_id: ChatId): void {
+    this.#chats.delete(chat_id);
+  }
+
+  dueAt(): number | undefined {
+    if (this.#chats.size === 0) return undefined;
+    return Math.min(...[...this.#chats.values()].map(dueAt));
+  }
+
+  next(now: number): ClientFrame | undefined {
+    for (const [chat_id, untold] of this.#chats) {
+      if (dueAt(untold) > now) continue;
+      this.#chats.delete(chat_id);
+      return { type: "ack", chat_id, last_acked_sequence: untold.sequence };
+    }
+    return undefined;
+  }
+
+  /** Everything that the server does not know yet, due or not. */
+  takeAll(): ClientFrame[] {
+    const chats = [...this.#chats];
+    this.#chats.clear();
+    return chats.map(([chat_id, untold]) => {
+      return { type: "ack", chat_id, last_acked_sequence: untold.sequence };
+    });
+  }
+}
+
+function dueAt(untold: Untold): number {
+  return untold.messages >= MESSAGES_MAX ? untold.since : untold.since + DELAY_MAX_MS;
+}

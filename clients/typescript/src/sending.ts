@@ -1,0 +1,209 @@
+/** From `send` to the durable answer: across connections, tabs and pages. */
+import { BackOff } from "./back_off.js";
+import { type Draft, type Receipt, type StoredDraft, check, keyOf } from "./draft.js";
+import { HeartlineError, RefusedError } from "./error.js";
+import type { FrameSource } from "./frame_source.js";
+import { Listeners, type Unsubscribe } from "./listeners.js";
+import { Outbox } from "./outbox.js";
+import type { OutboxLock } from "./outbox_lock.js";
+import type { ChatId, ClientFrame, ClientLimits, ErrorFrame, MessageAck } from "./protocol.gen.js";
+import type { Outcome, Storage } from "./storage.js";
+
+/** How often others are looked at where they cannot be heard. */
+const LOOK_INTERVAL_MS = 2000;
+
+/** What sending needs to know of the rest. */
+export interface SendingSetup {
+  storage: Storage;
+  lock: OutboxLock;
+  draftsMax: number;
+  highestSeen(chat_id: ChatId): number;
+  /** There may be something to send. */
+  kick(): void;
+}
+
+/** Somebody waits for the end of a message. */
+interface Waiter {
+  resolve(receipt: Receipt): void;
+  reject(error: Error): void;
+}
+
+/** What is being sent. */
+export class Sending implements FrameSource {
+  /** A message is definitely not stored, and nobody waits to be told: it is from an earlier page. */
+  readonly onRefused = new Listeners<[Draft, RefusedError]>();
+  readonly #setup: SendingSetup;
+  readonly #outbox: Outbox;
+  readonly #waiters = new Map<string, Waiter>();
+  readonly #unsubscribe: Unsubscribe;
+  #lookTimer: ReturnType<typeof setInterval> | undefined;
+  /** The place of the last draft that was read from the storage. */
+  #lastOrder = 0;
+  /** Changes whenever drafts have to be read from the first again. */
+  #term = 0;
+  #isLoading = false;
+  #isLoadWanted = false;
+  #isAsking = false;
+  #isAskWanted = false;
+  #isClosed = false;
+
+  constructor(setup: SendingSetup, random?: () => number) {
+    this.#setup = setup;
+    this.#outbox = new Outbox((chat_id) => setup.highestSeen(chat_id), new BackOff(random));
+    this.#unsubscribe = setup.storage.onChange(() => this.look());
+    if (!setup.storage.hearsOthers) {
+      this.#lookTimer = setInterval(() => this.look(), LOOK_INTERVAL_MS);
+    }
+  }
+
+  /** Takes a message for sending. It resolves once the server has stored it. */
+  async send(draft: Draft): Promise<Receipt> {
+    if (this.#isClosed) throw closed();
+    check(draft);
+    const key = keyOf(draft);
+    if (this.#waiters.has(key)) throw new HeartlineError("ALREADY_WAITING", "it waits already");
+    const answered = new Promise<Receipt>((resolve, reject) => {
+      this.#waiters.set(key, { resolve, reject });
+    });
+    // Storing it may fail first, and then nobody waits for the answer.
+    answered.catch(() => {});
+    try {
+      await this.#setup.storage.add(draft, this.#setup.draftsMax);
+    } catch (error) {
+      this.#waiters.delete(key);
+      throw error;
+    }
+    void this.#load();
+    return await answered;
+  }
+
+  /** A connection begins. */
+  established(limits: ClientLimits): void {
+    this.#outbox.established(limits);
+    this.#begin();
+    this.#setup.lock.acquire(() => {
+      this.#begin();
+      void this.#load();
+      // The one who sent before may have had answers that were not heard of here.
+      void this.#askOutcomes();
+    });
+  }
+
+  /** It is over: another tab may send now. */
+  ended(): void {
+    this.#setup.lock.release();
+    this.#begin();
+  }
+
+  /** A newer token is in force. */
+  tokenRefreshed(): void {
+    this.#outbox.tokenRefreshed();
+  }
+
+  /** Something may have happened in another tab. */
+  look(): void {
+    void this.#load();
+    // Whoever sends knows the answers first.
+    if (!this.#setup.lock.isHeld) void this.#askOutcomes();
+  }
+
+  /** Sends nothing more. Whoever waits is told. */
+  close(): void {
+    this.#isClosed = true;
+    this.#unsubscribe();
+    clearInterval(this.#lookTimer);
+    this.ended();
+    for (const waiter of this.#waiters.values()) waiter.reject(closed());
+    this.#waiters.clear();
+  }
+
+  dueAt(now: number): number | undefined {
+    return this.#setup.lock.isHeld ? this.#outbox.dueAt(now) : undefined;
+  }
+
+  next(now: number): ClientFrame | undefined {
+    return this.#setup.lock.isHeld ? this.#outbox.next(now) : undefined;
+  }
+
+  /** See {@link Outbox.unansweredAbove}. */
+  unansweredAbove(chat_id: ChatId): number | undefined {
+    return this.#outbox.unansweredAbove(chat_id);
+  }
+
+  /** An ack came; gives back the message if it was sent here. */
+  acked(ack: MessageAck): Draft | undefined {
+    const draft = this.#outbox.acked(ack);
+    if (draft === undefined) return undefined;
+    const { chat_id, client_message_id, message_id, sequence, created_at, duplicate } = ack;
+    const receipt = { chat_id, client_message_id, message_id, sequence, created_at, duplicate };
+    this.#settle(draft, { receipt });
+    return draft;
+  }
+
+  /** An error came; answers the chat if it was about a message. */
+  refused(error: ErrorFrame, now: number): ChatId | undefined {
+    const refused = this.#outbox.refused(error, now);
+    if (refused.kind === "not_mine") return undefined;
+    if (refused.kind === "for_now") return refused.chat_id;
+    const { draft } = refused;
+    if (!this.#waiters.has(keyOf(draft))) this.onRefused.tell(draft, new RefusedError(error));
+    this.#settle(draft, { error });
+    return draft.chat_id;
+  }
+
+  #settle(draft: StoredDraft, outcome: Outcome): void {
+    this.#tell(keyOf(draft), outcome);
+    // A draft that cannot be removed is sent again with the same id, which changes nothing.
+    this.#setup.storage.settle(draft, outcome).catch(() => {});
+  }
+
+  #tell(key: string, outcome: Outcome): void {
+    const waiter = this.#waiters.get(key);
+    this.#waiters.delete(key);
+    if ("receipt" in outcome) waiter?.resolve(outcome.receipt);
+    else waiter?.reject(new RefusedError(outcome.error));
+  }
+
+  #begin(): void {
+    this.#term += 1;
+    this.#lastOrder = 0;
+    this.#outbox.ended();
+  }
+
+  /** Reads what was added, in this tab or in another, in the order in which it was. */
+  async #load(): Promise<void> {
+    this.#isLoadWanted = true;
+    if (this.#isLoading) return;
+    this.#isLoading = true;
+    while (this.#isLoadWanted && this.#setup.lock.isHeld) {
+      this.#isLoadWanted = false;
+      const term = this.#term;
+      const drafts = await this.#setup.storage.draftsAfter(this.#lastOrder).catch(() => []);
+      if (term !== this.#term) continue;
+      for (const draft of drafts) {
+        this.#outbox.push(draft);
+        this.#lastOrder = draft.order;
+      }
+    }
+    this.#isLoading = false;
+    this.#setup.kick();
+  }
+
+  /** Asks how messages ended that another tab has sent. */
+  async #askOutcomes(): Promise<void> {
+    this.#isAskWanted = true;
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    while (this.#isAskWanted && this.#waiters.size > 0) {
+      this.#isAskWanted = false;
+      const keys = [...this.#waiters.keys()];
+      const outcomes = await this.#setup.storage.outcomes(keys).catch(() => []);
+      for (const [key, outcome] of outcomes) this.#tell(key, outcome);
+    }
+    this.#isAsking = false;
+  }
+}
+
+function closed(): HeartlineError {
+  return new HeartlineError("CLOSED", "the client is closed");
+}

@@ -1,0 +1,147 @@
+/** Asking for the pages of chats that are behind. */
+import { BackOff } from "./back_off.js";
+import type { Cursors, PageRange } from "./cursor.js";
+import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
+import type { ChatId, ClientFrame, ErrorFrame } from "./protocol.gen.js";
+import { judge } from "./verdict.js";
+
+/**
+ * Pages on their way at once, each of another chat. The server reads one at a time for a connection;
+ * the others wait there, so that it never has to wait for the client.
+ */
+const IN_FLIGHT_MAX = 5;
+
+/** When to ask for a page. */
+interface Want {
+  at: number;
+  /** The end of the pause after a refusal, which nothing shortens. */
+  notBefore: number;
+}
+
+/** A page on its way. */
+export interface Asked {
+  chat_id: ChatId;
+  range: PageRange;
+  until: number;
+}
+
+/** What an error frame was about. */
+export type PageRefused =
+  | { kind: "not_mine" }
+  /** It is asked for again, or not before something new is seen in the chat. */
+  | { kind: "mine" }
+  | { kind: "not_a_member"; chat_id: ChatId };
+
+/** The pages that one connection wants and waits for. */
+export class Sync implements FrameSource {
+  readonly #cursors: Cursors;
+  readonly #hasGap: (chat_id: ChatId) => boolean;
+  readonly #backOff: BackOff;
+  /** The chats that seem to be behind. Whether they still are is looked at when their time has come. */
+  readonly #wanted = new Map<ChatId, Want>();
+  readonly #inFlight = new Map<string, Asked>();
+  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #requests = 0;
+
+  constructor(cursors: Cursors, hasGap: (chat_id: ChatId) => boolean, backOff: BackOff) {
+    this.#cursors = cursors;
+    this.#hasGap = hasGap;
+    this.#backOff = backOff;
+  }
+
+  /** The connection is over. The manifest of the next one tells again which chats are behind. */
+  ended(): void {
+    this.#wanted.clear();
+    this.#inFlight.clear();
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+  }
+
+  /** A newer token is in force: what waited for it goes on. */
+  tokenRefreshed(): void {
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+  }
+
+  /** A chat seems to be behind: ask at that time, unless it is asked for earlier anyway. */
+  want(chat_id: ChatId, at: number): void {
+    if ([...this.#inFlight.values()].some((asked) => asked.chat_id === chat_id)) return;
+    const want = this.#wanted.get(chat_id);
+    if (want === undefined) this.#wanted.set(chat_id, { at, notBefore: Number.NEGATIVE_INFINITY });
+    else want.at = Math.min(want.at, at);
+  }
+
+  /** A page brought nothing though something is missing: ask again, but not in a loop. */
+  wantAfterPause(chat_id: ChatId, now: number): void {
+    this.#wanted.set(chat_id, { at: now, notBefore: now + this.#backOff.next() });
+  }
+
+  /** The chat is no concern any more. */
+  forget(chat_id: ChatId): void {
+    this.#wanted.delete(chat_id);
+  }
+
+  dueAt(now: number): number | undefined {
+    for (const [request_id, asked] of this.#inFlight) {
+      if (asked.until > now) continue;
+      this.#inFlight.delete(request_id);
+      this.wantAfterPause(asked.chat_id, now);
+    }
+    const untils = [...this.#inFlight.values()].map((asked) => asked.until);
+    const wants = [...this.#wanted.values()].map((want) => Math.max(dueAt(want), this.#pausedUntil));
+    const moments = this.#inFlight.size < IN_FLIGHT_MAX ? [...untils, ...wants] : untils;
+    return moments.length === 0 ? undefined : Math.min(...moments);
+  }
+
+  /**
+   * The page to ask for now. A chat that has caught up meanwhile, or whose missing number is that
+   * of a send under way, is passed over.
+   */
+  next(now: number): ClientFrame | undefined {
+    if (this.#inFlight.size >= IN_FLIGHT_MAX || this.#pausedUntil > now) return undefined;
+    const due = [...this.#wanted].filter(([, want]) => dueAt(want) <= now);
+    for (const [chat_id] of due.sort(([, one], [, other]) => dueAt(one) - dueAt(other))) {
+      this.#wanted.delete(chat_id);
+      if (this.#hasGap(chat_id)) return this.#ask(chat_id, now);
+    }
+    return undefined;
+  }
+
+  /** A page came. Gives back what was asked, if it was asked here. */
+  answered(request_id: string): Asked | undefined {
+    const asked = this.#inFlight.get(request_id);
+    this.#inFlight.delete(request_id);
+    return asked;
+  }
+
+  /** A page brought something new. */
+  progressed(): void {
+    this.#backOff.reset();
+  }
+
+  /** An error came. */
+  refused(error: ErrorFrame, now: number): PageRefused {
+    const asked = this.answered(error.request_id ?? "");
+    if (asked === undefined) return { kind: "not_mine" };
+    const { chat_id } = asked;
+    const verdict = judge(error, this.#backOff);
+    if (verdict.kind === "final") {
+      return error.code === "NOT_A_MEMBER" ? { kind: "not_a_member", chat_id } : { kind: "mine" };
+    }
+    const notBefore = now + verdict.pauseMs;
+    if (verdict.kind === "pause_all") this.#pausedUntil = Math.max(this.#pausedUntil, notBefore);
+    this.#wanted.set(chat_id, { at: now, notBefore });
+    return { kind: "mine" };
+  }
+
+  #ask(chat_id: ChatId, now: number): ClientFrame {
+    const after = this.#cursors.reached(chat_id);
+    const range = { after, highestSeen: this.#cursors.highestSeen(chat_id) };
+    this.#requests += 1;
+    const request_id = `sync-${this.#requests}`;
+    this.#inFlight.set(request_id, { chat_id, range, until: now + REQUEST_TIMEOUT_MS });
+    return { type: "sync_request", request_id, chat_id, after_sequence: after };
+  }
+}
+
+function dueAt(want: Want): number {
+  return Math.max(want.at, want.notBefore);
+}

@@ -1,0 +1,113 @@
+/** A client under test, and what its application was told. */
+import { WebSocket } from "ws";
+import {
+  Client,
+  type ClientOptions,
+  type Message,
+  type SocketState,
+  type WebSocketConstructor,
+} from "../../src/index.js";
+import type { ClientFrame } from "../../src/protocol.gen.js";
+import { eventually } from "./eventually.js";
+import { token } from "./token.js";
+
+/** A client that writes down everything that it sends and tells. */
+export class User {
+  readonly client: Client;
+  /** Every frame that was written to a socket. */
+  readonly sent: ClientFrame[] = [];
+  /** Every frame that came, as text. */
+  readonly received: string[] = [];
+  readonly messages: Message[] = [];
+  readonly states: SocketState[] = [];
+  synced = 0;
+
+  constructor(
+    readonly user_id: string,
+    url: string | string[],
+    options: Partial<ClientOptions> = {},
+  ) {
+    const { sent, received } = this;
+    class RecordingWebSocket extends WebSocket {
+      constructor(address: string, protocols: string[]) {
+        super(address, protocols);
+        this.on("message", (data) => received.push(String(data)));
+      }
+
+      override send(text: string): void {
+        sent.push(JSON.parse(text) as ClientFrame);
+        super.send(text);
+      }
+    }
+    this.client = new Client({
+      url,
+      token: () => token(user_id),
+      WebSocket: RecordingWebSocket as unknown as WebSocketConstructor,
+      backlog: "all",
+      ...options,
+    });
+    this.client.onState((state) => this.states.push(state));
+    this.client.onSynced(() => (this.synced += 1));
+  }
+
+  /** A connected client that listens to every chat. */
+  static async connected(
+    user_id: string,
+    url: string | string[],
+    options: Partial<ClientOptions> = {},
+  ): Promise<User> {
+    const user = new User(user_id, url, options);
+    user.listen();
+    await user.client.connect();
+    return user;
+  }
+
+  /** Writes down the messages of every chat. */
+  listen(): void {
+    this.client.onMessage((message) => void this.messages.push(message));
+  }
+
+  /** A direct chat with somebody. */
+  async chatWith(other: string): Promise<string> {
+    const chat = await this.client.rest.createChat({ type: "direct", member_ids: [other] });
+    return chat.chat_id;
+  }
+
+  /** What was said in a chat, as far as the application knows. */
+  contents(chat_id: string): string[] {
+    return this.in(chat_id).map((message) => message.content);
+  }
+
+  /** The messages of a chat. */
+  in(chat_id: string): Message[] {
+    return this.messages.filter((message) => message.chat_id === chat_id);
+  }
+
+  /** How often a frame of this type was sent. */
+  count(type: ClientFrame["type"]): number {
+    return this.sent.filter((frame) => frame.type === type).length;
+  }
+
+  /** Waits until so many messages of a chat have come. */
+  async hears(chat_id: string, count: number): Promise<Message[]> {
+    const what = `${this.user_id} hears ${count} messages`;
+    return await eventually(what, () => {
+      const messages = this.in(chat_id);
+      return messages.length >= count && messages;
+    });
+  }
+
+  /** Waits until the client stands there. */
+  async becomes(state: SocketState): Promise<void> {
+    await eventually(`${this.user_id} is ${state}`, () => this.client.state === state);
+  }
+
+  async close(): Promise<void> {
+    await this.client.close();
+  }
+}
+
+/** What must hold of a chat at an application: numbers without a hole, ascending, each once. */
+export function isGapFree(messages: Message[]): boolean {
+  return messages.every((message, index) => message.sequence === index + 1);
+}
