@@ -78,7 +78,11 @@ export class PartySession {
     // Whoever does not wait for it is told by the state.
     this.joined.catch(() => {});
     const removed = () => this.#streamEnded();
-    this.#sender = new EditSender(settings.editTimeoutMs, { changed: () => this.#show(), removed });
+    this.#sender = new EditSender(settings.editTimeoutMs, {
+      // An answer may come after the event that it is about.
+      changed: () => this.#queueChanged(false),
+      removed,
+    });
     this.sync = new QueueSync(known.sessionId, settings.verifyAfterMs, {
       applied: (event) => this.#sender.confirm(event),
       changed: (isWhole) => this.#queueChanged(isWhole),
