@@ -281,7 +281,7 @@ export class Client {
       return;
     }
     this.#established = frame;
-    this.#inbox.established(user_id, performance.now());
+    this.#inbox.established(user_id, limits, performance.now());
     this.#sending.established(limits);
     this.presence.established(limits);
     this.#pump.established(limits);

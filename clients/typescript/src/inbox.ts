@@ -7,6 +7,7 @@ import { Listeners } from "./listeners.js";
 import { Manifest } from "./manifest.js";
 import type {
   ChatId,
+  ClientLimits,
   ErrorFrame,
   ManifestChat,
   Message,
@@ -80,11 +81,11 @@ export class Inbox {
   }
 
   /** A connection begins. */
-  established(user_id: string, now: number): void {
+  established(user_id: string, limits: ClientLimits, now: number): void {
     this.delivery.user_id = user_id;
     this.#isConnected = true;
     this.#catchUp = new CatchUp();
-    this.sync.ended();
+    this.sync.established(limits);
     this.manifest.established(now);
   }
 

@@ -2,7 +2,7 @@
 import { BackOff } from "./back_off.js";
 import type { Cursors, PageRange } from "./cursor.js";
 import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
-import type { ChatId, ClientFrame, ErrorFrame } from "./protocol.gen.js";
+import type { ChatId, ClientFrame, ClientLimits, ErrorFrame } from "./protocol.gen.js";
 import { judge } from "./verdict.js";
 
 /**
@@ -10,6 +10,9 @@ import { judge } from "./verdict.js";
  * the others wait there, so that it never has to wait for the client.
  */
 const IN_FLIGHT_MAX = 5;
+
+/** Bytes that a message takes in a page at most, except for content that JSON writes much longer. */
+const MESSAGE_BYTES = 5000;
 
 /** When to ask for a page. */
 interface Want {
@@ -42,11 +45,19 @@ export class Sync implements FrameSource {
   readonly #inFlight = new Map<string, Asked>();
   #pausedUntil = Number.NEGATIVE_INFINITY;
   #requests = 0;
+  #limit = 100;
 
   constructor(cursors: Cursors, hasGap: (chat_id: ChatId) => boolean, backOff: BackOff) {
     this.#cursors = cursors;
     this.#hasGap = hasGap;
     this.#backOff = backOff;
+  }
+
+  /** A connection begins. A page must fit into what the server holds for it, beside what comes meanwhile. */
+  established(limits: ClientLimits): void {
+    this.ended();
+    const fitting = Math.floor(limits.outbox_bytes / 2 / MESSAGE_BYTES);
+    this.#limit = Math.max(1, Math.min(100, fitting, limits.sync_page_messages));
   }
 
   /** The connection is over. The manifest of the next one tells again which chats are behind. */
@@ -138,7 +149,7 @@ export class Sync implements FrameSource {
     this.#requests += 1;
     const request_id = `sync-${this.#requests}`;
     this.#inFlight.set(request_id, { chat_id, range, until: now + REQUEST_TIMEOUT_MS });
-    return { type: "sync_request", request_id, chat_id, after_sequence: after };
+    return { type: "sync_request", request_id, chat_id, after_sequence: after, limit: this.#limit };
   }
 }
 
