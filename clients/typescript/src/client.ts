@@ -84,13 +84,18 @@ export class Client {
       tokens,
       options.fetch ?? ((...request) => fetch(...request)),
     );
+    const storage = options.storage ?? new MemoryStorage();
     this.#socket = new Socket({
       WebSocket: options.WebSocket ?? defaultWebSocket(),
       urls: endpoints.map(({ socket_url }) => socket_url),
       device_id: this.device_id,
       tokens,
+      objection: ({ user_id }) =>
+        storage.user_id === undefined || storage.user_id === user_id
+          ? undefined
+          : "storage_of_another_user",
     });
-    this.#storage = options.storage ?? new MemoryStorage();
+    this.#storage = storage;
     this.#cursors = options.keep_cursors ? new CursorKeeper(this.#storage) : undefined;
     const kick = () => this.#pump.kick();
     this.presence = new Presence(kick);
@@ -276,10 +281,6 @@ export class Client {
 
   #onEstablished(frame: ServerFrameOf<"connection_established">): void {
     const { user_id, limits } = frame;
-    if (this.#storage.user_id !== undefined && this.#storage.user_id !== user_id) {
-      this.#socket.stop("storage_of_another_user");
-      return;
-    }
     this.#established = frame;
     this.#inbox.established(user_id, limits, performance.now());
     this.#sending.established(limits);

@@ -32,6 +32,8 @@ export interface SocketSetup {
   urls: string[];
   device_id: string;
   tokens: TokenSource;
+  /** Whether the client must not go on as whom the server takes it for. */
+  objection(frame: ServerFrameOf<"connection_established">): StopReason | undefined;
   random?: () => number;
 }
 
@@ -54,7 +56,10 @@ export class Socket {
   /** Whether a pause runs that the server has asked for. */
   #isPauseAsked = false;
   #needsNewToken = false;
-  /** After a failed upgrade the next attempt sends its token in band, to learn why. */
+  /**
+   * After a failed upgrade the next attempt sends its token in band: a browser is not told why an
+   * upgrade fails.
+   */
   #isInBand = false;
   #hasConnected = false;
   #lastAttemptAt = Number.NEGATIVE_INFINITY;
@@ -187,6 +192,11 @@ export class Socket {
   }
 
   #established(frame: ServerFrameOf<"connection_established">): void {
+    const objection = this.#setup.objection(frame);
+    if (objection !== undefined) {
+      this.stop(objection);
+      return;
+    }
     this.#policy.established();
     this.#hasConnected = true;
     this.#isInBand = false;
@@ -198,7 +208,7 @@ export class Socket {
   #ended(ending: Ending): void {
     const wasConnected = this.#state === "connected";
     this.#connection = undefined;
-    this.#isInBand = ending.kind === "unopened" && !this.#isInBand;
+    if (ending.kind === "unopened") this.#isInBand = !this.#isInBand;
     const next = this.#policy.ended(ending);
     if (next.kind === "stop") {
       this.stop_reason = next.reason;

@@ -11,6 +11,8 @@ interface Pair {
 export class Proxy {
   readonly #listener: Listener;
   readonly #pairs = new Set<Pair>();
+  /** Connections that never come back. */
+  readonly #lost = new Set<Pair>();
   readonly #target: () => number;
   #isDown = false;
   #isDark = false;
@@ -81,13 +83,17 @@ export class Proxy {
 
   /** Works again for new connections; those that there were never come back. */
   upForNewOnes(): void {
-    for (const pair of this.#pairs) this.#pause(pair);
+    for (const pair of this.#pairs) {
+      this.#pause(pair);
+      this.#lost.add(pair);
+    }
     this.#pairs.clear();
     this.up();
   }
 
   /** Ends it. */
   async remove(): Promise<void> {
+    for (const pair of this.#lost) this.#pairs.add(pair);
     this.down();
     await new Promise((resolve) => this.#listener.close(resolve));
   }
