@@ -68,10 +68,11 @@ export class EditSender {
     this.#connection = null;
   }
 
-  /** An event became part of the confirmed queue. */
+  /** An event became part of the confirmed queue. Its edit is done, even if no answer ever comes. */
   confirm(event: QueueDelta): void {
-    if (event.correlationId !== null) {
-      this.pending.confirm(event);
+    const done = this.pending.confirm(event);
+    if (done !== null) {
+      this.#take(done)?.resolve();
     }
   }
 

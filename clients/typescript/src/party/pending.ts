@@ -63,13 +63,19 @@ export class PendingEdits {
     return this.#list.includes(pending);
   }
 
-  /** An event is part of the confirmed queue now: the edit that caused it is no longer needed. */
-  confirm(event: QueueDelta): void {
-    this.#list = this.#list.filter(({ correlationId, edit }) => {
-      // Set-and-add is two events, and done with the second.
-      const isFirst = edit.name === "setCurrentClimb" && event.type === "QueueItemAdded";
-      return correlationId !== event.correlationId || isFirst;
-    });
+  /**
+   * An event is part of the confirmed queue now: forgets the edit that caused it, and answers it if it
+   * was one of these. Set-and-add is two events, and done with the second.
+   */
+  confirm(event: QueueDelta): PendingEdit | null {
+    const { correlationId, type } = event;
+    const found = this.#list.find((pending) => pending.correlationId === correlationId);
+    const isHalf = found?.edit.name === "setCurrentClimb" && type === "QueueItemAdded";
+    if (found === undefined || isHalf) {
+      return null;
+    }
+    this.drop(found);
+    return found;
   }
 
   /** Forgets those that were answered and that the confirmed queue already shows. */

@@ -88,11 +88,11 @@ describe("on two nodes", () => {
     };
     const refusals: string[] = [];
     const play = async (party: Party, first: number) => {
-      for (let number = 0; number < 60; number += 1) {
+      for (let number = 0; number < 16; number += 1) {
         const refused = (error: { code: string }) => void refusals.push(error.code);
         const edits = [0, 100].map((more) => edit(party, first + more + number).catch(refused));
         await Promise.all(edits);
-        if (number % 20 === 10) {
+        if (number % 8 === 4) {
           proxies[cuts++ % 2]?.cut();
         }
       }

@@ -75,8 +75,12 @@ it("an edit that is not answered in time is taken back, and its outcome is unkno
   await late;
   expect(pictureOf(ana.state)).toBe(before);
   proxy.up();
-  await becomes(ana, "what was done after all is shown", (state) => uuidsOf(state).includes(uuid(4)));
-  expect(uuidsOf(ana.state)).toEqual([1, 4, 2, 3].map(uuid));
+  await becomes(ana, "it is back", (state) => state.status === "live");
+  await ana.add(item(5));
+  await becomes(ana, "it is confirmed", (state) => state.pendingEdits === 0);
+  // Whatever became of it, it is shown.
+  const isDone = ana.state.sequence === 3;
+  expect(uuidsOf(ana.state)).toEqual((isDone ? [1, 4, 2, 3, 5] : [1, 2, 3, 5]).map(uuid));
   await proxy.remove();
 });
 
@@ -108,6 +112,19 @@ it("an edit whose answer is lost is asked for again under its name, and done onc
   expect(uuidsOf(ana.state)).toEqual([9, 2, 3].map(uuid));
   await becomes(bo, "it is done once", (state) => state.sequence === 2);
   await proxy.remove();
+});
+
+it("an edit whose event came is done, even if its answer never comes", async () => {
+  const wire = new Wire();
+  const ana = player(graphql(server), { WebSocket: wire.WebSocket });
+  await ana.start(LOCAL, BOARD);
+  const unavailable = { message: "not now", extensions: { code: "SERVICE_UNAVAILABLE", retry_after_seconds: 60 } };
+  wire.fromServer = (message) =>
+    message["payload"]?.data?.addQueueItem ? { ...message, payload: { errors: [unavailable] } } : message;
+  await ana.add(item(4));
+  wire.fromServer = (message) => (message["payload"]?.data?.addQueueItem ? null : message);
+  await ana.add(item(5));
+  expect(ana.state).toMatchObject({ pendingEdits: 0, sequence: 3 });
 });
 
 it("more edits than the server takes at once are done in their order, a little later", async () => {

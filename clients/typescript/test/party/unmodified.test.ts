@@ -116,15 +116,15 @@ describe("on two nodes", () => {
       await joins(1);
       await bo.add(item(1));
       await ana.reaches(1);
+      const said = ana.sent.length;
       proxies[0]?.cut();
       for (const number of [2, 3, 4]) {
         await bo.add(item(number));
       }
-      ana.sent.length = 0;
       const joined = await joins(2);
       expect(proxies.map((proxy) => proxy.accepted)).toEqual([1, 1]);
       expect(ana.closes.map((close) => close.code)).toEqual([1006]);
-      expect(ana.sent).toEqual(["connection_init", "QueueUpdates", "SessionUpdates", "Join"]);
+      expect(ana.sent.slice(said)).toEqual(["connection_init", "QueueUpdates", "SessionUpdates", "Join"]);
       expect(joined.queueState.sequence).toBe(4);
       await bo.add(item(5));
       await ana.reaches(5);
@@ -178,30 +178,33 @@ describe("on one node", () => {
     const bo = guest(graphql(server));
     await Promise.all([ana.join("slow"), bo.join("slow")]);
     ana.listen("slow");
-    for (let count = 0; count < 8; count += 1) {
-      ana.listenIdly("slow");
-    }
+    const idle = Array.from({ length: 7 }, () => ana.listenIdly("slow"));
     await ana.reaches(0);
     proxy.stall();
     // The kernel takes some megabytes before the server notices.
-    for (const round of [1, 2, 3]) {
-      const queue = Array.from({ length: 100 }, (_, index) => bulky(round * 1000 + index, 30_000));
-      await bo.setQueue(queue);
+    await bo.setQueue(Array.from({ length: 100 }, (_, index) => bulky(index, 30_000)));
+    await bo.add(item(1000));
+    let askedAt = 0;
+    await eventually("the server gives it up", async () => {
+      askedAt = Date.now();
+      return (await server.metric("gateway_slow_consumer_disconnects_total")) === 1;
+    }, 50_000);
+    for (const stop of idle) {
+      stop();
     }
-    await bo.add(item(1));
-    const metric = "gateway_slow_consumer_disconnects_total";
-    await eventually("the server gives it up", async () => (await server.metric(metric)) === 1);
     proxy.up();
-    expect(await ana.closedAfter(0)).toBe(1013);
+    // Its last words wait two seconds for somebody who reads again.
+    const isInTime = Date.now() - askedAt < 1500;
+    expect([1013, ...(isInTime ? [] : [1006])]).toContain(await ana.closedAfter(0));
     await eventually("it is connected", () => ana.connections === 2);
     await ana.join("slow");
     const synced = await eventually("it is told everything", () =>
       ana.queueEvents.find((event) => event.state?.queue.length === 101),
     );
-    expect(synced.sequence).toBe(4);
+    expect(synced.sequence).toBe(2);
     expectNoHoles(ana.queueEvents);
     await proxy.remove();
-  });
+  }, 100_000);
 
   it.concurrent("a restart is retried, and every edit that was answered is there", async () => {
     const own = await Server.start();
@@ -243,7 +246,7 @@ describe("on one node", () => {
 
   it.concurrent("one whose token runs out comes back with a new one", async () => {
     let asked = 0;
-    const connectionParams = () => ({ authToken: token("ana", asked++ === 0 ? 2 : 60) });
+    const connectionParams = () => ({ authToken: token("ana", asked++ === 0 ? 5 : 60) });
     const ana = guest(graphql(server), { connectionParams });
     await ana.join("token");
     ana.listen("token");

@@ -116,10 +116,10 @@ export class Guest {
     this.listenTo("sessionUpdates", SESSION_UPDATES, sessionId, this.sessionEvents);
   }
 
-  /** Opens one more subscription to the queue, to which nobody pays attention. */
-  listenIdly(sessionId: string): void {
+  /** Opens one more subscription to the queue, to which nobody pays attention; answers how to end it. */
+  listenIdly(sessionId: string): () => void {
     const everything = QUEUE_UPDATES.replace(/name angle/g, "name angle litUpHoldsMap");
-    this.listenTo("queueUpdates", everything, sessionId, []);
+    return this.listenTo("queueUpdates", everything, sessionId, []);
   }
 
   async add(item: unknown, position?: number): Promise<Data> {
@@ -177,8 +177,8 @@ export class Guest {
     return (this.closes.at(-1) as Closed).code;
   }
 
-  private listenTo(field: string, query: string, sessionId: string, events: Data[]): void {
-    this.client.subscribe<Data>(
+  private listenTo(field: string, query: string, sessionId: string, events: Data[]): () => void {
+    return this.client.subscribe<Data>(
       { query, variables: { sessionId } },
       {
         next: (next) => events.push(next.data?.[field] ?? next),
