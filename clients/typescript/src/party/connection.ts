@@ -1,20 +1,8 @@
 /** One socket that speaks `graphql-transport-ws`, from its beginning to its end. */
 
+import type { WebSocketConstructor, WebSocketLike } from "../connection.js";
 import { PartyError, type RawError, errorOf } from "./error.js";
 import type { Request } from "./documents.js";
-
-/** The part of a `WebSocket` that is needed. */
-export interface SocketLike {
-  onopen: ((event: any) => void) | null;
-  onmessage: ((event: any) => void) | null;
-  onclose: ((event: any) => void) | null;
-  onerror: ((event: any) => void) | null;
-  send(data: string): void;
-  close(code?: number, reason?: string): void;
-}
-
-/** Something that makes sockets: the browser's `WebSocket`, or that of npm's `ws`. */
-export type SocketMaker = new (url: string, protocols: string) => SocketLike;
 
 /** How a connection ended. */
 export interface Ending {
@@ -34,7 +22,7 @@ export interface Sink {
 export interface ConnectionSettings {
   readonly url: string;
   readonly token: string | null;
-  readonly WebSocket: SocketMaker;
+  readonly WebSocket: WebSocketConstructor;
   /** How long the server may take to acknowledge. */
   readonly openTimeoutMs: number;
   /** After how much silence it is asked whether it is there; after two more of it, it is not. */
@@ -54,7 +42,7 @@ interface Operation extends Sink {
 export class PartyConnection {
   /** Settles when the connection has ended. */
   readonly closed: Promise<Ending>;
-  readonly #socket: SocketLike;
+  readonly #socket: WebSocketLike;
   readonly #operations = new Map<string, Operation>();
   readonly #settle: (ending: Ending) => void;
   readonly #alive: ReturnType<typeof setInterval>;
@@ -67,16 +55,16 @@ export class PartyConnection {
     let settle: (ending: Ending) => void = () => {};
     this.closed = new Promise((resolve) => (settle = resolve));
     this.#settle = settle;
-    const socket = new settings.WebSocket(settings.url, SUBPROTOCOL);
+    const socket = new settings.WebSocket(settings.url, [SUBPROTOCOL]);
     this.#socket = socket;
     socket.onopen = () => {
       const payload = settings.token === null ? {} : { authToken: settings.token };
       this.#send({ type: "connection_init", payload });
     };
-    socket.onmessage = (event) => this.#hear(String(event.data));
+    socket.onmessage = ({ data }: { data: unknown }) => this.#hear(String(data));
     // What went wrong is told by the close that follows.
     socket.onerror = () => {};
-    socket.onclose = (event) => this.#end({ code: event.code, reason: event.reason });
+    socket.onclose = ({ code, reason }: Ending) => this.#end({ code, reason });
     this.#alive = setInterval(() => this.#tick(), settings.silenceMs);
   }
 
@@ -133,10 +121,16 @@ export class PartyConnection {
     };
   }
 
+  /** Asks whether the other side is there, and gives it up soon if not: this side stood still. */
+  probe(): void {
+    this.#silences = 2;
+    this.#send({ type: "ping" });
+  }
+
   /** Ends it. */
   close(): void {
     if (!this.#isOver) {
-      this.#socket.close(1000, "done");
+      this.#socket.close(1000);
       this.#end({ code: 1000, reason: "done" });
     }
   }

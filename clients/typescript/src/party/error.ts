@@ -1,21 +1,9 @@
 /** Why something was refused or failed. */
 
-/** Codes of the server, which every client of it knows. */
-export type ServerErrorCode =
-  | "INVALID_MESSAGE"
-  | "UNAUTHORIZED"
-  | "FORBIDDEN"
-  | "NOT_A_MEMBER"
-  | "NOT_FOUND"
-  | "CONFLICT"
-  | "MESSAGE_TOO_LARGE"
-  | "RATE_LIMITED"
-  | "SERVER_BUSY"
-  | "SERVICE_UNAVAILABLE"
-  | "INTERNAL_ERROR";
+import type { ErrorCode } from "../protocol.gen.js";
 
 /** Codes of this library. */
-export type LocalErrorCode =
+export type PartyErrorCode =
   /** The socket was lost before the answer came. */
   | "CONNECTION_LOST"
   /** No answer came in time. */
@@ -44,7 +32,7 @@ export class PartyError extends Error {
   readonly retryAfterSeconds: number | null;
 
   constructor(
-    readonly code: ServerErrorCode | LocalErrorCode,
+    readonly code: ErrorCode | PartyErrorCode,
     message: string,
     more: { outcome?: "rejected" | "unknown"; retryAfterSeconds?: number | null } = {},
   ) {
@@ -74,7 +62,7 @@ export interface RawError {
 /** Reads the first of some errors. */
 export function errorOf(errors: readonly RawError[]): PartyError {
   const [error] = errors;
-  const code = (error?.extensions?.code ?? "INTERNAL_ERROR") as ServerErrorCode;
+  const code = (error?.extensions?.code ?? "INTERNAL_ERROR") as ErrorCode;
   const retryAfterSeconds = error?.extensions?.retry_after_seconds ?? null;
   return new PartyError(code, error?.message ?? "Something went wrong", { retryAfterSeconds });
 }

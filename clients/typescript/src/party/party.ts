@@ -1,7 +1,11 @@
 /** The way into party sessions: queues that everybody in them edits. */
 
-import type { SocketMaker } from "./connection.js";
+import type { WebSocketConstructor } from "../connection.js";
+import { Listeners, type Unsubscribe } from "../listeners.js";
+import type { PageDocument, PageWindow } from "../page.js";
+import type { TokenNeed } from "../token.js";
 import type { Edit } from "./edit.js";
+import { graphqlUrlOf } from "./endpoint.js";
 import { PartyError } from "./error.js";
 import { type ClimbQueueItem, itemOf } from "./item.js";
 import { indexOf } from "./queue.js";
@@ -10,16 +14,19 @@ import { Memory, type PartyStorage, type RememberedSession, tabStorage } from ".
 import { PartySession, type SessionSettings } from "./session.js";
 import { IDLE, type PartyState } from "./state.js";
 
+/** Gives tokens, or null for nobody in particular. That of the chat client serves as well. */
+export type PartyTokenProvider = (need: TokenNeed) => string | null | Promise<string | null>;
+
 /** What a party is made with. */
 export interface PartyOptions {
-  /** Where the server is, such as `wss://example.com/graphql`; several are tried in turn. */
+  /** The server, such as `https://example.com`; several are tried in turn. */
   readonly url: string | readonly string[];
-  /** A token, or what gets one; it is asked before each connection. Without one a member is anonymous. */
-  readonly token?: string | (() => string | null | Promise<string | null>);
+  /** A token, or what gives one before each connection. Without one this member is anonymous. */
+  readonly token?: string | null | PartyTokenProvider;
   /** Where the session is kept over a reload: the tab's `sessionStorage` unless given, null for nowhere. */
   readonly storage?: PartyStorage | null;
   /** What makes sockets: the global `WebSocket` unless given. */
-  readonly WebSocket?: SocketMaker;
+  readonly WebSocket?: WebSocketConstructor;
   /** How long an edit may wait for its answer before it is taken back. */
   readonly editTimeoutMs?: number;
   /** After how long without events the queue is compared with the server's. */
@@ -28,6 +35,8 @@ export interface PartyOptions {
   readonly openTimeoutMs?: number;
   /** After how much silence the server is asked whether it is there. */
   readonly silenceMs?: number;
+  readonly window?: PageWindow;
+  readonly document?: PageDocument;
 }
 
 /** How a session is joined. */
@@ -49,24 +58,26 @@ export interface LocalQueue {
 /** At most one session at a time, what is seen of it, and what can be done in it. */
 export class Party {
   readonly #settings: SessionSettings;
-  readonly #listeners = new Set<() => void>();
+  readonly #listeners = new Listeners<[]>();
   #session: PartySession | null = null;
   #state: PartyState | null = IDLE;
 
   constructor(options: PartyOptions) {
-    const maker = options.WebSocket ?? (globalThis.WebSocket as SocketMaker | undefined);
+    const maker = options.WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
     if (maker === undefined) {
       throw new TypeError("There is no global WebSocket here: give one as options.WebSocket");
     }
     const { url, token = null, storage = tabStorage() } = options;
-    const urls = typeof url === "string" ? [url] : [...url];
+    const urls = [url].flat().map(graphqlUrlOf);
     if (urls.length === 0) {
       throw new TypeError("options.url must name at least one server");
     }
     this.#settings = {
       urls,
-      token: async () => (typeof token === "function" ? await token() : token),
+      token: async (need) => (typeof token === "function" ? await token(need) : token),
       WebSocket: maker,
+      window: options.window,
+      document: options.document,
       memory: new Memory(storage),
       editTimeoutMs: options.editTimeoutMs ?? 30_000,
       verifyAfterMs: options.verifyAfterMs ?? 60_000,
@@ -93,10 +104,7 @@ export class Party {
   }
 
   /** Calls the listener after every change, until the answered function is called. */
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
+  readonly subscribe = (listener: () => void): Unsubscribe => this.#listeners.add(listener);
 
   /** Starts a new session with a queue that was local so far, which is kept until it is there. */
   async start(local: LocalQueue, options: JoinOptions): Promise<PartyState> {
@@ -206,9 +214,7 @@ export class Party {
 
   #show(): void {
     this.#state = null;
-    for (const listener of [...this.#listeners]) {
-      listener();
-    }
+    this.#listeners.tell();
   }
 }
 

@@ -1,7 +1,10 @@
 /** One session, from the first attempt to join it to its end. */
 
-import { Backoff } from "./backoff.js";
-import { type Ending, PartyConnection, type SocketMaker } from "./connection.js";
+import { BackOff } from "../back_off.js";
+import type { WebSocketConstructor } from "../connection.js";
+import { Page, type PageDocument, type PageWindow } from "../page.js";
+import type { TokenNeed } from "../token.js";
+import { type Ending, PartyConnection } from "./connection.js";
 import { END, JOIN, LEAVE, type Request, SESSION_UPDATES, UPDATE_USERNAME } from "./documents.js";
 import type { Edit } from "./edit.js";
 import { EditSender } from "./edit_sender.js";
@@ -18,8 +21,10 @@ import type { PartyState, PartyStatus } from "./state.js";
 export interface SessionSettings {
   /** Where the nodes are; each attempt goes to the next one. */
   readonly urls: readonly string[];
-  readonly token: () => Promise<string | null>;
-  readonly WebSocket: SocketMaker;
+  readonly token: (need: TokenNeed) => Promise<string | null>;
+  readonly WebSocket: WebSocketConstructor;
+  readonly window: PageWindow | undefined;
+  readonly document: PageDocument | undefined;
   readonly memory: Memory;
   readonly editTimeoutMs: number;
   readonly verifyAfterMs: number;
@@ -48,8 +53,9 @@ export class PartySession {
   readonly #changed: () => void;
   readonly #sender: EditSender;
   readonly #roster = new Roster();
-  readonly #backoff = new Backoff();
+  readonly #backOff = new BackOff();
   readonly #waker = new Waker();
+  readonly #page: Page;
   #known: RememberedSession;
   #status: PartyStatus = "joining";
   #error: PartyError | null = null;
@@ -88,6 +94,11 @@ export class PartySession {
       changed: (isWhole) => this.#queueChanged(isWhole),
       ended: removed,
     });
+    const wake = () => {
+      this.#connection?.probe();
+      this.#waker.wake();
+    };
+    this.#page = new Page({ wake, sleep() {}, offline() {} }, settings.window, settings.document);
     settings.memory.remember(known);
     // What nobody foresaw ends the session, too, instead of leaving it for ever on its way.
     this.#run().catch((error) => this.#fail(new PartyError("INTERNAL_ERROR", String(error))));
@@ -179,7 +190,7 @@ export class PartySession {
         this.#show();
       }
       const isSentAway = ending.code === 1012 || ending.code === 4403;
-      await this.#waker.sleep(isSentAway ? Math.random() * SPREAD_MS : this.#backoff.next());
+      await this.#waker.sleep(isSentAway ? Math.random() * SPREAD_MS : this.#backOff.next());
     }
   }
 
@@ -189,7 +200,9 @@ export class PartySession {
     try {
       opened = await this.#open();
     } catch (error) {
-      return { code: 1006, reason: String(error) };
+      // The token provider failed: for now, or for good.
+      const isFinal = (error as { code?: unknown }).code === "TOKEN_ENDED";
+      return { code: isFinal ? 4401 : 1006, reason: String(error) };
     }
     if (!(opened instanceof PartyConnection)) {
       return opened;
@@ -204,7 +217,7 @@ export class PartySession {
 
   async #open(): Promise<PartyConnection | Ending> {
     const { urls, WebSocket, openTimeoutMs, silenceMs } = this.#settings;
-    const token = await this.#settings.token();
+    const token = await this.#settings.token(this.#refusedToken === undefined ? "connect" : "refused");
     if (token === this.#refusedToken) {
       return { code: 4401, reason: "The token was refused" };
     }
@@ -222,7 +235,7 @@ export class PartySession {
 
   /** Becomes a member and listens. Answers false if that needs another connection, or is over. */
   async #join(connection: PartyConnection): Promise<boolean> {
-    const failures = new Backoff();
+    const failures = new BackOff();
     while (!this.#isOver && connection === this.#connection) {
       const answer = await this.#tryToJoin(connection);
       if (!(answer instanceof PartyError)) {
@@ -242,7 +255,7 @@ export class PartySession {
         this.#settings.memory.forget();
         this.#fail(answer);
       } else {
-        await this.#waker.sleep(failures.next(), answer.retryAfterSeconds);
+        await this.#waker.sleep(failures.afterRefusal(answer.retryAfterSeconds ?? undefined));
       }
     }
     return false;
@@ -268,7 +281,7 @@ export class PartySession {
     this.#name = name;
     this.#boardPath = boardPath;
     this.#clientId = clientId;
-    this.#backoff.reset();
+    this.#backOff.reset();
     this.#refusedToken = undefined;
     this.#roster.set(joined.users);
     this.#listenToRoster(connection);
@@ -372,7 +385,7 @@ export class PartySession {
     this.#stopRoster();
     this.#sender.fail(error);
     this.#waker.wake();
-    this.#waker.stop();
+    this.#page.close();
     if (this.#connection !== needed) {
       this.#connection?.close();
     }

@@ -1,7 +1,7 @@
 /** Clients of the library, and a network between them and the server that can be tampered with. */
 import { onTestFinished } from "vitest";
 import WebSocket from "ws";
-import type { SocketMaker } from "../../src/party/connection.js";
+import type { WebSocketConstructor } from "../../src/connection.js";
 import { orderHash, stateHash } from "../../src/party/hash.js";
 import { Party, type PartyOptions } from "../../src/party/party.js";
 import type { PartyStorage } from "../../src/party/remembered.js";
@@ -11,12 +11,12 @@ import { eventually } from "../harness/eventually.js";
 /** The board of every test. */
 export const BOARD = { boardPath: "/kilter/1/10/26_27/40" };
 
-/** Where GraphQL is. */
-export const graphql = (at: { address: string }) => `ws://${at.address}/graphql`;
+/** Where a server is. */
+export const at = (server: { address: string }) => `http://${server.address}`;
 
 /** A party that is closed when its test is finished. */
 export function player(url: string | readonly string[], options: Partial<PartyOptions> = {}): Party {
-  const party = new Party({ url, WebSocket: WebSocket as unknown as SocketMaker, storage: null, ...options });
+  const party = new Party({ url, WebSocket: WebSocket as unknown as WebSocketConstructor, storage: null, ...options });
   onTestFinished(() => party.close());
   return party;
 }
@@ -72,7 +72,7 @@ export class Wire {
   /** What the client says. */
   fromClient: (message: Message) => Message | null = (message) => message;
 
-  get WebSocket(): SocketMaker {
+  get WebSocket(): WebSocketConstructor {
     const wire = this;
     class Tapped extends WebSocket {
       override send(data: any): void {
@@ -90,7 +90,7 @@ export class Wire {
         return message !== null && super.emit(name, Buffer.from(JSON.stringify(message)), false);
       }
     }
-    return Tapped as unknown as SocketMaker;
+    return Tapped as unknown as WebSocketConstructor;
   }
 }
 

@@ -1,10 +1,10 @@
 /** The parts of the library that need no server. */
 import { describe, expect, it } from "vitest";
-import { Backoff } from "../../src/party/backoff.js";
 import { type Edit, contentsWith } from "../../src/party/edit.js";
 import {
   type QueueChange, type QueueContents, type QueueDelta, type SessionUser, fullSyncOf,
 } from "../../src/party/events.js";
+import { graphqlUrlOf } from "../../src/party/endpoint.js";
 import { orderHash, stateHash } from "../../src/party/hash.js";
 import { itemOf, mirroredItem } from "../../src/party/item.js";
 import { PENDING_MAX, PendingEdits } from "../../src/party/pending.js";
@@ -292,12 +292,18 @@ describe("a roster", () => {
   });
 });
 
-it("pauses double from one second to sixteen and are spread by a fifth", () => {
-  const backoff = new Backoff();
-  const pauses = [1, 2, 3, 4, 5, 6].map(() => backoff.next(() => 0.5));
-  expect(pauses).toEqual([1000, 2000, 4000, 8000, 16_000, 16_000]);
-  backoff.reset();
-  expect([backoff.next(() => 0), backoff.next(() => 1)]).toEqual([800, 2400]);
+it.each([
+  ["https://example.com", "wss://example.com/graphql"],
+  ["http://127.0.0.1:7400/", "ws://127.0.0.1:7400/graphql"],
+  ["wss://example.com/party/graphql", "wss://example.com/party/graphql"],
+  ["https://example.com/heartline", "wss://example.com/heartline/graphql"],
+])("GraphQL of %s is at %s", (url, graphql) => {
+  expect(graphqlUrlOf(url)).toBe(graphql);
+});
+
+it("what is no address is refused", () => {
+  expect(() => graphqlUrlOf("ftp://example.com")).toThrow(/begins with http/);
+  expect(() => graphqlUrlOf("example")).toThrow(TypeError);
 });
 
 describe("the memory of a session", () => {

@@ -5,7 +5,7 @@ import { eventually, passes } from "../harness/eventually.js";
 import { Server } from "../harness/server.js";
 import { item, uuid } from "./climbs.js";
 import {
-  BOARD, type Message, Wire, becomes, graphql, pictureOf, player, queueEventIn, uuidsOf,
+  BOARD, type Message, Wire, becomes, at, pictureOf, player, queueEventIn, uuidsOf,
 } from "./player.js";
 
 let server: Server;
@@ -18,9 +18,9 @@ afterAll(async () => {
 
 /** A client on a tampered wire, and one on a good one. */
 async function pair(wire: Wire, options = {}): Promise<[Party, Party]> {
-  const bo = player(graphql(server));
+  const bo = player(at(server));
   const { sessionId } = await bo.start({ queue: [item(1), item(2)], current: item(1) }, BOARD);
-  const ana = player(graphql(server), { WebSocket: wire.WebSocket, ...options });
+  const ana = player(at(server), { WebSocket: wire.WebSocket, ...options });
   await ana.join(sessionId as string, BOARD);
   return [ana, bo];
 }

@@ -6,7 +6,7 @@ import { eventually } from "../harness/eventually.js";
 import { Proxy } from "../harness/proxy.js";
 import { Server } from "../harness/server.js";
 import { item, uuid } from "./climbs.js";
-import { BOARD, becomes, graphql, pictureOf, player, summaryOf, uuidsOf } from "./player.js";
+import { BOARD, becomes, at, pictureOf, player, summaryOf, uuidsOf } from "./player.js";
 
 /** Everybody in whose sight somebody never was away. */
 function watch(party: Party, clientId: string): () => boolean {
@@ -22,7 +22,7 @@ function watch(party: Party, clientId: string): () => boolean {
 describe("on two nodes", () => {
   let cluster: Cluster;
   const node = (number: number) => cluster.nodes[number] as Server;
-  const urls = (...numbers: number[]) => numbers.map((number) => graphql(node(number)));
+  const urls = (...numbers: number[]) => numbers.map((number) => at(node(number)));
 
   beforeAll(async () => {
     cluster = await Cluster.start(2);
@@ -69,7 +69,7 @@ describe("on two nodes", () => {
 
   it("parties that edit at random over networks that fail come to show the same", async () => {
     const proxies = await Promise.all([0, 1].map((number) => Proxy.to(() => node(number).port)));
-    const parties = [0, 1, 0].map((number) => player(graphql(proxies[number] as Proxy)));
+    const parties = [0, 1, 0].map((number) => player(at(proxies[number] as Proxy)));
     for (const party of parties) {
       await party.join("random", BOARD);
     }
@@ -132,7 +132,7 @@ describe("on two nodes", () => {
 
 it("a node that is killed and started again has everything that was answered", async () => {
   const server = await Server.start();
-  const ana = player(graphql(server));
+  const ana = player(at(server));
   await ana.join("alone", BOARD);
   const edits = Array.from({ length: 20 }, (_, number) => ana.add(item(number)));
   await edits[4];
@@ -142,17 +142,35 @@ it("a node that is killed and started again has everything that was answered", a
   await server.start();
   await Promise.all(edits);
   expect(uuidsOf(ana.state)).toEqual(Array.from({ length: 20 }, (_, number) => uuid(number)));
-  const fresh = player(graphql(server));
+  const fresh = player(at(server));
   await fresh.join("alone", BOARD);
   await becomes(ana, "it is confirmed", (state) => state.pendingEdits === 0);
   expect(pictureOf(fresh.state)).toBe(pictureOf(ana.state));
   await server.remove();
 });
 
+it("a network that is back is used at once", async () => {
+  const server = await Server.start();
+  const proxy = await Proxy.to(() => server.port);
+  const window = new EventTarget();
+  const ana = player(at(proxy), { window });
+  await ana.join("online", BOARD);
+  proxy.down();
+  const { accepted } = proxy;
+  await eventually("two attempts fail", () => proxy.accepted >= accepted + 2);
+  proxy.up();
+  // The next attempt is seconds away.
+  const begun = Date.now();
+  window.dispatchEvent(new Event("online"));
+  await becomes(ana, "it is back", (state) => state.status === "live");
+  expect(Date.now() - begun).toBeLessThan(1500);
+  await Promise.all([proxy.remove(), server.remove()]);
+});
+
 it("a network that says nothing any more is given up", async () => {
   const server = await Server.start();
   const proxy = await Proxy.to(() => server.port);
-  const ana = player(graphql(proxy), { silenceMs: 200 });
+  const ana = player(at(proxy), { silenceMs: 200 });
   const { clientId } = await ana.join("silence", BOARD);
   proxy.blackHole();
   await becomes(ana, "it notices", (state) => state.status === "reconnecting");

@@ -5,7 +5,7 @@ import { eventually } from "../harness/eventually.js";
 import { Proxy } from "../harness/proxy.js";
 import { Server } from "../harness/server.js";
 import { item, uuid } from "./climbs.js";
-import { BOARD, type Message, Wire, becomes, graphql, pictureOf, player, uuidsOf } from "./player.js";
+import { BOARD, type Message, Wire, becomes, at, pictureOf, player, uuidsOf } from "./player.js";
 
 let server: Server;
 beforeAll(async () => {
@@ -32,7 +32,7 @@ const EDITS: [string, (party: Party) => Promise<void>][] = [
 describe("an edit that is refused is taken back", () => {
   it.each(EDITS)("%s", async (_name, edit) => {
     const wire = new Wire();
-    const [ana, bo] = [player(graphql(server), { WebSocket: wire.WebSocket }), player(graphql(server))];
+    const [ana, bo] = [player(at(server), { WebSocket: wire.WebSocket }), player(at(server))];
     const { sessionId } = await ana.start(LOCAL, BOARD);
     await bo.join(sessionId as string, BOARD);
     const before = pictureOf(ana.state);
@@ -66,7 +66,7 @@ describe("an edit that is refused is taken back", () => {
 
 it("an edit that is not answered in time is taken back, and its outcome is unknown", async () => {
   const proxy = await Proxy.to(() => server.port);
-  const ana = player(graphql(proxy), { editTimeoutMs: 700 });
+  const ana = player(at(proxy), { editTimeoutMs: 700 });
   await ana.start(LOCAL, BOARD);
   const before = pictureOf(ana.state);
   proxy.blackHole();
@@ -86,8 +86,8 @@ it("an edit that is not answered in time is taken back, and its outcome is unkno
 
 it("an edit whose answer is lost is asked for again under its name, and done once", async () => {
   const [wire, proxy] = [new Wire(), await Proxy.to(() => server.port)];
-  const ana = player(graphql(proxy), { WebSocket: wire.WebSocket });
-  const bo = player(graphql(server));
+  const ana = player(at(proxy), { WebSocket: wire.WebSocket });
+  const bo = player(at(server));
   const { sessionId } = await ana.start(LOCAL, BOARD);
   await bo.join(sessionId as string, BOARD);
   const names: string[] = [];
@@ -116,7 +116,7 @@ it("an edit whose answer is lost is asked for again under its name, and done onc
 
 it("an edit whose event came is done, even if its answer never comes", async () => {
   const wire = new Wire();
-  const ana = player(graphql(server), { WebSocket: wire.WebSocket });
+  const ana = player(at(server), { WebSocket: wire.WebSocket });
   await ana.start(LOCAL, BOARD);
   const unavailable = { message: "not now", extensions: { code: "SERVICE_UNAVAILABLE", retry_after_seconds: 60 } };
   wire.fromServer = (message) =>
@@ -128,7 +128,7 @@ it("an edit whose event came is done, even if its answer never comes", async () 
 });
 
 it("more edits than the server takes at once are done in their order, a little later", async () => {
-  const ana = player(graphql(server));
+  const ana = player(at(server));
   await ana.join("many", BOARD);
   for (let round = 0; round < 4; round += 1) {
     const numbers = Array.from({ length: 40 }, (_, index) => round * 40 + index);
@@ -141,7 +141,7 @@ it("more edits than the server takes at once are done in their order, a little l
 
 it("the fifty-first edit that waits is refused", async () => {
   const proxy = await Proxy.to(() => server.port);
-  const ana = player(graphql(proxy));
+  const ana = player(at(proxy));
   await ana.join("crowded", BOARD);
   proxy.blackHole();
   const all = Array.from({ length: 51 }, (_, index) => ana.add(item(index)));

@@ -7,7 +7,7 @@ import { Proxy } from "../harness/proxy.js";
 import { Server } from "../harness/server.js";
 import { token } from "../harness/token.js";
 import { item, uuid } from "./climbs.js";
-import { BOARD, TabStorage, Wire, becomes, graphql, player, uuidsOf } from "./player.js";
+import { BOARD, TabStorage, Wire, becomes, at, player, uuidsOf } from "./player.js";
 
 let server: Server;
 beforeAll(async () => {
@@ -18,7 +18,7 @@ afterAll(async () => {
 });
 
 it("starts with the local queue, and others join it", async () => {
-  const [ana, bo] = [player(graphql(server)), player(graphql(server))];
+  const [ana, bo] = [player(at(server)), player(at(server))];
   const local = { queue: [item(1), item(2)], current: item(2) };
   const state = await ana.start(local, { ...BOARD, username: "Ana", sessionName: "Wall" });
   expect(state).toMatchObject({ status: "live", name: "Wall", isLeader: true, sequence: 1 });
@@ -41,7 +41,7 @@ it("starts with the local queue, and others join it", async () => {
 });
 
 it("what is seen is one object until it changes, and cannot be changed", async () => {
-  const ana = player(graphql(server));
+  const ana = player(at(server));
   let changes = 0;
   const stop = ana.subscribe(() => (changes += 1));
   await ana.join("snapshots", BOARD);
@@ -62,7 +62,7 @@ it("what is seen is one object until it changes, and cannot be changed", async (
 
 it("keeps the seed until the join succeeded, over a reload too", async () => {
   const [storage, port] = [new TabStorage(), await freePort()];
-  const nowhere = player(`ws://127.0.0.1:${port}/graphql`, { storage });
+  const nowhere = player(`http://127.0.0.1:${port}`, { storage });
   const started = nowhere.start({ queue: [item(1), item(2)] }, BOARD);
   const refused = expect(started).rejects.toMatchObject({ code: "NOT_IN_A_SESSION" });
   expect(uuidsOf(nowhere.state)).toEqual([1, 2].map(uuid));
@@ -84,7 +84,7 @@ it("keeps the seed until the join succeeded, over a reload too", async () => {
     }
     return message;
   };
-  const again = player(graphql(proxy), { storage, WebSocket: wire.WebSocket });
+  const again = player(at(proxy), { storage, WebSocket: wire.WebSocket });
   expect(again.remembered?.seed?.queue.length).toBe(2);
   const state = await again.resume();
   expect(lost).toBe(2);
@@ -96,29 +96,29 @@ it("keeps the seed until the join succeeded, over a reload too", async () => {
 
 it("a reload goes on with the remembered session as the same member", async () => {
   const storage = new TabStorage();
-  const ana = player(graphql(server), { storage });
-  const bo = player(graphql(server));
+  const ana = player(at(server), { storage });
+  const bo = player(at(server));
   const before = await ana.start({ queue: [item(1)] }, { ...BOARD, username: "Ana" });
   await bo.join(before.sessionId as string, BOARD);
   const first = ana.remembered?.resumeToken;
   ana.close();
   expect(ana.state.status).toBe("idle");
   await passes(300);
-  const reloaded = player(graphql(server), { storage });
+  const reloaded = player(at(server), { storage });
   const after = await reloaded.resume();
   expect(after).toMatchObject({ clientId: before.clientId, isLeader: true, status: "live" });
   expect(reloaded.remembered?.resumeToken).not.toBe(first);
   expect(bo.state.members.map((member) => member.id)).toEqual([before.clientId, bo.state.clientId]);
   await reloaded.leave();
   expect(reloaded.remembered).toBeNull();
-  expect(await player(graphql(server), { storage }).resume()).toBeNull();
+  expect(await player(at(server), { storage }).resume()).toBeNull();
 });
 
 it("a second tab with the same storage becomes the member, and the first another", async () => {
   const storage = new TabStorage();
-  const first = player(graphql(server), { storage });
+  const first = player(at(server), { storage });
   const before = await first.join("two-tabs", BOARD);
-  const second = player(graphql(server), { storage });
+  const second = player(at(server), { storage });
   const taken = await second.resume();
   expect(taken?.clientId).toBe(before.clientId);
   await becomes(first, "it is another member", (state) =>
@@ -130,8 +130,8 @@ it("a second tab with the same storage becomes the member, and the first another
 
 it("an ended session is over for everybody, and stays over", async () => {
   const storage = new TabStorage();
-  const ana = player(graphql(server), { storage: new TabStorage(), token: token("ana") });
-  const bo = player(graphql(server), { storage });
+  const ana = player(at(server), { storage: new TabStorage(), token: token("ana") });
+  const bo = player(at(server), { storage });
   await ana.join("ended", BOARD);
   await bo.join("ended", BOARD);
   await bo.add(item(1));
@@ -144,15 +144,15 @@ it("an ended session is over for everybody, and stays over", async () => {
   expect(state.members).toEqual([]);
   expect([ana.remembered, bo.remembered]).toEqual([null, null]);
   await expect(bo.add(item(2))).rejects.toMatchObject({ code: "SESSION_ENDED" });
-  const late = player(graphql(server));
+  const late = player(at(server));
   await expect(late.join("ended", BOARD)).rejects.toMatchObject({ code: "SESSION_ENDED" });
   expect(late.state.status).toBe("ended");
 });
 
 it("who was away when the session ended is told on coming back", async () => {
   const proxy = await Proxy.to(() => server.port);
-  const ana = player(graphql(server), { token: token("ana") });
-  const bo = player(graphql(proxy), { storage: new TabStorage() });
+  const ana = player(at(server), { token: token("ana") });
+  const bo = player(at(proxy), { storage: new TabStorage() });
   await ana.join("ended-away", BOARD);
   await bo.join("ended-away", BOARD);
   proxy.down();
@@ -167,10 +167,10 @@ it("who was away when the session ended is told on coming back", async () => {
 });
 
 it("what is refused for good fails, and says why", async () => {
-  const bad = player(graphql(server), { token: "nonsense" });
+  const bad = player(at(server), { token: "nonsense" });
   await expect(bad.join("refused", BOARD)).rejects.toMatchObject({ code: "UNAUTHORIZED" });
   expect(bad.state).toMatchObject({ status: "failed", error: { code: "UNAUTHORIZED" } });
-  const wrong = player(graphql(server));
+  const wrong = player(at(server));
   const error: PartyError = await wrong.join("not an id!", BOARD).then(
     () => expect.fail("it was taken"),
     (error) => error,
@@ -178,7 +178,7 @@ it("what is refused for good fails, and says why", async () => {
   expect(error.code).toBe("INVALID_MESSAGE");
   expect(error.message).toContain("Session ID");
   const local = { queue: [{ ...item(1), uuid: "no uuid" }] };
-  const seeded = player(graphql(server));
+  const seeded = player(at(server));
   await expect(seeded.start(local, BOARD)).rejects.toMatchObject({ code: "INVALID_MESSAGE" });
   expect(seeded.state.queue.length).toBe(1);
   await expect(wrong.add(item(1))).rejects.toMatchObject({ code: "INVALID_MESSAGE" });
@@ -186,7 +186,7 @@ it("what is refused for good fails, and says why", async () => {
 
 it("a token that was refused is asked for again, once", async () => {
   let asked = 0;
-  const ana = player(graphql(server), { token: () => (asked++ === 0 ? "stale" : token("ana", 3)) });
+  const ana = player(at(server), { token: () => (asked++ === 0 ? "stale" : token("ana", 3)) });
   await ana.join("tokens", BOARD);
   expect(asked).toBe(2);
   await eventually("it needs another when that runs out", () => asked > 2);
