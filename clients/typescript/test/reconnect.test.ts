@@ -31,6 +31,7 @@ async function talking(): Promise<{ server: Server; ana: User; bo: User; stream:
 
 test("a killed server loses, repeats and reorders nothing", async () => {
   const { server, ana, bo, stream } = await talking();
+  bo.client.presence.subscribe(["ana", "cy"]);
   for (let round = 0; round < 3; round += 1) {
     await server.end("SIGKILL");
     await passes(200);
@@ -41,6 +42,9 @@ test("a killed server loses, repeats and reorders nothing", async () => {
   }
   await stream.isHeardBy(bo, ana);
   expect(bo.states).toContain("reconnecting");
+  const watched = bo.sent.filter((frame) => frame.type === "presence_subscribe");
+  expect(watched.length).toBeGreaterThanOrEqual(4);
+  expect(watched.every(({ user_ids }) => user_ids.join() === "ana,cy")).toBe(true);
 });
 
 test("a drained server is left in order, and come back to when it asked", async () => {

@@ -174,7 +174,8 @@ describe("on one node", () => {
 
   it.concurrent("one whose socket takes nothing is cut with 1013 and retries", async () => {
     const proxy = await Proxy.to(() => server.port);
-    const ana = guest(graphql(proxy), { retryWait: () => passes(0) });
+    // It says something until the end, so that it is not taken for dead before it is for slow.
+    const ana = guest(graphql(proxy), { retryWait: () => passes(0), keepAlive: 1_000 });
     const bo = guest(graphql(server));
     await Promise.all([ana.join("slow"), bo.join("slow")]);
     ana.listen("slow");
