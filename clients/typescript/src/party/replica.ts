@@ -111,7 +111,7 @@ export class Replica {
         continue;
       }
       const next = queueAfter(queue, event);
-      if (next === null || false) {
+      if (next === null || (this.#isComparable && !isVerified(next))) {
         return "resync";
       }
       this.#queue = next;
