@@ -47,6 +47,11 @@ impl Handle {
         Self { outbox, direct, opened_at, kind, identity: OnceLock::new() }
     }
 
+    /// What it speaks.
+    pub fn kind(&self) -> LeaseKind {
+        self.kind
+    }
+
     /// Whether it understands chat frames.
     pub(crate) fn is_chat(&self) -> bool {
         self.kind == LeaseKind::Chat

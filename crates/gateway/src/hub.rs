@@ -262,7 +262,7 @@ impl Hub {
     }
 
     /// Every connection of this node, guests first, then shard by shard.
-    pub(crate) fn all(&self) -> Vec<Arc<Handle>> {
+    pub fn all(&self) -> Vec<Arc<Handle>> {
         let guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<Arc<Handle>> = guests.values().cloned().collect();
         drop(guests);

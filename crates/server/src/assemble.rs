@@ -17,7 +17,7 @@ use ulid::Ulid;
 use crate::chat::Chat;
 use crate::cluster::{Cluster, Others};
 use crate::config::{AuthKeys, Config, Loaded};
-use crate::http::{Api, PrivacyChanges};
+use crate::http::{Api, Development, PrivacyChanges};
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
 use crate::store::Store;
@@ -43,7 +43,7 @@ pub struct Node {
 /// # Errors
 /// A key, a certificate, a store or a server that the configuration names cannot be used.
 pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
-    let Loaded { config, auth_keys, .. } = loaded;
+    let Loaded { config, auth_keys, development, .. } = loaded;
     let clock = Clock;
     let node_id = node_id(&config.server.name)?;
     let authenticator = authenticator(auth_keys, clock)?;
@@ -91,6 +91,7 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         registry,
         lifecycle,
         party: party.clone(),
+        development: development.map(|secret| Development { secret }),
         site_url: config.party.site_url.clone(),
         cluster: others.as_ref().map(|others| Arc::clone(&others.link)),
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
+use crate::config::{ConfigErrors, Disk, Layer, Loaded, Secret, Sources, load};
 use crate::dev::{DATA_DIRECTORY, DataDirectory, dev_preset};
 use crate::lifecycle::{Exit, Lifecycle, Signals};
 use crate::{assemble, run, telemetry};
@@ -58,7 +58,9 @@ pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
     let directory = DataDirectory::open(&arguments.data_dir).map_err(anyhow::Error::from)?;
     let secret = directory.dev_secret().map_err(anyhow::Error::from)?;
     let preset = dev_preset(&directory, &secret);
-    let loaded = configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    let mut loaded =
+        configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    loaded.development = loaded.auth_keys.hmac_secrets.first().cloned().map(Secret::new);
     let data_dir = arguments.data_dir.clone();
     start(loaded, move |address| greet(address, &data_dir))
 }
@@ -121,7 +123,7 @@ fn greet(address: SocketAddr, data_dir: &Path) {
         std::io::stdout(),
         "Heartline is listening on http://{address} (development: everything is in this process)
 
-Next, in two other terminals:
+Open http://{address} in two tabs and sign in as ana and as bo, or, in two other terminals:
   {program} connect{data_dir}{url} --user ana
   {program} connect{data_dir}{url} --user bo
 Let ana type /direct bo and then hello; /help shows the rest.

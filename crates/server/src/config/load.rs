@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::Config;
-use super::auth::{AuthKeys, BadKeyFile};
+use super::auth::{AuthKeys, BadKeyFile, Secret};
 use super::contradiction;
 use super::files::{Files, read_text};
 use super::keys::{self, Key};
@@ -46,6 +46,8 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     /// The keys whose values are not the defaults.
     pub differences: Vec<Difference>,
+    /// What `heartline dev` signs with for those who sign in by name. No configuration sets it.
+    pub development: Option<Secret>,
 }
 
 /// Loads a configuration: defaults, preset, file, environment, arguments.
@@ -84,7 +86,8 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigErrors> {
         return Err(ConfigErrors(problems));
     }
     let warnings = warnings(&config, &settings, sources);
-    Ok(Loaded { config, auth_keys, warnings, differences: settings.differences() })
+    let differences = settings.differences();
+    Ok(Loaded { config, auth_keys, warnings, differences, development: None })
 }
 
 /// Reads the files with keys; those for TLS are only tried here, and parsed by `tls`.

@@ -1,5 +1,7 @@
 //! `/v1/admin`: see nodes, see and end connections.
 
+use std::cmp::Reverse;
+
 use axum::Json;
 use axum::extract::State;
 use heartline_gateway::Refusal;
@@ -13,6 +15,7 @@ use tracing::{info, warn};
 
 use super::caller::Service;
 use super::path::PathId;
+use super::query::Query;
 use super::{Api, Refused};
 
 /// A live connection as an operator sees it.
@@ -27,6 +30,17 @@ pub(super) struct ConnectionView {
     /// What waits to be written; absent for a connection on another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     outbox: Option<OutboxView>,
+}
+
+/// A connection of the node that answers.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeConnectionView {
+    connection_id: ConnectionId,
+    user_id: UserId,
+    device_id: DeviceId,
+    kind: &'static str,
+    connected_at: Timestamp,
+    outbox: OutboxView,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,6 +76,37 @@ pub(super) async fn list_connections(
 ) -> Result<Json<Page<ConnectionView>>, Refused> {
     let live = live_connections(&api, user_id).await?;
     let items = live.into_iter().map(|live| view(&api, live)).collect();
+    Ok(Json(Page { items, next_cursor: None }))
+}
+
+/// The connections of this node, those with the most waiting first, then the youngest.
+pub(super) async fn list_node_connections(
+    State(api): State<Api>,
+    _: Service,
+    query: Query,
+) -> Result<Json<Page<NodeConnectionView>>, Refused> {
+    let limit = query.limit()?;
+    let (now, wall) = (api.gateway.clock().now(), api.gateway.clock().wall());
+    let mut items: Vec<_> = api
+        .gateway
+        .hub()
+        .all()
+        .iter()
+        .filter_map(|handle| {
+            let identity = handle.identity()?;
+            let load = handle.outbox.load();
+            Some(NodeConnectionView {
+                connection_id: identity.key.connection_id,
+                user_id: identity.key.user_id.clone(),
+                device_id: identity.device_id.clone(),
+                kind: handle.kind().as_str(),
+                connected_at: wall.minus(handle.age(now)),
+                outbox: OutboxView { messages: load.messages, bytes: load.bytes },
+            })
+        })
+        .collect();
+    items.sort_by_key(|item| Reverse((item.outbox.bytes, item.connected_at)));
+    items.truncate(limit);
     Ok(Json(Page { items, next_cursor: None }))
 }
 

@@ -15,7 +15,8 @@ struct Health {
     degraded: Vec<&'static str>,
 }
 
-pub(super) async fn welcome(State(api): State<Api>) -> String {
+/// A few words for those who ask without a browser.
+pub(super) fn welcome(api: &Api) -> String {
     format!(
         "Heartline {} on node {}\n\nSockets: /v1/ws   REST: /openapi.json   Health: /readyz\n",
         env!("CARGO_PKG_VERSION"),

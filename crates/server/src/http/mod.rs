@@ -25,6 +25,8 @@ mod admin;
 mod question_rates;
 mod graphql;
 mod health;
+mod page;
+mod development;
 
 use std::sync::Arc;
 
@@ -48,6 +50,8 @@ use prometheus_client::registry::Registry;
 
 pub(crate) use self::privacy::PrivacyChanges;
 
+use self::caller::Service;
+pub(crate) use self::development::Development;
 use self::edit::Edits;
 use self::messages::SendRates;
 use self::presence::QueryRates;
@@ -76,6 +80,8 @@ pub(crate) struct Api {
     pub(crate) chat: ChatParts,
     /// Party sessions.
     pub(crate) party: PartyPlane,
+    /// What signs tokens for those who sign in by name; none unless `heartline dev` runs the node.
+    pub(crate) development: Option<Development>,
     /// The site of party sessions.
     pub(crate) site_url: Option<String>,
     /// Who may see the presence of those who have not chosen.
@@ -138,6 +144,7 @@ pub(crate) fn router(api: Api, with_metrics: bool) -> Router {
     routes::routes(with_metrics)
         .with_document()
         .merge(party_routes())
+        .merge(page_routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(api, cors::layer))
@@ -151,6 +158,14 @@ fn party_routes() -> Router<Shared> {
         .route("/graphql", post(graphql::run).layer(body))
         .route("/health", get(graphql::health))
         .route("/join/{session_id}", get(graphql::join))
+}
+
+/// The page and what only it asks for.
+fn page_routes() -> Router<Shared> {
+    Router::new()
+        .route("/page/node.json", get(page::facts))
+        .route("/page/{name}", get(page::file))
+        .route("/dev/token", post(development::sign_in))
 }
 
 /// The routes of the metrics' own listener.
@@ -181,6 +196,10 @@ async fn not_found() -> Refused {
 async fn method_not_allowed() -> Refused {
     let message = "this path does not take this method";
     Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, message).into()
+}
+
+async fn metrics_for_services(api: State<Api>, _: Service) -> Result<Response, Refused> {
+    metrics(api).await
 }
 
 async fn metrics(State(api): State<Api>) -> Result<Response, Refused> {

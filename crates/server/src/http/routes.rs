@@ -7,7 +7,8 @@ use heartline_protocol::ErrorCode::{
 
 use super::openapi::{Operation, Parameter, Routes};
 use super::{
-    admin, chats, contacts, health, members, messages, metrics, presence, push, users, visibility,
+    admin, chats, contacts, health, members, messages, metrics, metrics_for_services, page,
+    presence, push, users, visibility,
 };
 
 const CHATS: &str = "/v1/chats";
@@ -25,6 +26,7 @@ const PRESENCE: &str = "/v1/presence/{user_id}";
 const PRESENCE_QUERY: &str = "/v1/presence/query";
 const VISIBILITY: &str = "/v1/presence/visibility";
 const CONNECTIONS: &str = "/v1/admin/users/{user_id}/connections";
+const NODE_CONNECTIONS: &str = "/v1/admin/connections";
 const CONNECTION: &str = "/v1/admin/connections/{connection_id}";
 
 /// Every route of the main listener; `with_metrics` puts `/metrics` among them.
@@ -45,9 +47,9 @@ pub(super) fn routes(with_metrics: bool) -> Routes {
 fn add_operating(routes: Routes) -> Routes {
     routes
         .add(
-            Operation::get("/", "welcome", "Where to begin.")
+            Operation::get("/", "welcome", "The page for browsers; else where to begin.")
                 .answers_text("A few words.", "text/plain"),
-            health::welcome,
+            page::index,
         )
         .add(
             Operation::get("/livez", "isLive", "Whether the process serves.")
@@ -272,6 +274,19 @@ fn add_back_end(routes: Routes) -> Routes {
                 .for_services()
                 .answers_page("The nodes.", "Node"),
             admin::list_nodes,
+        )
+        .add(
+            Operation::get("/v1/admin/metrics", "readNodeMetrics", "The metrics of this node.")
+                .for_services()
+                .answers_text("Everything that is counted.", "application/openmetrics-text"),
+            metrics_for_services,
+        )
+        .add(
+            Operation::get(NODE_CONNECTIONS, "listNodeConnections", "Connections of this node.")
+                .for_services()
+                .parameters(&[Parameter::Limit])
+                .answers_page("Those with the most waiting first.", "NodeConnection"),
+            admin::list_node_connections,
         )
         .add(
             Operation::get(CONNECTIONS, "listConnections", "The live connections of a user.")

@@ -269,6 +269,14 @@ fn operating() -> Named {
         ("lease_ends_at", Required, reference("Timestamp")),
         ("outbox", Optional, reference("Outbox")),
     ];
+    let node_connection = vec![
+        ("connection_id", Required, reference("ConnectionId")),
+        ("user_id", Required, reference("UserId")),
+        ("device_id", Required, reference("DeviceId")),
+        ("kind", Required, text()),
+        ("connected_at", Required, reference("Timestamp")),
+        ("outbox", Required, reference("Outbox")),
+    ];
     let node = vec![
         ("node_id", Required, reference("NodeId")),
         ("name", Required, text()),
@@ -299,6 +307,7 @@ fn operating() -> Named {
         ("Pushed", object("Connections it was queued or leased for.", connections())),
         ("Ended", object("Connections that were told to close.", connections())),
         ("Connection", object("A live connection.", connection)),
+        ("NodeConnection", object("A live connection of the node that answers.", node_connection)),
         ("Outbox", object("What waits to be written.", outbox)),
         ("Node", object("A live node.", node)),
         ("Health", object("Whether the node works, and what does not.", health)),
