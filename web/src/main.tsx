@@ -1,0 +1,18 @@
+/** The page: begins with who this server is, and who was signed in in this tab. */
+import { render } from "preact";
+import { claimDevice } from "./model/device.js";
+import { remembered } from "./model/identity.js";
+import { Route } from "./model/route.js";
+import { askNode } from "./model/server.js";
+import { Theme } from "./model/theme.js";
+import "./style/app.css";
+import { App } from "./view/app.js";
+
+const target = document.getElementById("app");
+if (target === null) throw new Error("the page has no place for the application");
+const [theme, route] = [new Theme(), new Route()];
+const [node, device_id] = await Promise.all([askNode().catch(() => undefined), claimDevice()]);
+render(
+  <App theme={theme} route={route} node={node} device_id={device_id} signIn={remembered()} />,
+  target,
+);

@@ -1,0 +1,235 @@
+/** The chats of the user: their names, last messages and what is unread. */
+import type { Client, ListedChat, Message } from "heartline";
+import { Conversation } from "./conversation.js";
+import { Observable } from "./observable.js";
+
+/** Chats that are asked for at once. */
+const PAGE = 100;
+/** Pages of chats that are asked for; beyond, a chat appears when something is said in it. */
+const PAGES_MAX = 10;
+/** Conversations that are kept open in memory. */
+const CONVERSATIONS_MAX = 20;
+
+/** A chat as the server describes it. */
+export type Chat = Omit<ListedChat, "last_acked_sequence" | "last_message">;
+
+/** A chat in the list. */
+export interface ChatEntry {
+  chat: Chat;
+  last: Message | undefined;
+  /** Up to where it was read in this browser. */
+  read: number;
+}
+
+/** The chats. */
+export class Chats extends Observable {
+  readonly #client: Client;
+  readonly #user_id: string;
+  readonly #entries = new Map<string, ChatEntry>();
+  readonly #conversations = new Map<string, Conversation>();
+  readonly #typing = new Map<string, Set<string>>();
+  /** Whether the list has come. */
+  isLoaded = false;
+  /** What went wrong last, in words. */
+  error: string | undefined;
+  /** Called when there are members whose presence may be of interest. */
+  onMembers: (user_ids: string[]) => void = () => {};
+
+  constructor(client: Client, user_id: string) {
+    super();
+    this.#client = client;
+    this.#user_id = user_id;
+    client.onMessage((message, own) => this.#take(message, own));
+    client.onChatChanged(({ chat_id, chat }) => {
+      if (chat === undefined) this.#remove(chat_id);
+      else this.#put(chat);
+      this.changed();
+    });
+    client.onTyping((chat_id, user, is_typing) => {
+      const users = this.#typing.get(chat_id) ?? new Set();
+      if (is_typing) users.add(user);
+      else users.delete(user);
+      this.#typing.set(chat_id, users);
+      this.changed();
+    });
+    // Names and members may have changed while nobody was told.
+    client.onState((state) => {
+      if (state === "connected") void this.load();
+    });
+    window.addEventListener("storage", () => this.changed());
+  }
+
+  /** The chats, those first in which something was said last. */
+  get list(): ChatEntry[] {
+    return [...this.#entries.values()].sort((one, other) => lastAt(other).localeCompare(lastAt(one)));
+  }
+
+  get(chat_id: string): ChatEntry | undefined {
+    return this.#entries.get(chat_id);
+  }
+
+  /** What a chat is called, for this user. */
+  title(chat: Chat): string {
+    if (chat.name !== undefined) return chat.name;
+    const others = chat.members.map((member) => member.user_id).filter((id) => id !== this.#user_id);
+    return others.length === 0 ? "Only you" : others.join(", ");
+  }
+
+  /** The other one of a direct chat. */
+  peer(chat: Chat): string | undefined {
+    if (chat.type !== "direct") return undefined;
+    return chat.members.find((member) => member.user_id !== this.#user_id)?.user_id;
+  }
+
+  unread(entry: ChatEntry): number {
+    const read = Math.max(entry.read, this.#kept(entry.chat.chat_id) ?? 0);
+    return Math.max(0, entry.chat.head_sequence - read);
+  }
+
+  /** Who is typing in a chat. */
+  typing(chat_id: string): string[] {
+    return [...(this.#typing.get(chat_id) ?? [])];
+  }
+
+  /** The conversation of a chat, as far as it was loaded. */
+  conversation(chat_id: string): Conversation {
+    let conversation = this.#conversations.get(chat_id);
+    if (conversation === undefined) {
+      conversation = new Conversation(this.#client, chat_id, this.#user_id);
+      const [oldest] = this.#conversations.keys();
+      if (this.#conversations.size >= CONVERSATIONS_MAX && oldest !== undefined) {
+        this.#conversations.delete(oldest);
+      }
+    } else this.#conversations.delete(chat_id);
+    this.#conversations.set(chat_id, conversation);
+    return conversation;
+  }
+
+  /** Everything in a chat was seen. */
+  markRead(chat_id: string): void {
+    const entry = this.#entries.get(chat_id);
+    if (entry === undefined || this.unread(entry) === 0) return;
+    this.#read(entry, entry.chat.head_sequence);
+    this.changed();
+  }
+
+  /** Asks for the list. */
+  async load(): Promise<void> {
+    try {
+      let cursor: string | undefined;
+      for (let page = 0; page < PAGES_MAX; page += 1) {
+        const more = cursor === undefined ? {} : { cursor };
+        const { items, next_cursor } = await this.#client.rest.listChats({ limit: PAGE, ...more });
+        for (const { last_acked_sequence, last_message, ...chat } of items) {
+          const entry = this.#put(chat, last_acked_sequence);
+          if (last_message !== undefined) this.#setLast(entry, last_message);
+        }
+        if (next_cursor === null) break;
+        cursor = next_cursor;
+      }
+      this.isLoaded = true;
+      this.error = undefined;
+    } catch (error) {
+      this.error = wordsOf(error);
+    }
+    this.changed();
+  }
+
+  /** Makes a chat, or finds the direct one that there is; answers its id. */
+  async create(member_ids: string[], name: string | undefined): Promise<string> {
+    const isDirect = member_ids.length === 1 && name === undefined;
+    const chat = await this.#client.rest.createChat(
+      isDirect
+        ? { type: "direct", member_ids }
+        : { type: "group", member_ids, ...(name === undefined ? {} : { name }) },
+    );
+    this.#put(chat);
+    this.changed();
+    return chat.chat_id;
+  }
+
+  /** Adds a member to a group. */
+  async addMember(chat_id: string, user_id: string): Promise<void> {
+    this.#put(await this.#client.rest.addMember(chat_id, user_id));
+    this.changed();
+  }
+
+  /** Leaves a group. */
+  async leave(chat_id: string): Promise<void> {
+    await this.#client.rest.leaveChat(chat_id);
+    this.#remove(chat_id);
+    this.changed();
+  }
+
+  #take(message: Message, own: boolean): void {
+    const { chat_id, sequence } = message;
+    this.#conversations.get(chat_id)?.take(message);
+    this.#typing.get(chat_id)?.delete(message.sender_id);
+    const entry = this.#entries.get(chat_id);
+    // A chat beyond the pages that were asked for, or one whose making is still on its way.
+    if (entry === undefined) void this.#fetch(chat_id, message);
+    else {
+      this.#setLast(entry, message);
+      if (own) this.#read(entry, sequence);
+    }
+    this.changed();
+  }
+
+  async #fetch(chat_id: string, message: Message): Promise<void> {
+    try {
+      const entry = this.#put(await this.#client.rest.getChat(chat_id), message.sequence - 1);
+      this.#setLast(entry, message);
+      this.changed();
+    } catch (error) {
+      this.error = wordsOf(error);
+    }
+  }
+
+  #put(chat: Chat, read?: number): ChatEntry {
+    const { chat_id } = chat;
+    const known = this.#entries.get(chat_id);
+    const head_sequence = Math.max(chat.head_sequence, known?.chat.head_sequence ?? 0);
+    const entry: ChatEntry = {
+      chat: { ...chat, head_sequence },
+      last: known?.last,
+      read: known?.read ?? this.#kept(chat_id) ?? read ?? 0,
+    };
+    this.#entries.set(chat_id, entry);
+    this.onMembers(chat.members.map((member) => member.user_id));
+    return entry;
+  }
+
+  #remove(chat_id: string): void {
+    this.#entries.delete(chat_id);
+    this.#conversations.delete(chat_id);
+    this.#typing.delete(chat_id);
+  }
+
+  #setLast(entry: ChatEntry, message: Message): void {
+    if (message.sequence >= (entry.last?.sequence ?? 0)) entry.last = message;
+    entry.chat.head_sequence = Math.max(entry.chat.head_sequence, message.sequence);
+  }
+
+  #read(entry: ChatEntry, sequence: number): void {
+    entry.read = Math.max(entry.read, sequence);
+    localStorage.setItem(this.#key(entry.chat.chat_id), String(entry.read));
+  }
+
+  #kept(chat_id: string): number | undefined {
+    const kept = localStorage.getItem(this.#key(chat_id));
+    return kept === null ? undefined : Number(kept);
+  }
+
+  #key(chat_id: string): string {
+    return `heartline.read.${this.#user_id}.${chat_id}`;
+  }
+}
+
+function lastAt(entry: ChatEntry): string {
+  return entry.last?.created_at ?? entry.chat.created_at;
+}
+
+/** What went wrong, in words. */
+export function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,163 @@
+/** The messages of one chat: what was said before, what comes, and what is being sent. */
+import { type Client, HeartlineError, type Message } from "heartline";
+import { Observable } from "./observable.js";
+import { uuid } from "./uuid.js";
+
+/** Messages that are asked for at once. */
+const PAGE = 40;
+/** How often it is asked whether messages have arrived, while that is of interest. */
+const DELIVERY_INTERVAL_MS = 2500;
+
+/** A message that is not stored yet, or will not be. */
+export interface Pending {
+  client_message_id: string;
+  content: string;
+  /** Why the server refused it for good. */
+  refusal: string | undefined;
+}
+
+/** A conversation. */
+export class Conversation extends Observable {
+  readonly #client: Client;
+  readonly #user_id: string;
+  readonly #messages = new Map<number, Message>();
+  #pending: Pending[] = [];
+  /** How far each other member has received the chat, as far as it may be known. */
+  readonly #received = new Map<string, number | undefined>();
+  #isLoading = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isShown = false;
+  /** Whether the first page has come. */
+  isLoaded = false;
+  /** Whether there are older messages. */
+  hasOlder = false;
+  error: string | undefined;
+
+  constructor(
+    client: Client,
+    readonly chat_id: string,
+    user_id: string,
+  ) {
+    super();
+    this.#client = client;
+    this.#user_id = user_id;
+  }
+
+  /** The stored messages, oldest first. */
+  get messages(): Message[] {
+    return [...this.#messages.values()].sort((one, other) => one.sequence - other.sequence);
+  }
+
+  /** The messages that are on their way, in order. */
+  get pending(): readonly Pending[] {
+    return this.#pending;
+  }
+
+  /** Up to which number everything has reached every other member; undefined if that is not known of all. */
+  get deliveredToAll(): number | undefined {
+    const numbers = [...this.#received.values()];
+    if (numbers.length === 0 || numbers.includes(undefined)) return undefined;
+    return Math.min(...(numbers as number[]));
+  }
+
+  /** The conversation is on the screen; answers how to say that it no longer is. */
+  show(): () => void {
+    this.#isShown = true;
+    if (!this.isLoaded) void this.older();
+    void this.#askDelivery();
+    return () => {
+      this.#isShown = false;
+      clearTimeout(this.#timer);
+    };
+  }
+
+  /** Asks for older messages, or for the newest if there are none yet. */
+  async older(): Promise<void> {
+    if (this.#isLoading || (this.isLoaded && !this.hasOlder)) return;
+    this.#isLoading = true;
+    const first = this.isLoaded ? this.messages[0]?.sequence : undefined;
+    try {
+      const before = first === undefined ? {} : { before_sequence: first };
+      const page = await this.#client.rest.listMessages(this.chat_id, { limit: PAGE, ...before });
+      for (const message of page.items) this.#messages.set(message.sequence, message);
+      this.hasOlder = (page.items[0]?.sequence ?? 1) > 1;
+      this.isLoaded = true;
+      this.error = undefined;
+    } catch (error) {
+      this.error = error instanceof Error ? error.message : String(error);
+    }
+    this.#isLoading = false;
+    this.changed();
+  }
+
+  /** Sends a message. It is shown at once, and marked once it is stored. */
+  async send(content: string): Promise<void> {
+    const client_message_id = uuid();
+    this.#pending = [...this.#pending, { client_message_id, content, refusal: undefined }];
+    this.changed();
+    try {
+      await this.#client.chat(this.chat_id).send(content, { client_message_id });
+    } catch (error) {
+      // A client that was closed sends it again when the user comes back.
+      if (error instanceof HeartlineError && error.code === "CLOSED") return;
+      const refusal = error instanceof Error ? error.message : String(error);
+      this.#pending = this.#pending.map((one) =>
+        one.client_message_id === client_message_id ? { ...one, refusal } : one,
+      );
+      this.changed();
+    }
+  }
+
+  /** Shows a refused message no longer; answers what it said. */
+  discard(client_message_id: string): string {
+    const content = this.#pending.find((one) => one.client_message_id === client_message_id)?.content;
+    this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
+    this.changed();
+    return content ?? "";
+  }
+
+  /** The user is typing, or no longer. */
+  typing(is_typing: boolean): void {
+    this.#client.chat(this.chat_id).typing(is_typing);
+  }
+
+  /** A message came. */
+  take(message: Message): void {
+    this.#messages.set(message.sequence, message);
+    const { client_message_id, sender_id } = message;
+    if (sender_id === this.#user_id) {
+      this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
+      this.#planDelivery();
+    }
+    this.changed();
+  }
+
+  /** Whether an own message is shown of which it is not known that everybody has it. */
+  get #isCurious(): boolean {
+    const own = this.messages.findLast((message) => message.sender_id === this.#user_id);
+    return own !== undefined && own.sequence > (this.deliveredToAll ?? 0);
+  }
+
+  #planDelivery(): void {
+    clearTimeout(this.#timer);
+    if (!this.#isShown) return;
+    this.#timer = setTimeout(() => void this.#askDelivery(), DELIVERY_INTERVAL_MS);
+  }
+
+  async #askDelivery(): Promise<void> {
+    const isWanted = document.visibilityState === "visible" && this.#client.state === "connected";
+    if (isWanted && (this.#received.size === 0 || this.#isCurious)) {
+      try {
+        const { items } = await this.#client.rest.listDelivery(this.chat_id, { limit: 200 });
+        this.#received.clear();
+        for (const { user_id, last_acked_sequence } of items) {
+          if (user_id !== this.#user_id) this.#received.set(user_id, last_acked_sequence);
+        }
+        this.changed();
+      } catch {
+        // The marks stay as they are; the next round asks again.
+      }
+    }
+    this.#planDelivery();
+  }
+}

@@ -1,0 +1,174 @@
+/** Faults that can be tried out, each of which the client library really meets. */
+import type { Chats } from "./chats.js";
+import { wordsOf } from "./chats.js";
+import { suggestion } from "./climbs.js";
+import { FaultLog, partyEvent } from "./fault_log.js";
+import type { Identity } from "./identity.js";
+import type { Room } from "./room.js";
+import { Observable } from "./observable.js";
+import type { Operator } from "./server.js";
+import type { Frame, SocketTap } from "./tapped_socket.js";
+import { uuid } from "./uuid.js";
+
+/** The chat that faults are tried in, and who speaks there. */
+const CHAT_NAME = "Break it";
+export const ROBOT = "robot";
+/** How long a token lives whose end is to be seen. */
+const SHORT_LIFE_SECONDS = 3;
+/** Messages of a flood: twice what may come at once. */
+const FLOOD_MESSAGES = 40;
+/** How long a flood's answers may take. */
+const FLOOD_TIMEOUT_MS = 10_000;
+
+/** What the faults need. */
+export interface FaultsSetup {
+  identity: Identity;
+  operator: Operator;
+  chats: Chats;
+  room: Room;
+  chatTap: SocketTap;
+  partyTap: SocketTap;
+}
+
+/** The faults. */
+export class Faults extends Observable {
+  readonly log: FaultLog;
+  readonly #setup: FaultsSetup;
+
+  constructor(setup: FaultsSetup) {
+    super();
+    this.#setup = setup;
+    this.log = new FaultLog(setup.chatTap, setup.partyTap);
+  }
+
+  /** Throws the socket away. */
+  async drop(): Promise<void> {
+    this.log.begin("You cut the connection, as a lost network does.");
+    this.#setup.chatTap.current?.drop();
+    await this.#speak(1);
+  }
+
+  /** Reads nothing any more, while somebody goes on talking. */
+  async stall(): Promise<void> {
+    this.log.begin("You stopped reading. The robot says three things meanwhile.");
+    this.#setup.chatTap.current?.stall(true);
+    await this.#speak(3);
+  }
+
+  /** Connects with a token that ends soon, and withholds the next one until the server has closed. */
+  async expire(): Promise<void> {
+    const { identity, chatTap } = this.#setup;
+    this.log.begin(`You reconnect with a token of ${SHORT_LIFE_SECONDS} s, and get no newer one.`);
+    identity.shortLifeSeconds = SHORT_LIFE_SECONDS;
+    const stop = chatTap.listen((event) => {
+      const type = event.kind === "received" ? event.frame.type : undefined;
+      if (type === "connection_established") identity.isWithheld = true;
+      if (type !== "connection_closing") return;
+      stop();
+      identity.isWithheld = false;
+      identity.shortLifeSeconds = undefined;
+      this.log.write("deed", "Now a new token may be had.");
+    });
+    chatTap.current?.drop();
+  }
+
+  /** Sends far more than may be sent, past the library, which would keep within the rate. */
+  async flood(): Promise<void> {
+    await this.#try(async () => {
+      const chat_id = await this.#chat();
+      this.log.begin(`You send ${FLOOD_MESSAGES} messages at once, past the client's own brake.`);
+      const { stored, refused, retryAfter } = await this.#floodIn(chat_id);
+      this.log.write("good", `${stored} messages were stored and acknowledged.`);
+      const text = `${refused} were refused with RATE_LIMITED: try again after ${retryAfter} s. Nothing was cut.`;
+      if (refused > 0) this.log.write("contract", text);
+    });
+  }
+
+  /** Loses one message, and lets another one follow. */
+  async lose(): Promise<void> {
+    await this.#try(async () => {
+      const chat_id = await this.#chat();
+      this.log.begin("The next message to you gets lost on the last metre; another one follows.");
+      const { chatTap } = this.#setup;
+      chatTap.swallows = (frame) => {
+        const isIt = frame.type === "message" && frame["chat_id"] === chat_id;
+        if (isIt) chatTap.swallows = undefined;
+        return isIt;
+      };
+      await this.#speak(2);
+    });
+  }
+
+  /** Loses one event of the party, and lets another one follow. */
+  async loseOfParty(): Promise<void> {
+    const { room, partyTap, identity } = this.#setup;
+    if (room.state.status !== "live") {
+      this.log.begin("There is no party to lose an event of. Start one first.");
+      return;
+    }
+    this.log.begin("The next party event gets lost on the last metre; another one follows.");
+    partyTap.swallows = (frame: Frame) => {
+      const event = partyEvent(frame);
+      const isIt = event !== undefined && event["__typename"] !== "FullSync";
+      if (isIt) partyTap.swallows = undefined;
+      return isIt;
+    };
+    const item = suggestion(room.queue, identity.user_id);
+    await room.add(item);
+    await room.remove(item.uuid);
+  }
+
+  async #floodIn(chat_id: string): Promise<{ stored: number; refused: number; retryAfter: number }> {
+    const { chatTap } = this.#setup;
+    const prefix = `flood-${uuid().slice(0, 8)}-`;
+    const outcome = { stored: 0, refused: 0, retryAfter: 0 };
+    const answered = new Promise<void>((resolve) => {
+      const stop = chatTap.listen((event) => {
+        if (event.kind !== "received") return;
+        const { frame } = event;
+        if (!String(frame["request_id"] ?? "").startsWith(prefix)) return;
+        if (frame.type === "message_ack") outcome.stored += 1;
+        else outcome.refused += 1;
+        outcome.retryAfter = Number(frame["retry_after_seconds"] ?? outcome.retryAfter);
+        if (outcome.stored + outcome.refused < FLOOD_MESSAGES) return;
+        stop();
+        resolve();
+      });
+      setTimeout(resolve, FLOOD_TIMEOUT_MS);
+    });
+    for (let index = 1; index <= FLOOD_MESSAGES; index += 1) {
+      const request_id = `${prefix}${index}`;
+      const content = `Flood ${index}`;
+      const frame = { type: "send_message", request_id, chat_id, client_message_id: request_id, content };
+      chatTap.current?.send(JSON.stringify(frame));
+    }
+    await answered;
+    return outcome;
+  }
+
+  /** Has the robot say something. */
+  async #speak(times: number): Promise<void> {
+    await this.#try(async () => {
+      const chat_id = await this.#chat();
+      for (let time = 1; time <= times; time += 1) {
+        await this.#setup.operator.sendAs(ROBOT, chat_id, `Did you get this? (${time} of ${times})`);
+      }
+    });
+  }
+
+  /** The chat with the robot. */
+  async #chat(): Promise<string> {
+    const { chats } = this.#setup;
+    const isIt = (name: string | undefined) => name === CHAT_NAME;
+    const found = chats.list.find((entry) => isIt(entry.chat.name));
+    return found?.chat.chat_id ?? (await chats.create([ROBOT], CHAT_NAME));
+  }
+
+  async #try(action: () => Promise<void>): Promise<void> {
+    try {
+      await action();
+    } catch (error) {
+      this.log.write("fault", `It could not be tried: ${wordsOf(error)}.`);
+    }
+  }
+}

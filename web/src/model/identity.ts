@@ -1,0 +1,89 @@
+/** Who is signed in in this tab, and where the tokens come from. */
+import { HeartlineError } from "heartline";
+import { type ServerNode, askToken } from "./server.js";
+
+/** How somebody signed in: by a name, for which the development server signs tokens, or by a token. */
+export type SignIn = { name: string } | { token: string };
+
+const KEY = "heartline.sign_in";
+/** How long a development token lasts: short enough to see renewals in an afternoon. */
+const TTL_SECONDS = 900;
+/** Renewed this early. */
+const RENEW_BEFORE_MS = 60_000;
+
+/** Somebody who is signed in. */
+export class Identity {
+  readonly user_id: string;
+  /** Whether this page can have tokens signed, as a development server allows. */
+  readonly isDevelopment: boolean;
+  /** While it is set, new tokens live that long; a fault that can be tried out. */
+  shortLifeSeconds: number | undefined;
+  /** While it is set, nobody gets a newer token; another fault. */
+  isWithheld = false;
+  readonly #signIn: SignIn;
+  #service: { token: string; until: number } | undefined;
+
+  constructor(
+    signIn: SignIn,
+    readonly device_id: string,
+    readonly node: ServerNode,
+  ) {
+    this.#signIn = signIn;
+    this.isDevelopment = node.sign_in === "name";
+    this.user_id = "name" in signIn ? signIn.name : subjectOf(signIn.token);
+  }
+
+  /** A token for this user. */
+  async token(): Promise<string> {
+    if (this.isWithheld) throw new Error("the renewal is withheld");
+    const { user_id, device_id } = this;
+    if ("token" in this.#signIn) return this.#signIn.token;
+    const ttl_seconds = this.shortLifeSeconds ?? TTL_SECONDS;
+    return await askToken({ user_id, device_id, ttl_seconds });
+  }
+
+  /** What the client library is given: a pasted token cannot be renewed. */
+  readonly provider = async (need: "connect" | "refresh" | "refused"): Promise<string> => {
+    if (need !== "connect" && "token" in this.#signIn) {
+      throw new HeartlineError("TOKEN_ENDED", "sign in with a newer token");
+    }
+    return await this.token();
+  };
+
+  /** A token with the scope `service`, which only a development server signs for a page. */
+  readonly serviceToken = async (): Promise<string> => {
+    const kept = this.#service;
+    if (kept !== undefined && kept.until > Date.now()) return kept.token;
+    const request = { user_id: "console", scope: "service", ttl_seconds: TTL_SECONDS };
+    const token = await askToken(request);
+    this.#service = { token, until: Date.now() + TTL_SECONDS * 1000 - RENEW_BEFORE_MS };
+    return token;
+  };
+
+  /** Keeps it over a reload of this tab. */
+  remember(): void {
+    sessionStorage.setItem(KEY, JSON.stringify(this.#signIn));
+  }
+}
+
+/** The sign-in that this tab had before it was reloaded. */
+export function remembered(): SignIn | undefined {
+  const kept = sessionStorage.getItem(KEY);
+  return kept === null ? undefined : (JSON.parse(kept) as SignIn);
+}
+
+/** Signs out, in this tab. */
+export function forget(): void {
+  sessionStorage.removeItem(KEY);
+}
+
+/** Whom a token is for; nothing is verified here, the server does that. */
+export function subjectOf(token: string): string {
+  try {
+    const payload = (token.split(".")[1] ?? "").replace(/-/g, "+").replace(/_/g, "/");
+    const { sub } = JSON.parse(atob(payload)) as { sub?: unknown };
+    return typeof sub === "string" ? sub : "";
+  } catch {
+    return "";
+  }
+}

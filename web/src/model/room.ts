@@ -1,0 +1,116 @@
+/** The party of this tab: a queue of one's own until it is shared. */
+import { type ClimbQueueItem, Party, type PartyState } from "heartline/party";
+import { BOARD_PATH, firstQueue } from "./climbs.js";
+import type { Identity } from "./identity.js";
+import { Observable } from "./observable.js";
+import { socketUrl } from "./server.js";
+import type { SocketTap } from "./tapped_socket.js";
+
+/** The party, and the queue before there is one. */
+export class Room extends Observable {
+  /** The client library's party. */
+  readonly party: Party;
+  /** The queue while nobody shares it. */
+  local: readonly ClimbQueueItem[];
+  /** The last edit that was refused, in words. */
+  refusal: string | undefined;
+  readonly #identity: Identity;
+
+  constructor(identity: Identity, tap: SocketTap) {
+    super();
+    this.#identity = identity;
+    this.local = firstQueue(identity.user_id);
+    this.party = new Party({
+      url: socketUrl("/graphql"),
+      token: () => identity.token(),
+      WebSocket: tap.socketClass(),
+    });
+    this.party.subscribe(() => this.changed());
+    if (this.party.remembered !== null) void this.#try(this.party.resume());
+  }
+
+  get state(): PartyState {
+    return this.party.state;
+  }
+
+  /** Whether the queue is shared, or is about to be. */
+  get isShared(): boolean {
+    return ["joining", "live", "reconnecting"].includes(this.state.status);
+  }
+
+  /** The items as they are shown. */
+  get queue(): readonly ClimbQueueItem[] {
+    return this.isShared ? this.state.queue : this.local;
+  }
+
+  /** Shares the local queue with whoever gets the link. */
+  async start(): Promise<void> {
+    const current = this.local[0] ?? null;
+    await this.#try(this.party.start({ queue: this.local, current }, this.#joining()));
+  }
+
+  /** Joins a session of somebody else. */
+  async join(sessionId: string): Promise<void> {
+    if (this.isShared && this.state.sessionId === sessionId) return;
+    await this.#try(this.party.join(sessionId, this.#joining()));
+  }
+
+  async leave(): Promise<void> {
+    await this.#try(this.party.leave());
+  }
+
+  async end(): Promise<void> {
+    await this.#try(this.party.end());
+  }
+
+  async add(item: ClimbQueueItem): Promise<void> {
+    if (this.isShared) return await this.#try(this.party.add(item));
+    this.#setLocal([...this.local, item]);
+  }
+
+  async remove(uuid: string): Promise<void> {
+    if (this.isShared) return await this.#try(this.party.remove(uuid));
+    this.#setLocal(this.local.filter((item) => item.uuid !== uuid));
+  }
+
+  /** Moves an item to a place of the queue. */
+  async move(uuid: string, index: number): Promise<void> {
+    if (this.isShared) return await this.#try(this.party.reorder(uuid, index));
+    const item = this.local.find((one) => one.uuid === uuid);
+    const others = this.local.filter((one) => one.uuid !== uuid);
+    if (item !== undefined) this.#setLocal(others.toSpliced(index, 0, item));
+  }
+
+  async setCurrent(item: ClimbQueueItem): Promise<void> {
+    await this.#try(this.party.setCurrent(item));
+  }
+
+  async mirror(mirrored: boolean): Promise<void> {
+    await this.#try(this.party.mirror(mirrored));
+  }
+
+  /** Goes without leaving, because the tab signs out. */
+  close(): void {
+    this.party.close();
+  }
+
+  #joining(): { boardPath: string; username: string } {
+    return { boardPath: BOARD_PATH, username: this.#identity.user_id };
+  }
+
+  #setLocal(local: readonly ClimbQueueItem[]): void {
+    this.local = local;
+    this.changed();
+  }
+
+  /** Whatever is refused is said, once, and otherwise leaves the screen as it was. */
+  async #try(action: Promise<unknown>): Promise<void> {
+    this.refusal = undefined;
+    try {
+      await action;
+    } catch (error) {
+      this.refusal = error instanceof Error ? error.message : String(error);
+      this.changed();
+    }
+  }
+}

@@ -1,0 +1,140 @@
+/** What this page asks of its own server beside the client library: who it is, and its console. */
+import { uuid } from "./uuid.js";
+
+/** The server behind this page. */
+export interface ServerNode {
+  version: string;
+  node_id: string;
+  /** How one signs in: by any name in development, else by a token. */
+  sign_in: "name" | "token";
+}
+
+/** What a token is asked for. */
+export interface TokenRequest {
+  user_id: string;
+  device_id?: string;
+  scope?: string;
+  ttl_seconds?: number;
+}
+
+/** A node of the cluster. */
+export interface ClusterNode {
+  node_id: string;
+  name: string;
+  planes: string[];
+  connections: number;
+  started_at: string;
+  lease_ends_at: string;
+}
+
+/** An open connection, as operators see it. */
+export interface OpenConnection {
+  connection_id: string;
+  user_id: string;
+  device_id: string;
+  kind: string;
+  connected_at: string;
+  node_id?: string;
+  outbox?: { messages: number; bytes: number };
+}
+
+/** How long an answer may take. */
+const TIMEOUT_MS = 10_000;
+
+/** A refusal, in the server's words. */
+export class ServerRefusal extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Where sockets are opened. */
+export function socketUrl(path: string): string {
+  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${path}`;
+}
+
+/** Asks which server this is. */
+export async function askNode(): Promise<ServerNode> {
+  return (await (await ask("/page/node.json")).json()) as ServerNode;
+}
+
+/** Has the development server sign a token. */
+export async function askToken(request: TokenRequest): Promise<string> {
+  const answer = await ask("/dev/token", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(request),
+  });
+  return ((await answer.json()) as { token: string }).token;
+}
+
+/** What only a token with the scope `service` may ask. */
+export class Operator {
+  readonly #token: () => Promise<string>;
+
+  constructor(token: () => Promise<string>) {
+    this.#token = token;
+  }
+
+  /** Every metric of this node, as OpenMetrics text. */
+  async metrics(): Promise<string> {
+    return await (await this.#ask("/v1/admin/metrics")).text();
+  }
+
+  /** The connections of this node, those first whose outbox is fullest. */
+  async connections(limit: number): Promise<OpenConnection[]> {
+    return await this.#list(`/v1/admin/connections?limit=${limit}`);
+  }
+
+  /** The connections of one user, on every node. */
+  async connectionsOf(user_id: string): Promise<OpenConnection[]> {
+    return await this.#list(`/v1/admin/users/${encodeURIComponent(user_id)}/connections`);
+  }
+
+  /** The nodes of the cluster. */
+  async nodes(): Promise<ClusterNode[]> {
+    return await this.#list("/v1/admin/nodes");
+  }
+
+  /** Ends a connection. */
+  async end(connection_id: string): Promise<void> {
+    const path = `/v1/admin/connections/${encodeURIComponent(connection_id)}`;
+    await this.#ask(path, { method: "DELETE" });
+  }
+
+  /** Sends a message in somebody's name. */
+  async sendAs(sender_id: string, chat_id: string, content: string): Promise<void> {
+    const client_message_id = uuid();
+    const path = `/v1/chats/${encodeURIComponent(chat_id)}/messages`;
+    await this.#post(path, { sender_id, client_message_id, content });
+  }
+
+  /** Pushes an event to all devices of a user. */
+  async push(user_id: string, name: string, data: unknown): Promise<void> {
+    await this.#post("/v1/push", { user_ids: [user_id], name, data });
+  }
+
+  async #list<T>(path: string): Promise<T[]> {
+    return ((await (await this.#ask(path)).json()) as { items: T[] }).items;
+  }
+
+  async #post(path: string, body: unknown): Promise<void> {
+    const headers = { "Content-Type": "application/json" };
+    await this.#ask(path, { method: "POST", headers, body: JSON.stringify(body) });
+  }
+
+  async #ask(path: string, init: RequestInit = {}): Promise<Response> {
+    const Authorization = `Bearer ${await this.#token()}`;
+    return await ask(path, { ...init, headers: { ...init.headers, Authorization } });
+  }
+}
+
+async function ask(path: string, init: RequestInit = {}): Promise<Response> {
+  const answer = await fetch(path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (answer.ok) return answer;
+  const body = (await answer.json().catch(() => ({}))) as { error?: { message?: string } };
+  throw new ServerRefusal(answer.status, body.error?.message ?? `HTTP ${answer.status}`);
+}

@@ -1,0 +1,141 @@
+/**
+ * A WebSocket that can be listened in on and made to fail. The client library is given it in the place
+ * of the browser's own, so that every fault of the "Break it" view is one that the library really meets.
+ */
+
+/** A frame, read or written. */
+export type Frame = Record<string, unknown> & { type?: string };
+
+/** What happens on a socket. */
+export type SocketEvent =
+  | { kind: "opening"; attempt: number }
+  | { kind: "opened" }
+  | { kind: "sent"; frame: Frame }
+  | { kind: "received"; frame: Frame }
+  /** A frame came and was kept from the library. */
+  | { kind: "swallowed"; frame: Frame }
+  /** `isOurs`: the page threw it away; nobody closed it. */
+  | { kind: "closed"; code: number; reason: string; isOurs: boolean };
+
+/** Every socket of one purpose, one after the other: who listens to them, and how they fail. */
+export class SocketTap {
+  readonly #listeners = new Set<(event: SocketEvent) => void>();
+  #attempt = 0;
+  /** The socket in use. */
+  current: TappedSocket | undefined;
+  /** Decides of each frame that comes whether it is lost. */
+  swallows: ((frame: Frame) => boolean) | undefined;
+
+  /** The class to give to the library. */
+  socketClass(): new (url: string, protocols: string | string[]) => TappedSocket {
+    const tap = this;
+    return class extends TappedSocket {
+      constructor(url: string, protocols: string | string[]) {
+        super(tap, url, protocols);
+      }
+    };
+  }
+
+  /** Calls the listener with everything that happens, until the answered function is called. */
+  listen(listener: (event: SocketEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Something happened. */
+  tell(event: SocketEvent): void {
+    for (const listener of [...this.#listeners]) listener(event);
+  }
+
+  /** A socket is being opened. */
+  began(socket: TappedSocket): void {
+    this.current = socket;
+    this.#attempt += 1;
+    this.tell({ kind: "opening", attempt: this.#attempt });
+  }
+}
+
+/** One socket. */
+export class TappedSocket {
+  onopen: ((event: any) => void) | null = null;
+  onmessage: ((event: any) => void) | null = null;
+  onclose: ((event: any) => void) | null = null;
+  onerror: ((event: any) => void) | null = null;
+  readonly #tap: SocketTap;
+  readonly #socket: WebSocket;
+  /** What came while nothing was read. */
+  #unread: MessageEvent[] | undefined;
+  #isOver = false;
+
+  constructor(tap: SocketTap, url: string, protocols: string | string[]) {
+    this.#tap = tap;
+    this.#socket = new WebSocket(url, protocols);
+    tap.began(this);
+    this.#socket.onopen = (event) => {
+      tap.tell({ kind: "opened" });
+      this.onopen?.(event);
+    };
+    this.#socket.onmessage = (event) => {
+      if (this.#unread === undefined) this.#hear(event);
+      else this.#unread.push(event);
+    };
+    this.#socket.onerror = (event) => this.onerror?.(event);
+    this.#socket.onclose = (event) => this.#end(event, false);
+  }
+
+  get bufferedAmount(): number {
+    return this.#socket.bufferedAmount;
+  }
+
+  get readyState(): number {
+    return this.#socket.readyState;
+  }
+
+  send(text: string): void {
+    this.#socket.send(text);
+    this.#tap.tell({ kind: "sent", frame: frameOf(text) });
+  }
+
+  close(code?: number, reason?: string): void {
+    this.#socket.close(code, reason);
+  }
+
+  /** Throws the socket away, as a network does that is gone: the library learns of it and no more. */
+  drop(): void {
+    this.#socket.close();
+    this.#end(new CloseEvent("close", { code: 1006, reason: "" }), true);
+  }
+
+  /** Stops reading, or goes on with what has come meanwhile. */
+  stall(isStalled: boolean): void {
+    const unread = this.#unread ?? [];
+    this.#unread = isStalled ? unread : undefined;
+    if (!isStalled) for (const event of unread) this.#hear(event);
+  }
+
+  #hear(event: MessageEvent): void {
+    if (this.#isOver) return;
+    const frame = frameOf(String(event.data));
+    if (this.#tap.swallows?.(frame) === true) {
+      this.#tap.tell({ kind: "swallowed", frame });
+      return;
+    }
+    this.#tap.tell({ kind: "received", frame });
+    this.onmessage?.(event);
+  }
+
+  #end(event: CloseEvent, isOurs: boolean): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#tap.tell({ kind: "closed", code: event.code, reason: event.reason, isOurs });
+    this.onclose?.(event);
+  }
+}
+
+function frameOf(text: string): Frame {
+  try {
+    return JSON.parse(text) as Frame;
+  } catch {
+    return {};
+  }
+}

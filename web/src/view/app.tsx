@@ -1,0 +1,67 @@
+/** The whole page: the way in, or the views of whoever is in. */
+import { useState } from "preact/hooks";
+import { Identity, type SignIn, forget } from "../model/identity.js";
+import { useObservable } from "../model/observable.js";
+import type { Route } from "../model/route.js";
+import type { ServerNode } from "../model/server.js";
+import { Session } from "../model/session.js";
+import type { Theme } from "../model/theme.js";
+import { BreakItView } from "./break_it.js";
+import { ChatsView } from "./chats.js";
+import { ConsoleView } from "./console.js";
+import { PartyView } from "./party.js";
+import { Shell } from "./shell.js";
+import { SignInView, Unreachable } from "./sign_in.js";
+import { YouView } from "./you.js";
+
+/** What the page begins with. */
+export interface AppProps {
+  theme: Theme;
+  route: Route;
+  /** Undefined if the server did not answer. */
+  node: ServerNode | undefined;
+  device_id: string;
+  /** Who was signed in before a reload. */
+  signIn: SignIn | undefined;
+}
+
+/** The page. */
+export function App({ theme, route, node, device_id, signIn }: AppProps) {
+  const begin = (how: SignIn | undefined) => {
+    if (how === undefined || node === undefined) return undefined;
+    const identity = new Identity(how, device_id, node);
+    identity.remember();
+    return new Session(identity);
+  };
+  const [session, setSession] = useState(() => begin(signIn));
+  useObservable(route);
+  if (node === undefined) return <Unreachable />;
+  if (session === undefined) {
+    return <SignInView node={node} theme={theme} onSignIn={(how) => setSession(begin(how))} />;
+  }
+  const signOut = () => {
+    forget();
+    setSession(undefined);
+    void session.close();
+  };
+  return (
+    <Shell session={session} theme={theme} route={route} onSignOut={signOut}>
+      <CurrentView session={session} route={route} />
+    </Shell>
+  );
+}
+
+function CurrentView({ session, route }: { session: Session; route: Route }) {
+  switch (route.view) {
+    case "chats":
+      return <ChatsView session={session} route={route} />;
+    case "party":
+      return <PartyView session={session} route={route} />;
+    case "you":
+      return <YouView session={session} />;
+    case "console":
+      return <ConsoleView session={session} />;
+    case "break":
+      return <BreakItView session={session} />;
+  }
+}

@@ -1,0 +1,101 @@
+/** The list of chats, with who is there, what was said last and what is unread. */
+import type { ChatEntry } from "../model/chats.js";
+import { useObservable } from "../model/observable.js";
+import { linkTo } from "../model/route.js";
+import type { Session } from "../model/session.js";
+import { Avatar } from "./avatar.js";
+import { PresenceMark } from "./presence_mark.js";
+import { clock } from "./time.js";
+
+/** What the list needs. */
+interface ChatListProps {
+  session: Session;
+  open: string | undefined;
+  onCreate: () => void;
+}
+
+/** The list. */
+export function ChatList({ session, open, onCreate }: ChatListProps) {
+  const chats = useObservable(session.chats);
+  const { list } = chats;
+  if (list.length === 0) return <NoChats session={session} onCreate={onCreate} />;
+  return (
+    <ul class="rows">
+      {list.map((entry) => (
+        <li key={entry.chat.chat_id}>
+          <ChatRow session={session} entry={entry} isOpen={entry.chat.chat_id === open} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function NoChats({ session, onCreate }: { session: Session; onCreate: () => void }) {
+  const { chats, identity } = session;
+  if (chats.error !== undefined) return <p class="note error">{chats.error}</p>;
+  if (!chats.isLoaded) return <p class="note">Looking for your chats…</p>;
+  const other = identity.user_id === "bo" ? "ana" : "bo";
+  return (
+    <div class="note">
+      <p>No chats yet.</p>
+      <ol>
+        <li>
+          <a href={location.pathname} target="_blank" rel="noopener">
+            Open this page in a second tab
+          </a>{" "}
+          and sign in as <b>{other}</b>.
+        </li>
+        <li>
+          Here,{" "}
+          <button type="button" class="inline" onClick={onCreate}>
+            begin a chat
+          </button>{" "}
+          with <b>{other}</b> and say something.
+        </li>
+      </ol>
+    </div>
+  );
+}
+
+interface ChatRowProps {
+  session: Session;
+  entry: ChatEntry;
+  isOpen: boolean;
+}
+
+function ChatRow({ session, entry, isOpen }: ChatRowProps) {
+  const { chats, identity } = session;
+  const people = useObservable(session.people);
+  const { chat, last } = entry;
+  const title = chats.title(chat);
+  const peer = chats.peer(chat);
+  const typing = chats.typing(chat.chat_id);
+  const unread = chats.unread(entry);
+  const said = last === undefined ? "" : `${whoSaid(last.sender_id, identity.user_id, peer)}${last.content}`;
+  return (
+    <a class="row" href={linkTo("chats", chat.chat_id)} aria-current={isOpen ? "true" : undefined}>
+      <span class="face">
+        <Avatar name={title} />
+        {peer !== undefined && <PresenceMark presence={people.presence(peer)} />}
+      </span>
+      <span class="row-text">
+        <span class="row-title">{title}</span>
+        <span class="row-last">{typing.length > 0 ? `${typing.join(", ")} is typing…` : said}</span>
+      </span>
+      <span class="row-end">
+        {last !== undefined && <time dateTime={last.created_at}>{clock(last.created_at)}</time>}
+        {unread > 0 && (
+          <span class="badge">
+            {unread > 99 ? "99+" : unread}
+            <span class="hidden"> unread</span>
+          </span>
+        )}
+      </span>
+    </a>
+  );
+}
+
+function whoSaid(sender_id: string, user_id: string, peer: string | undefined): string {
+  if (sender_id === user_id) return "You: ";
+  return sender_id === peer ? "" : `${sender_id}: `;
+}

@@ -1,0 +1,65 @@
+/** Where one writes: Enter sends, Shift and Enter begins a new line. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Conversation } from "../model/conversation.js";
+import { Icon } from "./icon.js";
+
+/** What one message may have. */
+const CONTENT_BYTES_MAX = 4096;
+/** Lines up to which the field grows. */
+const ROWS_MAX = 6;
+
+/** The composer. */
+export function Composer({ conversation, title }: { conversation: Conversation; title: string }) {
+  const [text, setText] = useState("");
+  const input = useRef<HTMLTextAreaElement>(null);
+  const bytes = new TextEncoder().encode(text).length;
+  const isTooLong = bytes > CONTENT_BYTES_MAX;
+  useEffect(() => {
+    // On a phone the keyboard would cover what one came to read.
+    if (matchMedia("(pointer: fine)").matches) input.current?.focus();
+    return () => conversation.typing(false);
+  }, [conversation]);
+  const send = () => {
+    const content = text.trim();
+    if (content === "" || isTooLong) return;
+    setText("");
+    conversation.typing(false);
+    void conversation.send(content);
+  };
+  const typed = (value: string) => {
+    setText(value);
+    conversation.typing(value !== "");
+  };
+  const pressed = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    send();
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    send();
+    input.current?.focus();
+  };
+  return (
+    <form class="composer" onSubmit={submit}>
+      <textarea
+        ref={input}
+        aria-label={`Message to ${title}`}
+        placeholder="Write a message"
+        rows={Math.min(ROWS_MAX, text.split("\n").length)}
+        value={text}
+        onInput={(event) => typed(event.currentTarget.value)}
+        onKeyDown={pressed}
+        aria-invalid={isTooLong}
+      />
+      {isTooLong && (
+        <span class="error" role="alert">
+          {bytes - CONTENT_BYTES_MAX} bytes too long
+        </span>
+      )}
+      <button type="submit" class="primary round" aria-label="Send" disabled={text.trim() === "" || isTooLong}>
+        <Icon name="send" />
+      </button>
+    </form>
+  );
+}

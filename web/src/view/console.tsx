@@ -1,0 +1,149 @@
+/** The console: how this server is doing. */
+import { useEffect, useState } from "preact/hooks";
+import { useObservable } from "../model/observable.js";
+import type { Console } from "../model/console.js";
+import { Operator } from "../model/server.js";
+import type { Session } from "../model/session.js";
+import { Chart } from "./chart.js";
+import { ConnectionTable } from "./connection_table.js";
+import { bytes, figure } from "./figure.js";
+import { ago } from "./time.js";
+
+/** The console. */
+export function ConsoleView({ session }: { session: Session }) {
+  const console = useObservable(session.console);
+  useEffect(() => console.open(), [console]);
+  const isLocked = !console.hasOperator || console.isRefused;
+  return (
+    <div class="page console">
+      <div class="bar">
+        <h1>Console</h1>
+        <p class="faint">{session.identity.node.node_id}, every 2 s</p>
+      </div>
+      {console.error !== undefined && !isLocked && (
+        <p class="notice error" role="alert">
+          {console.error}
+        </p>
+      )}
+      {isLocked ? <Unlock console={console} /> : <Figures console={console} />}
+    </div>
+  );
+}
+
+function Unlock({ console }: { console: Console }) {
+  const [token, setToken] = useState("");
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const given = token.trim();
+    if (given !== "") console.operator = new Operator(async () => given);
+  };
+  return (
+    <section class="card" aria-labelledby="unlock-title">
+      <h2 id="unlock-title">The console needs a service token</h2>
+      <p>
+        One whose scope contains <code>service</code>. It stays in this tab and is not kept.
+      </p>
+      <form class="inline-form" onSubmit={submit}>
+        <label class="field grow">
+          <span>Service token</span>
+          <input type="password" value={token} onInput={(event) => setToken(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="primary">
+          Open
+        </button>
+      </form>
+      {console.isRefused && (
+        <p class="error" role="alert">
+          The server refused this token: {console.error}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Figures({ console }: { console: Console }) {
+  const { series, metrics } = console;
+  if (metrics === undefined) return <p class="note">Asking the server…</p>;
+  const value = (name: string) => figure(metrics.value(name));
+  return (
+    <>
+      <div class="charts">
+        <Chart title="Connections" points={series.get("connections") ?? []} format={figure} />
+        <Chart title="Deliveries a second" points={series.get("deliveries") ?? []} format={figure} />
+        <Chart title="Sends a second" points={series.get("sends") ?? []} format={figure} />
+        <Chart title="Waiting in outboxes" points={series.get("outboxBytes") ?? []} format={bytes} />
+      </div>
+      <dl class="figures">
+        <Figure label="Slow consumers warned" value={value("gateway_slow_consumer_warnings_total")} />
+        <Figure label="Slow consumers cut" value={value("gateway_slow_consumer_disconnects_total")} />
+        <Figure label="Over their rate" value={value("gateway_rate_limited_total")} />
+        <Figure label="Leases renewed" value={value("routing_renewals_total")} />
+        <Figure label="Leases lost" value={value("routing_leases_lost_total")} />
+        <Figure label="Leases swept" value={value("routing_leases_swept_total")} />
+        <Breaker label="Write breaker" state={metrics.value("gateway_circuit_breaker_write_state")} />
+        <Breaker label="Read breaker" state={metrics.value("gateway_circuit_breaker_read_state")} />
+        {metrics.has("redis_breaker_state") && (
+          <Breaker label="Redis breaker" state={metrics.value("redis_breaker_state")} />
+        )}
+        <Figure label="Party sessions" value={value("party_sessions")} />
+      </dl>
+      <Nodes console={console} />
+      <ConnectionTable console={console} />
+    </>
+  );
+}
+
+function Figure({ label, value }: { label: string; value: string }) {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+const BREAKER_STATES = ["closed", "open", "probing"] as const;
+
+function Breaker({ label, state }: { label: string; state: number }) {
+  const word = BREAKER_STATES[state] ?? "unknown";
+  return (
+    <div data-breaker={word}>
+      <dt>{label}</dt>
+      <dd>{word}</dd>
+    </div>
+  );
+}
+
+function Nodes({ console }: { console: Console }) {
+  return (
+    <section class="card" aria-labelledby="nodes-title">
+      <h2 id="nodes-title">
+        Nodes <span class="faint">{console.nodes.length}</span>
+      </h2>
+      <div class="table" role="region" aria-labelledby="nodes-title" tabIndex={0}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Node</th>
+              <th scope="col">Does</th>
+              <th scope="col" class="number">
+                Connections
+              </th>
+              <th scope="col">Started</th>
+            </tr>
+          </thead>
+          <tbody>
+            {console.nodes.map((node) => (
+              <tr key={node.node_id}>
+                <th scope="row">{node.node_id}</th>
+                <td>{node.planes.join(", ")}</td>
+                <td class="number">{node.connections}</td>
+                <td>{ago(node.started_at)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,132 @@
+/** The party: a queue of one's own that can be shared, and then is everybody's. */
+import { useEffect, useState } from "preact/hooks";
+import { useObservable } from "../model/observable.js";
+import { type Route, linkTo } from "../model/route.js";
+import type { Room } from "../model/room.js";
+import type { Session } from "../model/session.js";
+import { AddClimb } from "./add_climb.js";
+import { CurrentClimb } from "./current_climb.js";
+import { Icon } from "./icon.js";
+import { Queue } from "./queue.js";
+import { Roster } from "./roster.js";
+
+/** The party. A link that names a session joins it. */
+export function PartyView({ session, route }: { session: Session; route: Route }) {
+  const room = useObservable(session.room);
+  const { state } = room;
+  useEffect(() => {
+    if (route.subject !== undefined) void room.join(route.subject);
+  }, [room, route.subject]);
+  useEffect(() => {
+    if (room.isShared && state.sessionId !== null) route.replace("party", state.sessionId);
+  }, [room.isShared, state.sessionId]);
+  return (
+    <div class="page party">
+      <div class="bar">
+        <h1>Party</h1>
+        <PartyStatus room={room} />
+      </div>
+      <Notice room={room} />
+      {room.isShared ? <Share room={room} route={route} /> : <Begin room={room} route={route} />}
+      <div class="columns">
+        <div class="column">
+          {room.isShared && <CurrentClimb room={room} />}
+          <section class="card" aria-labelledby="queue-title">
+            <h2 id="queue-title">Queue</h2>
+            <Queue room={room} />
+            <AddClimb room={room} user_id={session.identity.user_id} />
+          </section>
+        </div>
+        {room.isShared && <Roster room={room} />}
+      </div>
+    </div>
+  );
+}
+
+const STATUS = {
+  idle: "Only you",
+  joining: "Joining…",
+  live: "Live",
+  reconnecting: "Coming back…",
+  ended: "Ended",
+  left: "Only you",
+  failed: "Refused",
+} as const;
+
+function PartyStatus({ room }: { room: Room }) {
+  const { status, pendingEdits, sequence } = room.state;
+  return (
+    <p class="pill" data-status={status} role="status">
+      {STATUS[status]}
+      {status === "live" && sequence !== null && <span class="faint"> event {sequence}</span>}
+      {pendingEdits > 0 && <span class="faint"> {pendingEdits} under way</span>}
+    </p>
+  );
+}
+
+function Notice({ room }: { room: Room }) {
+  const { ended, status } = room.state;
+  if (room.refusal !== undefined) {
+    return (
+      <p class="notice error" role="alert">
+        {room.refusal}
+      </p>
+    );
+  }
+  if (status === "ended") return <p class="notice">The party is over: {ended?.reason ?? "it was ended"}.</p>;
+  return null;
+}
+
+function Begin({ room, route }: { room: Room; route: Route }) {
+  const start = async () => {
+    await room.start();
+    if (room.state.sessionId !== null) route.replace("party", room.state.sessionId);
+  };
+  return (
+    <section class="card lead-card" aria-labelledby="begin-title">
+      <div>
+        <h2 id="begin-title">This queue is yours alone</h2>
+        <p>Start a party, and whoever opens the link edits it with you. Nothing you queued is lost.</p>
+      </div>
+      <button type="button" class="primary" onClick={() => void start()}>
+        <Icon name="party" />
+        Start a party
+      </button>
+    </section>
+  );
+}
+
+function Share({ room, route }: { room: Room; route: Route }) {
+  const [isCopied, setCopied] = useState(false);
+  const { sessionId, isLeader } = room.state;
+  const link = `${location.origin}${location.pathname}${linkTo("party", sessionId ?? "")}`;
+  const copy = async () => {
+    await navigator.clipboard?.writeText(link).catch(() => {});
+    setCopied(true);
+    setTimeout(() => setCopied(false), 2000);
+  };
+  const leave = async (action: Promise<void>) => {
+    await action;
+    if (!room.isShared) route.replace("party");
+  };
+  return (
+    <section class="card share" aria-label="Share this party">
+      <label class="field">
+        <span>Whoever opens this link joins</span>
+        <input readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
+      </label>
+      <button type="button" onClick={() => void copy()}>
+        <Icon name="link" />
+        <span aria-live="polite">{isCopied ? "Copied" : "Copy link"}</span>
+      </button>
+      <button type="button" onClick={() => void leave(room.leave())}>
+        Leave
+      </button>
+      {isLeader && (
+        <button type="button" class="danger" onClick={() => void leave(room.end())}>
+          End for everybody
+        </button>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,37 @@
+/** Who is in the party, and who leads it. */
+import type { Room } from "../model/room.js";
+import { Avatar } from "./avatar.js";
+import { Icon } from "./icon.js";
+
+/** The roster. */
+export function Roster({ room }: { room: Room }) {
+  const { members, leaderId, clientId } = room.state;
+  return (
+    <section class="card roster" aria-labelledby="roster-title">
+      <h2 id="roster-title">
+        Here now <span class="faint">{members.length}</span>
+      </h2>
+      <ul class="people">
+        {members.map((member) => (
+          <li key={member.id} data-leader={member.id === leaderId}>
+            <Avatar name={member.username} />
+            <span class="row-text">
+              <span class="row-title">
+                {member.username}
+                {member.id === clientId && " (you)"}
+              </span>
+              {member.id === leaderId && (
+                <span class="row-last leader">
+                  <Icon name="crown" />
+                  Leader
+                </span>
+              )}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {members.length === 1 && <p class="faint">Open the link in a second tab to join as somebody else.</p>}
+      <p class="faint">Whoever has been here longest leads. When they go, the next one does.</p>
+    </section>
+  );
+}

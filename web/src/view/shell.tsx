@@ -1,0 +1,107 @@
+/** What surrounds every view: the name, the way between views, the connection, the user. */
+import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import { useObservable, useTick } from "../model/observable.js";
+import { type Route, type View, linkTo } from "../model/route.js";
+import type { Session } from "../model/session.js";
+import type { Theme } from "../model/theme.js";
+import { Icon } from "./icon.js";
+import { ThemeSwitch } from "./theme_switch.js";
+import { Wordmark } from "./wordmark.js";
+
+const TITLES: Record<View, string> = {
+  chats: "Chats",
+  party: "Party",
+  you: "You",
+  console: "Console",
+  break: "Break it",
+};
+
+/** What the surroundings need. */
+export interface ShellProps {
+  session: Session;
+  theme: Theme;
+  route: Route;
+  onSignOut: () => void;
+  children: ComponentChildren;
+}
+
+/** The surroundings. */
+export function Shell({ session, theme, route, onSignOut, children }: ShellProps) {
+  const { identity } = session;
+  const views = Object.keys(TITLES) as View[];
+  const shown = views.filter((view) => view !== "break" || session.faults !== undefined);
+  useEffect(() => {
+    document.title = `${TITLES[route.view]} · ${identity.user_id} · Heartline`;
+  }, [route.view, identity.user_id]);
+  return (
+    <div class="shell" data-view={route.view} data-subject={route.subject !== undefined}>
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to the content
+      </a>
+      <header class="top">
+        <Wordmark />
+        <LinkIndicator session={session} />
+        <div class="who">
+          <span class="who-name" title={`Device ${identity.device_id}`}>
+            <strong>{identity.user_id}</strong>
+            <small>{identity.device_id}</small>
+          </span>
+          <ThemeSwitch theme={theme} />
+          <button type="button" class="round" aria-label="Sign out" title="Sign out" onClick={onSignOut}>
+            <Icon name="leave" />
+          </button>
+        </div>
+      </header>
+      <nav class="views" aria-label="Views">
+        {shown.map((view) => (
+          <a key={view} href={linkTo(view)} aria-current={view === route.view ? "page" : undefined}>
+            <Icon name={view} />
+            <span>{TITLES[view]}</span>
+            {view === "chats" && <UnreadTotal session={session} />}
+          </a>
+        ))}
+      </nav>
+      <main id="main" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}
+
+/** The address holds the view, so the focus is moved without it. */
+function skip(event: Event): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+function UnreadTotal({ session }: { session: Session }) {
+  const chats = useObservable(session.chats);
+  const total = chats.list.reduce((sum, entry) => sum + chats.unread(entry), 0);
+  if (total === 0) return null;
+  return (
+    <span class="badge">
+      {total > 99 ? "99+" : total}
+      <span class="hidden"> unread</span>
+    </span>
+  );
+}
+
+/** How the connection is doing. */
+function LinkIndicator({ session }: { session: Session }) {
+  const link = useObservable(session.link);
+  useTick(500);
+  return (
+    <div class="link" data-state={link.state}>
+      <span class="link-text" role="status" aria-live="polite">
+        <span class="link-mark" aria-hidden="true" />
+        <span>{link.text}</span>
+      </span>
+      {link.isStopped && (
+        <button type="button" class="small" onClick={() => void session.client.connect()}>
+          Connect again
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,142 @@
+/** The way in: any name in development, else a token. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type SignIn, subjectOf } from "../model/identity.js";
+import type { ServerNode } from "../model/server.js";
+import type { Theme } from "../model/theme.js";
+import { ThemeSwitch } from "./theme_switch.js";
+import { Wordmark } from "./wordmark.js";
+
+/** Names to begin with. */
+const NAMES = ["ana", "bo", "cy"];
+/** What the server takes as a user id. */
+const NAME_PATTERN = "[A-Za-z0-9_.@|:+\\-]{1,128}";
+
+/** What the way in needs. */
+export interface SignInProps {
+  node: ServerNode;
+  theme: Theme;
+  onSignIn: (how: SignIn) => void;
+}
+
+/** The way in. */
+export function SignInView({ node, theme, onSignIn }: SignInProps) {
+  const [isByToken, setByToken] = useState(node.sign_in === "token");
+  return (
+    <main class="sign-in">
+      <div class="sign-in-card">
+        <h1>
+          <Wordmark />
+        </h1>
+        <p class="lead">
+          Messages that arrive, presence that tells the truth, and queues that everybody edits. This
+          page is a live client of this very server.
+        </p>
+        {isByToken ? <ByToken onSignIn={onSignIn} /> : <ByName onSignIn={onSignIn} />}
+        {node.sign_in === "name" && (
+          <button type="button" class="quiet" onClick={() => setByToken(!isByToken)}>
+            {isByToken ? "Use a name instead" : "Use a token instead"}
+          </button>
+        )}
+      </div>
+      <footer class="sign-in-foot">
+        <span>
+          Version {node.version} on {node.node_id}
+        </span>
+        <ThemeSwitch theme={theme} />
+      </footer>
+    </main>
+  );
+}
+
+function ByName({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
+  const [name, setName] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    if (name.trim() !== "") onSignIn({ name: name.trim() });
+  };
+  return (
+    <form onSubmit={submit}>
+      <label class="field">
+        <span>Who are you?</span>
+        <input
+          ref={input}
+          name="name"
+          value={name}
+          onInput={(event) => setName(event.currentTarget.value)}
+          pattern={NAME_PATTERN}
+          title="Letters, digits and _ . @ | : + -"
+          autocomplete="username"
+          autocapitalize="none"
+          spellcheck={false}
+          placeholder="any name"
+          required
+        />
+      </label>
+      <button type="submit" class="primary wide">
+        Sign in
+      </button>
+      <div class="quick-names" role="group" aria-label="Sign in as somebody at once">
+        <span aria-hidden="true">or as</span>
+        {NAMES.map((quick) => (
+          <button key={quick} type="button" class="chip" onClick={() => onSignIn({ name: quick })}>
+            {quick}
+          </button>
+        ))}
+      </div>
+    </form>
+  );
+}
+
+function ByToken({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
+  const [token, setToken] = useState("");
+  const [isWrong, setWrong] = useState(false);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const trimmed = token.trim();
+    if (subjectOf(trimmed) === "") setWrong(true);
+    else onSignIn({ token: trimmed });
+  };
+  return (
+    <form onSubmit={submit}>
+      <label class="field">
+        <span>Your token</span>
+        <textarea
+          name="token"
+          rows={4}
+          value={token}
+          onInput={(event) => setToken(event.currentTarget.value)}
+          placeholder="heartline token --user ana"
+          spellcheck={false}
+          required
+        />
+      </label>
+      {isWrong && (
+        <p class="error" role="alert">
+          This is no token: it has three parts with dots between them, and says whom it is for.
+        </p>
+      )}
+      <button type="submit" class="primary wide">
+        Sign in
+      </button>
+    </form>
+  );
+}
+
+/** What is shown if the server does not say who it is. */
+export function Unreachable() {
+  return (
+    <main class="sign-in">
+      <div class="sign-in-card">
+        <h1>
+          <Wordmark />
+        </h1>
+        <p role="alert">The server does not answer. Is it running?</p>
+        <button type="button" class="primary wide" onClick={() => location.reload()}>
+          Try again
+        </button>
+      </div>
+    </main>
+  );
+}

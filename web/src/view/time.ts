@@ -1,0 +1,34 @@
+/** Times, for people. */
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** How long ago a moment was. */
+export function ago(timestamp: string): string {
+  const passed = Date.now() - Date.parse(timestamp);
+  if (passed < MINUTE) return "just now";
+  if (passed < HOUR) return `${Math.floor(passed / MINUTE)} min ago`;
+  if (passed < DAY) return `${Math.floor(passed / HOUR)} h ago`;
+  return `${Math.floor(passed / DAY)} d ago`;
+}
+
+/** The time of day. */
+export function clock(moment: string | Date): string {
+  const date = new Date(moment);
+  return date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+}
+
+/** The time of day, to the second. */
+export function clockWithSeconds(moment: Date): string {
+  return moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+}
+
+/** The day, in words. */
+export function day(timestamp: string): string {
+  const date = new Date(timestamp);
+  const isOf = (moment: Date) => date.toDateString() === moment.toDateString();
+  if (isOf(new Date())) return "Today";
+  if (isOf(new Date(Date.now() - DAY))) return "Yesterday";
+  return date.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long" });
+}

@@ -1,0 +1,180 @@
+/** The user: who may see them, whom they know, and on which devices they are. */
+import { useEffect, useState } from "preact/hooks";
+import type { Visibility } from "heartline";
+import { useObservable } from "../model/observable.js";
+import type { Session } from "../model/session.js";
+import { Avatar } from "./avatar.js";
+import { Icon } from "./icon.js";
+import { PresenceMark, presenceWords } from "./presence_mark.js";
+import { ago } from "./time.js";
+
+/** How often the devices are looked at. */
+const INTERVAL_MS = 5000;
+
+/** The user. */
+export function YouView({ session }: { session: Session }) {
+  const people = useObservable(session.people);
+  useEffect(() => {
+    void people.load();
+    const timer = setInterval(() => void people.load(), INTERVAL_MS);
+    return () => clearInterval(timer);
+  }, [people]);
+  return (
+    <div class="page">
+      <div class="bar">
+        <h1>You</h1>
+      </div>
+      {people.error !== undefined && (
+        <p class="notice error" role="alert">
+          {people.error}
+        </p>
+      )}
+      <div class="columns even">
+        <div class="column">
+          <Privacy session={session} />
+          <Devices session={session} />
+        </div>
+        <div class="column">
+          <Contacts session={session} />
+          <Marks />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const CHOICES: readonly [Visibility, string, string][] = [
+  ["everyone", "Everyone", "Anybody may see when you are here."],
+  ["contacts_only", "Contacts only", "Those whom you have added and who have added you."],
+  ["nobody", "Nobody", "To others it looks the same whether you are here or not."],
+];
+
+function Privacy({ session }: { session: Session }) {
+  const people = useObservable(session.people);
+  return (
+    <section class="card" aria-labelledby="privacy-title">
+      <h2 id="privacy-title">Who may see that you are here?</h2>
+      <div class="choices" role="radiogroup" aria-labelledby="privacy-title">
+        {CHOICES.map(([value, label, text]) => (
+          <label key={value} class="choice">
+            <input
+              type="radio"
+              name="visibility"
+              value={value}
+              checked={people.visibility === value}
+              onChange={() => void people.setVisibility(value)}
+            />
+            <span>
+              <b>{label}</b>
+              <small>{text}</small>
+            </span>
+          </label>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function Contacts({ session }: { session: Session }) {
+  const people = useObservable(session.people);
+  const [name, setName] = useState("");
+  const add = (event: Event) => {
+    event.preventDefault();
+    if (name.trim() === "") return;
+    void people.addContact(name.trim());
+    setName("");
+  };
+  return (
+    <section class="card" aria-labelledby="contacts-title">
+      <h2 id="contacts-title">Contacts</h2>
+      {people.contacts.length === 0 && (
+        <p class="note">Nobody yet. Two people are contacts once each has added the other.</p>
+      )}
+      <ul class="people">
+        {people.contacts.map((user_id) => (
+          <li key={user_id}>
+            <span class="face">
+              <Avatar name={user_id} />
+              <PresenceMark presence={people.presence(user_id)} />
+            </span>
+            <span class="row-text">
+              <span class="row-title">{user_id}</span>
+              <span class="row-last">{presenceWords(people.presence(user_id))}</span>
+            </span>
+            <button
+              type="button"
+              class="round small"
+              aria-label={`Remove ${user_id}`}
+              onClick={() => void people.removeContact(user_id)}
+            >
+              <Icon name="close" />
+            </button>
+          </li>
+        ))}
+      </ul>
+      <form class="inline-form" onSubmit={add}>
+        <label class="field grow">
+          <span>Add a contact</span>
+          <input value={name} onInput={(event) => setName(event.currentTarget.value)} autocapitalize="none" />
+        </label>
+        <button type="submit">
+          <Icon name="plus" />
+          Add
+        </button>
+      </form>
+    </section>
+  );
+}
+
+function Devices({ session }: { session: Session }) {
+  const people = useObservable(session.people);
+  const own = session.identity.device_id;
+  const devices = people.devices?.filter((connection) => connection.kind !== "party");
+  return (
+    <section class="card" aria-labelledby="devices-title">
+      <h2 id="devices-title">Your devices</h2>
+      <p class="faint">Every tab counts as a device, and each gets every message.</p>
+      <ul class="people">
+        {devices === undefined ? (
+          <li>
+            <span class="row-text">
+              <span class="row-title">{own} (this tab)</span>
+            </span>
+          </li>
+        ) : (
+          devices.map((device) => (
+            <li key={device.connection_id} data-testid="device">
+              <span class="row-text">
+                <span class="row-title">
+                  {device.device_id}
+                  {device.device_id === own && " (this tab)"}
+                </span>
+                <span class="row-last">connected {ago(device.connected_at)}</span>
+              </span>
+            </li>
+          ))
+        )}
+      </ul>
+    </section>
+  );
+}
+
+function Marks() {
+  return (
+    <section class="card" aria-labelledby="marks-title">
+      <h2 id="marks-title">What the marks mean</h2>
+      <ul class="legend">
+        <li>
+          <span class="presence" data-status="online" aria-hidden="true" /> online
+        </li>
+        <li>
+          <span class="presence" data-status="offline" aria-hidden="true" /> offline, with the time they were last seen
+        </li>
+        <li>
+          <span class="presence" data-status="unknown" aria-hidden="true" /> unknown: they do not show it to you, or the
+          server cannot tell
+        </li>
+      </ul>
+    </section>
+  );
+}
