@@ -1,11 +1,13 @@
 import { defineConfig } from "vitest/config";
 
-/** Tests start a real server and a real browser each; two files at a time suit two cores. */
+/** All files share a real server and a real browser, each with people of its own; two at a time suit two cores. */
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    globalSetup: "test/harness/global.ts",
+    isolate: false,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     maxWorkers: 2,
     reporters: ["default"],
   },

@@ -164,7 +164,6 @@ export class Chats extends Observable {
   #take(message: Message, own: boolean): void {
     const { chat_id, sequence } = message;
     this.#conversations.get(chat_id)?.take(message);
-    this.#typing.get(chat_id)?.delete(message.sender_id);
     const entry = this.#entries.get(chat_id);
     // A chat beyond the pages that were asked for, or one whose making is still on its way.
     if (entry === undefined) void this.#fetch(chat_id, message);

@@ -74,9 +74,10 @@ function Figures({ console }: { console: Console }) {
         <Chart title="Waiting in outboxes" points={series.get("outboxBytes") ?? []} format={bytes} />
       </div>
       <dl class="figures">
-        <Figure label="Slow consumers warned" value={value("gateway_slow_consumer_warnings_total")} />
-        <Figure label="Slow consumers cut" value={value("gateway_slow_consumer_disconnects_total")} />
+        <Figure label="Slow, warned" value={value("gateway_slow_consumer_warnings_total")} />
+        <Figure label="Slow, cut" value={value("gateway_slow_consumer_disconnects_total")} />
         <Figure label="Over their rate" value={value("gateway_rate_limited_total")} />
+        <Figure label="Without a lease" value={value("routing_connections_unleased")} />
         <Figure label="Leases renewed" value={value("routing_renewals_total")} />
         <Figure label="Leases lost" value={value("routing_leases_lost_total")} />
         <Figure label="Leases swept" value={value("routing_leases_swept_total")} />

@@ -9,7 +9,7 @@ import { Wordmark } from "./wordmark.js";
 /** Names to begin with. */
 const NAMES = ["ana", "bo", "cy"];
 /** What the server takes as a user id. */
-const NAME_PATTERN = "[A-Za-z0-9_.@|:+\\-]{1,128}";
+const NAME_PATTERN = "[\\w.@\\|:+\\-]{1,128}";
 
 /** What the way in needs. */
 export interface SignInProps {

@@ -21,7 +21,7 @@ export function clock(moment: string | Date): string {
 
 /** The time of day, to the second. */
 export function clockWithSeconds(moment: Date): string {
-  return moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return moment.toLocaleTimeString("en-GB");
 }
 
 /** The day, in words. */

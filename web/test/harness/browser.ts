@@ -1,0 +1,150 @@
+/** A real browser, and the page in it. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Browser, type BrowserContext, type BrowserServer, type Page, chromium } from "playwright-core";
+
+const FLAGS = [
+  "--headless=new",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+/** Whether the browser gets the files of `dist` in the place of those that the server has embedded. */
+const IS_FROM_DIST = process.env["HEARTLINE_PAGE"] === "dist";
+// To the browser a page that came from no address is on the internet, and may not reach this machine.
+if (IS_FROM_DIST) FLAGS.push("--disable-features=LocalNetworkAccessChecks");
+const DIST = join(import.meta.dirname, "../../dist");
+/** What a server says about the files of the page. */
+const POLICY = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:";
+const TYPES: Record<string, string> = {
+  "index.html": "text/html; charset=utf-8",
+  "app.js": "text/javascript; charset=utf-8",
+  "app.css": "text/css; charset=utf-8",
+  "icon.svg": "image/svg+xml",
+};
+
+/** How a tab is opened. */
+export interface TabOptions {
+  width?: number;
+  height?: number;
+  colorScheme?: "light" | "dark";
+  /** The view to begin with, such as `#/party`. */
+  hash?: string;
+  /** A script that runs before the page's own. */
+  before?: () => void;
+}
+
+/** Starts a browser with an empty profile. */
+export async function startBrowser(): Promise<BrowserServer> {
+  const executablePath = process.env["HEARTLINE_CHROMIUM"] ?? "/usr/bin/chromium";
+  return await chromium.launchServer({ executablePath, args: FLAGS });
+}
+
+/** The browser of one file of tests. */
+export class Tabs {
+  readonly #url: string;
+  readonly #endpoint: string;
+  #browser: Browser | undefined;
+  readonly #contexts: BrowserContext[] = [];
+  /** What went wrong in any page, which no test may ignore. */
+  readonly errors: string[] = [];
+
+  constructor(url: string, endpoint: string) {
+    this.#url = url;
+    this.#endpoint = endpoint;
+  }
+
+  /** Opens the page in a browser profile of its own. */
+  async open(options: TabOptions = {}): Promise<Page> {
+    const { width = 1280, height = 800, colorScheme = "light" } = options;
+    this.#browser ??= await chromium.connect(this.#endpoint);
+    const context = await this.#browser.newContext({ viewport: { width, height }, colorScheme });
+    this.#contexts.push(context);
+    return await this.openIn(context, options);
+  }
+
+  /** Opens the page in a profile that has a tab already. */
+  async openIn(context: BrowserContext, { hash = "", before }: TabOptions = {}): Promise<Page> {
+    const page = await context.newPage();
+    page.on("pageerror", (error) => this.errors.push(error.message));
+    page.on("console", (message) => {
+      const isOurs = message.type() === "error" && !message.text().includes("net::ERR_");
+      // What a server refuses is logged by the browser as well, and is shown by the page.
+      if (isOurs && !/status of 4\d\d|WebSocket connection/.test(message.text())) {
+        this.errors.push(message.text());
+      }
+    });
+    if (before !== undefined) await page.addInitScript(before);
+    if (IS_FROM_DIST) await serveDist(page, this.#url);
+    await page.goto(`${this.#url}/${hash}`);
+    return page;
+  }
+
+  /** Opens the page and signs in. */
+  async signIn(name: string, options: TabOptions = {}): Promise<Page> {
+    const page = await this.open(options);
+    await signInAs(page, name);
+    return page;
+  }
+
+  /** Closes what a test has opened. */
+  async closeAll(): Promise<void> {
+    await Promise.all(this.#contexts.splice(0).map((context) => context.close()));
+  }
+}
+
+/** Signs in, and waits for the connection. */
+export async function signInAs(page: Page, name: string): Promise<void> {
+  await page.getByLabel("Who are you?").fill(name);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  await isLive(page);
+}
+
+/** Waits for the connection. */
+export async function isLive(page: Page): Promise<void> {
+  await page.locator('.link[data-state="live"]').waitFor({ timeout: 20_000 });
+}
+
+/** Opens a view by its link. */
+export async function openView(page: Page, name: string): Promise<void> {
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name }).click();
+}
+
+/** Says something in the open chat. */
+export async function say(page: Page, content: string): Promise<void> {
+  const field = page.getByPlaceholder("Write a message");
+  await field.fill(content);
+  await field.press("Enter");
+}
+
+/** Begins a chat by the dialog. */
+export async function begin(page: Page, people: string, name = ""): Promise<void> {
+  await page.getByRole("button", { name: "New chat" }).click();
+  await page.getByLabel("With whom?").fill(people);
+  await page.getByLabel("Name of the group").fill(name);
+  await page.getByRole("button", { name: "Begin", exact: true }).click();
+  await page.getByPlaceholder("Write a message").waitFor();
+}
+
+/** The stored messages of the open chat, as they are shown. */
+export async function contents(page: Page): Promise<string[]> {
+  return await page.locator(".message[data-sequence] .content").allTextContents();
+}
+
+/** Gives the browser the files of `dist` in the place of those that the server has embedded. */
+async function serveDist(page: Page, url: string): Promise<void> {
+  const files: Record<string, string> = { "/": "index.html" };
+  for (const name of ["app.js", "app.css", "icon.svg"]) files[`/page/${name}`] = name;
+  for (const [path, name] of Object.entries(files)) {
+    await page.route(`${url}${path}`, (route) =>
+      route.fulfill({
+        body: readFileSync(join(DIST, name)),
+        headers: { "Content-Type": TYPES[name] ?? "", "Content-Security-Policy": POLICY },
+      }),
+    );
+  }
+}
