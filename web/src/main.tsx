@@ -16,3 +16,5 @@ render(
   <App theme={theme} route={route} node={node} device_id={device_id} signIn={remembered()} />,
   target,
 );
+// For whoever measures how soon the page can be used.
+performance.mark("interactive");

@@ -1,0 +1,77 @@
+/** A party, as three people see it. */
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { openView, signInAs } from "./harness/browser.js";
+import { eventually } from "./harness/eventually.js";
+import { world } from "./harness/world.js";
+
+const { tabs } = world();
+
+/** The names of the climbs in the queue. */
+async function queue(page: Page): Promise<string[]> {
+  return await page.locator(".queue .row-title").allTextContents();
+}
+
+/** Who is marked as the leader. */
+async function leader(page: Page): Promise<string> {
+  const marked = page.locator('.roster li[data-leader="true"] .row-title');
+  return (await marked.allTextContents()).join().replace(" (you)", "");
+}
+
+test("three people share a queue, and the lead is handed over when the leader goes", async () => {
+  const lea = await tabs.signIn("lea", { hash: "#/party" });
+  await lea.getByLabel("Add a climb").fill("Own invention");
+  await lea.getByRole("button", { name: "Add", exact: true }).click();
+  const local = ["Slow morning", "Paper moon", "Left of centre", "Own invention"];
+  expect(await queue(lea)).toEqual(local);
+  await lea.getByRole("button", { name: "Start a party" }).click();
+  await lea.locator('.pill[data-status="live"]').waitFor();
+  expect(await queue(lea)).toEqual(local);
+  const link = await lea.getByLabel("Whoever opens this link joins").inputValue();
+  const hash = new URL(link).hash;
+
+  const max = await tabs.signIn("max", { hash });
+  await max.locator('.pill[data-status="live"]').waitFor();
+  const nia = await tabs.signIn("nia", { hash });
+  await eventually(() => nia.locator(".roster li").count(), (count) => count === 3);
+  expect(await leader(nia)).toBe("lea");
+  expect(await queue(nia)).toEqual(local);
+  expect(await nia.locator(".current-name").textContent()).toBe("Slow morning");
+
+  await max.getByRole("button", { name: "Move Own invention up" }).click();
+  await nia.getByRole("button", { name: "Remove Paper moon" }).click();
+  const edited = ["Slow morning", "Own invention", "Left of centre"];
+  for (const page of [lea, max, nia]) await eventually(() => queue(page), (names) => names.join() === edited.join());
+  const rows = max.locator(".queue li");
+  await rows.nth(2).dragTo(rows.nth(0));
+  const dragged = ["Left of centre", "Slow morning", "Own invention"];
+  for (const page of [lea, max, nia]) await eventually(() => queue(page), (names) => names.join() === dragged.join());
+  await nia.getByRole("button", { name: "Climb Own invention" }).click();
+  await lea.locator(".current-name", { hasText: "Own invention" }).waitFor();
+  await lea.getByRole("button", { name: "Mirror" }).click();
+  await max.locator('.current-name[data-mirrored="true"]').waitFor();
+
+  await lea.getByRole("button", { name: "Leave" }).click();
+  await eventually(() => leader(nia), (name) => name === "max");
+  expect(await nia.locator(".roster li").count()).toBe(2);
+  await lea.getByRole("button", { name: "Start a party" }).waitFor();
+  // A reload comes back as the same member, still leading.
+  await max.reload();
+  await max.locator('.pill[data-status="live"]').waitFor();
+  expect(await leader(max)).toBe("max");
+  await max.getByRole("button", { name: "End for everybody" }).click();
+  await nia.getByText("The party is over").waitFor();
+});
+
+test("a link of a party that is over says so", async () => {
+  const ora = await tabs.signIn("ora", { hash: "#/party" });
+  await ora.getByRole("button", { name: "Start a party" }).click();
+  const link = await ora.getByLabel("Whoever opens this link joins").inputValue();
+  await ora.locator('.pill[data-status="live"]').waitFor();
+  await ora.getByRole("button", { name: "End for everybody" }).click();
+  await ora.getByText("The party is over").waitFor();
+  const other = await tabs.openIn(ora.context(), { hash: new URL(link).hash });
+  await signInAs(other, "pia");
+  await other.getByText("The party is over").waitFor();
+  await openView(other, "Chats");
+});
