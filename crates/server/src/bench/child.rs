@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -76,6 +77,19 @@ impl ChildProcess {
         let mut this = Self { child, _directory: Some(directory) };
         let output = this.child.stdout.take().context("the store has no output")?;
         Ok((this, output))
+    }
+
+    /// Starts the process of an audience, which is asked through this. The secret is not among
+    /// its arguments, which everybody on the machine can read.
+    pub(super) fn audience(secret: &Secret, line: &OwnedFd) -> Result<Self> {
+        let child = Command::new(this_program()?)
+            .args(["bench", "audience"])
+            .env("HEARTLINE_SECRET", &secret.0)
+            .stdin(line.try_clone()?)
+            .stdout(line.try_clone()?)
+            .spawn()
+            .context("an audience could not be started")?;
+        Ok(Self { child, _directory: None })
     }
 
     /// The child's process id.

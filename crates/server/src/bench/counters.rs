@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use heartline_routing::Clock;
 use tokio::time::Instant;
@@ -22,6 +24,12 @@ impl Epoch {
     /// Begins now.
     pub(super) fn begin() -> Self {
         Self { start: Clock.now() }
+    }
+
+    /// The moment that lies so much before this one.
+    pub(super) fn moved_back(self, by: Duration) -> Result<Self> {
+        let start = self.start.checked_sub(by).context("this machine has not run for so long")?;
+        Ok(Self { start })
     }
 
     /// Nanoseconds since the beginning.

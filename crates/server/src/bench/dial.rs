@@ -50,6 +50,8 @@ enum Requests {
 /// A connection that was admitted.
 #[derive(Debug)]
 pub(super) struct Opened {
+    /// Which one of the plan it is.
+    pub(super) index: usize,
     /// The socket.
     pub(super) stream: TcpStream,
     /// Where its reader is in the stream.
@@ -160,7 +162,7 @@ impl DialPlan {
                 stream.read_exact(&mut welcome).await?;
             }
         }
-        Ok(Opened { stream, walker, took: Clock.now().duration_since(started) })
+        Ok(Opened { index, stream, walker, took: Clock.now().duration_since(started) })
     }
 
     async fn connect(&self, index: usize) -> Result<TcpStream> {
@@ -274,7 +276,7 @@ mod tests {
     async fn dial_answered(pieces: &'static [&'static [u8]]) -> Result<Vec<Opened>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let signer = Signer::unchecked();
-        let subject = Subject::in_process(listener.local_addr().unwrap(), Some(signer));
+        let subject = Subject::reached_at(listener.local_addr().unwrap(), Some(signer));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();

@@ -15,6 +15,7 @@ use tokio::time::interval;
 use super::counters::{Counters, Epoch, Tally};
 use super::dial::Opened;
 use super::letter::Letter;
+use super::record::Record;
 use super::sender::Sender;
 use super::voice::{PONG, TEXT, Voice, masked_frame};
 use super::walker::{Frame, Walker, Word, intended_nanos, word};
@@ -52,19 +53,25 @@ impl Fleet {
 
     /// Takes in a socket: from now on it is read and sends heartbeats.
     pub(super) fn add(&mut self, opened: Opened) {
-        self.take_in(opened, |_| None);
+        self.take_in(opened, None, |_| None);
+    }
+
+    /// Takes in a socket and has what it hears of its chat recorded.
+    pub(super) fn add_listener(&mut self, opened: Opened, record: Arc<Record>) {
+        self.take_in(opened, Some(record), |_| None);
     }
 
     /// Takes in a socket that sends these letters in turn, when it is told to.
     pub(super) fn add_sender(&mut self, opened: Opened, letters: Vec<Letter>) -> Arc<Sender> {
         let counters = self.counters.clone();
         let make = |voice| Some(Arc::new(Sender::new(voice, letters, counters)));
-        self.take_in(opened, make).expect("one was just made")
+        self.take_in(opened, None, make).expect("one was just made")
     }
 
     fn take_in(
         &mut self,
         opened: Opened,
+        record: Option<Arc<Record>>,
         make_sender: impl FnOnce(Arc<Voice>) -> Option<Arc<Sender>>,
     ) -> Option<Arc<Sender>> {
         let (read_half, write_half) = opened.stream.into_split();
@@ -74,6 +81,7 @@ impl Fleet {
         let reader = Reader {
             walker: opened.walker,
             voice: voice.clone(),
+            record,
             sender: sender.clone(),
             counters: self.counters.clone(),
             sampled: voices.len().is_multiple_of(self.sample_every),
@@ -93,6 +101,7 @@ impl Fleet {
 struct Reader {
     walker: Walker,
     voice: Arc<Voice>,
+    record: Option<Arc<Record>>,
     sender: Option<Arc<Sender>>,
     counters: Arc<Counters>,
     sampled: bool,
@@ -127,6 +136,7 @@ impl Reader {
         let (mut deliveries, mut acks, mut others, mut now) = (0, 0, 0, None);
         let (mut latencies, mut ack_latencies) = (Vec::new(), Vec::new());
         let (sampled, voice, counters) = (self.sampled, &self.voice, &self.counters);
+        let record = self.record.as_deref();
         let mut age = |head: &[u8]| {
             let now = *now.get_or_insert_with(|| counters.epoch().nanos());
             intended_nanos(head).map(|intended| now.saturating_sub(intended))
@@ -135,6 +145,9 @@ impl Reader {
             Frame::Text(head) => match word(head) {
                 Word::Delivery => {
                     deliveries += 1;
+                    if let Some(record) = record {
+                        record.hear(head);
+                    }
                     latencies.extend(sampled.then(|| age(head)).flatten());
                 }
                 Word::Ack => {

@@ -262,7 +262,7 @@ mod tests {
     fn push_answered(answer: &'static str) -> Result<u64> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let signer = Signer::unchecked();
-        let subject = Subject::in_process(listener.local_addr().unwrap(), Some(signer));
+        let subject = Subject::reached_at(listener.local_addr().unwrap(), Some(signer));
         let users = ["ana".to_owned(), "bo".to_owned()];
         let templates = Template::for_groups(&subject, &[&users], 200).unwrap();
         let request_bytes = templates[0].bytes.len();

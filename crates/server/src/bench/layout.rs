@@ -83,12 +83,22 @@ impl Chats {
 
     /// How many messages all chats hold together.
     pub(super) async fn stored(&self, subject: &Subject, users: &[String]) -> Result<u64> {
-        let mut stored = 0;
+        Ok(self.head_sequences(subject, users).await?.iter().sum())
+    }
+
+    /// The newest number of each chat.
+    pub(super) async fn head_sequences(
+        &self,
+        subject: &Subject,
+        users: &[String],
+    ) -> Result<Vec<u64>> {
+        let mut head_sequences = Vec::with_capacity(self.ids.len());
         for (chat, chat_id) in self.ids.iter().enumerate() {
             let member = self.layout.members_of(chat).next().unwrap_or(0);
-            stored += rest::read_chat(subject, &users[member], *chat_id).await?.head_sequence;
+            let chat = rest::read_chat(subject, &users[member], *chat_id).await?;
+            head_sequences.push(chat.head_sequence);
         }
-        Ok(stored)
+        Ok(head_sequences)
     }
 }
 

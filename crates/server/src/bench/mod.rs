@@ -4,6 +4,7 @@
 //! run, against a bare loop that writes the same bytes without any protocol. The bare loop is what
 //! the kernel asks for; what lies between the two is Heartline's own cost.
 
+mod audience;
 mod bare;
 mod child;
 mod cluster;
@@ -23,6 +24,7 @@ mod postgres;
 mod process;
 mod progress;
 mod push;
+mod record;
 mod report;
 mod rest;
 mod send;
@@ -75,6 +77,9 @@ enum Scenario {
     Heartbeats(HeartbeatsArgs),
     /// What it costs more that a room is spread over several nodes.
     Cluster(ClusterArgs),
+    /// The connections of one node, started by `cluster`.
+    #[command(hide = true)]
+    Audience,
     /// The baseline: a server without a protocol, started by the other scenarios.
     #[command(hide = true)]
     Bare,
@@ -214,6 +219,10 @@ struct ClusterArgs {
     /// How many users there are, each with a connection to one of the nodes.
     #[arg(short = 'n', long, default_value_t = 4000)]
     sockets: usize,
+    /// How many of them the one node has that the cluster is compared with; it is sent as many
+    /// deliveries for each of them. All of them unless given.
+    #[arg(long, value_name = "SOCKETS")]
+    one_node: Option<usize>,
     /// How many of them are in each room.
     #[arg(long, default_value_t = 1000)]
     room: usize,
@@ -271,10 +280,14 @@ impl Ids {
 /// Runs a scenario and prints its figures. It builds its own runtime, so it must be called from
 /// outside of one. The exit code is 1 when a delivery or a connection was lost.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
-    if let Scenario::Bare | Scenario::Store(_) = &args.scenario {
+    if let Scenario::Audience | Scenario::Bare | Scenario::Store(_) = &args.scenario {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         match &args.scenario {
             Scenario::Store(options) => runtime.block_on(store::run(options))?,
+            Scenario::Audience => {
+                let secret = args.common.secret.as_ref().context("started without a secret")?;
+                runtime.block_on(audience::serve(secret))?;
+            }
             _ => runtime.block_on(bare::serve())?,
         }
         return Ok(ExitCode::SUCCESS);
@@ -314,7 +327,9 @@ async fn measure(args: &BenchArgs) -> Result<Report> {
         Scenario::Fanout(options) => fanout::run(options, &args.common).await,
         Scenario::Cluster(options) => cluster::run(options, &args.common).await,
         Scenario::Heartbeats(options) => heartbeats::run(options, &args.common).await,
-        Scenario::Bare | Scenario::Store(_) => bail!("this is measured, and measures nothing"),
+        Scenario::Audience | Scenario::Bare | Scenario::Store(_) => {
+            bail!("this is part of a run, and measures nothing")
+        }
     }
 }
 

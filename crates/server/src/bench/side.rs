@@ -235,7 +235,7 @@ mod tests {
 
     async fn bare_side(connections: usize, tasks: &mut JoinSet<()>) -> Side {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let subject = Subject::in_process(listener.local_addr().unwrap(), None);
+        let subject = Subject::reached_at(listener.local_addr().unwrap(), None);
         tasks.spawn(async move {
             super::super::bare::accept(listener).await.unwrap();
         });

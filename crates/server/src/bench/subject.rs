@@ -100,9 +100,9 @@ impl Subject {
         Ok(Self { address, host: address.to_string(), signer: None, pid, child: Some(child) })
     }
 
-    /// Something in this very process that speaks like a server, or like the bare loop.
-    #[cfg(test)]
-    pub(super) fn in_process(address: SocketAddr, signer: Option<Signer>) -> Self {
+    /// Something that speaks like a server, or like the bare loop, and whose process is not
+    /// looked at.
+    pub(super) fn reached_at(address: SocketAddr, signer: Option<Signer>) -> Self {
         Self { address, host: address.to_string(), signer, pid: None, child: None }
     }
 
