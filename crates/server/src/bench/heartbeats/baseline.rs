@@ -80,14 +80,14 @@ impl Baselines {
             }
         };
         // Clients send heartbeats in an order that has nothing to do with when they came; a node
-        // renews a slice of its own connections, those of one shard together.
+        // renews whole shards, each in the order in which the sorted set has it.
         let by_chance = || {
             let mut order: Vec<usize> = (0..connections).collect();
             order.shuffle(&mut rand::rng());
             order
         };
         let mut by_shard: Vec<usize> = (0..connections).collect();
-        by_shard.sort_by_key(|number| (number / BATCHED_TOGETHER, number % SHARDS));
+        by_shard.sort_by_key(|number| number % SHARDS);
         let orders = [by_chance(), by_chance(), by_shard];
         let connections = (0..connections).map(names).collect();
         Self { prefix: prefix.to_owned(), connections, orders, next: [0; 3] }
