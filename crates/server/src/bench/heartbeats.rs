@@ -281,8 +281,10 @@ async fn ask_beside(crowd: &Arc<Crowd>, engine: &Engine, seconds: Duration) -> R
 /// lease must still be there. Answers how many are.
 async fn fall_silent(crowd: &Crowd) -> Result<u64> {
     crowd.tick().await?;
-    crowd.renew_all().await?;
+    // The first are renewed at once, the last when the machine has come to them: the silence counts
+    // from the first, or it would be longer than a lease on a machine that is busy.
     let until: Instant = Clock.now() + SILENCE;
+    crowd.renew_all().await?;
     let progress = Progress::begin("miss two renewals", SILENCE.as_secs());
     let remaining = || until.saturating_duration_since(Clock.now()).as_secs();
     let work = async {
