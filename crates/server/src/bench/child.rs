@@ -132,7 +132,7 @@ impl Allowance {
             Self::Unlimited => {
                 "send_rate = 100000\nsend_burst = 100000\ninbound_requests = 10000\n\
                  ingest_per_chat = 100000\ningest_per_node = 1000000\n\n\
-                 [metrics]\nlisten = \"main\"\n"
+                 [metrics]\nlisten = \"main\"\n\n[party]\nedit_rate = 10000\n"
             }
         }
     }

@@ -20,6 +20,7 @@ mod layout;
 mod letter;
 mod load;
 mod machine;
+mod party;
 mod postgres;
 mod process;
 mod progress;
@@ -80,6 +81,8 @@ enum Scenario {
     /// The connections of one node, started by `cluster`.
     #[command(hide = true)]
     Audience,
+    /// What it costs that everybody in a party session edits it and sees every edit.
+    Party(PartyArgs),
     /// The baseline: a server without a protocol, started by the other scenarios.
     #[command(hide = true)]
     Bare,
@@ -238,6 +241,35 @@ struct ClusterArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct PartyArgs {
+    /// How many sessions there are.
+    #[arg(long, default_value_t = 100)]
+    sessions: usize,
+    /// How many members each has, all of whom edit and listen.
+    #[arg(long, default_value_t = 5)]
+    members: usize,
+    /// How many items each queue has.
+    #[arg(long, default_value_t = 100)]
+    queue: usize,
+    /// Edits of each member that wait for their answer while the most is sought.
+    #[arg(long, default_value_t = 1)]
+    in_flight: u64,
+    /// Edits per second of all together, in the second loop; half of the most that was found unless
+    /// given.
+    #[arg(long)]
+    rate: Option<u32>,
+    /// How long each of the two loops lasts.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Keep sessions in a Redis of the run's own, beside a PostgreSQL, instead of in a file.
+    #[arg(long)]
+    redis: bool,
+    /// How many nodes there are; the members of a session are spread over them.
+    #[arg(long, default_value_t = 1)]
+    nodes: usize,
+}
+
+#[derive(Debug, clap::Args)]
 struct HeartbeatsArgs {
     /// How many connections hold leases, each of another user.
     #[arg(short = 'n', long, default_value_t = 100_000)]
@@ -293,8 +325,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut runtime = Builder::new_multi_thread();
-    if matches!(args.scenario, Scenario::Send(_)) {
-        // The server needs the other cores: sixty senders are little work.
+    if matches!(args.scenario, Scenario::Send(_) | Scenario::Party(_)) {
+        // The server needs the other cores: those who send are little work.
         runtime.worker_threads(1);
     }
     let runtime = runtime.enable_all().build()?;
@@ -326,6 +358,7 @@ async fn measure(args: &BenchArgs) -> Result<Report> {
         Scenario::Send(options) => send::run(options, &args.common).await,
         Scenario::Fanout(options) => fanout::run(options, &args.common).await,
         Scenario::Cluster(options) => cluster::run(options, &args.common).await,
+        Scenario::Party(options) => party::run(options, &args.common).await,
         Scenario::Heartbeats(options) => heartbeats::run(options, &args.common).await,
         Scenario::Audience | Scenario::Bare | Scenario::Store(_) => {
             bail!("this is part of a run, and measures nothing")

@@ -137,3 +137,32 @@ async fn an_audience_says_why_it_cannot_do_what_it_is_asked() {
     drop(input);
     assert!(child.wait().await.unwrap().success(), "it ends with its input");
 }
+
+/// Every copy of every member was compared with its session, or the bench would have failed.
+fn everybody_saw_every_edit(report: &Value) {
+    for pace in ["saturated", "paced"] {
+        let figure = |name: &str| figure(report, &format!("{pace}: {name}"), "value");
+        let edits = figure("committed edits per second");
+        assert!(edits > 0.0, "{report}");
+        assert!((figure("events delivered per second") - 3.0 * edits).abs() < 1e-6, "{report}");
+        assert!(figure("CPU of all nodes per edit") > 0.0, "{report}");
+        assert!(figure("edit to answer p99") > 0.0, "{report}");
+        assert!(figure("edit to everyone p99") > 0.0, "{report}");
+    }
+    assert!(figure(report, "copies that differ", "value").abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn everybody_in_the_sessions_of_the_bench_sees_every_edit() {
+    let size = ["--sessions", "3", "--members", "3", "--queue", "12", "--seconds", "1"];
+    everybody_saw_every_edit(&bench(&[&["party"], &size[..]].concat()).await);
+}
+
+#[tokio::test]
+async fn sessions_of_the_bench_may_be_in_redis_and_their_members_on_several_nodes() {
+    let size = ["--sessions", "3", "--members", "3", "--queue", "12", "--seconds", "1"];
+    let shared = ["--redis", "--nodes", "2", "--in-flight", "2", "--rate", "10"];
+    let report = bench(&[&["party"], &size[..], &shared[..]].concat()).await;
+    everybody_saw_every_edit(&report);
+    assert!(figure(&report, "saturated: CPU of Redis per edit", "value") > 0.0);
+}
