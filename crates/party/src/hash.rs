@@ -16,12 +16,15 @@
 //! browser multiplies two halves of 32 bits and needs no big integers:
 //! `low * 0x1b3`, and `high * 0x1b3 + low * 256 + carry`.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::item::Item;
+
+/// What FNV-1a of 64 bits begins with.
+const FNV_64_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 macro_rules! hex_hash {
     ($(#[$doc:meta])* $name:ident, $number:ty, $digits:literal) => {
@@ -86,18 +89,25 @@ pub fn state_hash(queue: &[Item], current: Option<&Item>) -> StateHash {
 
 /// The order hash of a queue.
 pub fn order_hash(queue: &[Item], current: Option<&Item>) -> OrderHash {
-    // Written into one text, because a long queue is hashed with every edit.
-    let mut text = String::with_capacity(17 * queue.len() + 17);
+    // Nothing is written down, because a long queue is hashed with every edit.
+    let mut hash = FNV_64_BASIS;
     for (index, item) in queue.iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        write!(text, "{comma}{}", item.content_hash()).expect("a string takes every write");
+        if index > 0 {
+            hash = fnv_1a_64_step(hash, u16::from(b','));
+        }
+        hash = fnv_1a_64_hex(hash, item.content_hash());
     }
-    match current {
-        Some(item) => write!(text, "|{}", item.content_hash()),
-        None => write!(text, "|null"),
-    }
-    .expect("a string takes every write");
-    OrderHash(fnv_1a_64(&text))
+    hash = fnv_1a_64_step(hash, u16::from(b'|'));
+    OrderHash(match current {
+        Some(item) => fnv_1a_64_hex(hash, item.content_hash()),
+        None => "null".encode_utf16().fold(hash, fnv_1a_64_step),
+    })
+}
+
+/// Goes on with the sixteen hex digits of a content hash.
+fn fnv_1a_64_hex(hash: u64, content: ContentHash) -> u64 {
+    let digits = (0..16).rev().map(|digit| (content.0 >> (4 * digit) & 0xf) as usize);
+    digits.fold(hash, |hash, digit| fnv_1a_64_step(hash, u16::from(b"0123456789abcdef"[digit])))
 }
 
 /// The content hash of an item's canonical JSON.
@@ -121,9 +131,11 @@ fn fnv_1a_32(text: &str) -> u32 {
 }
 
 fn fnv_1a_64(text: &str) -> u64 {
-    text.encode_utf16().fold(0xcbf2_9ce4_8422_2325, |hash: u64, unit| {
-        (hash ^ u64::from(unit)).wrapping_mul(0x0100_0000_01b3)
-    })
+    text.encode_utf16().fold(FNV_64_BASIS, fnv_1a_64_step)
+}
+
+fn fnv_1a_64_step(hash: u64, unit: u16) -> u64 {
+    (hash ^ u64::from(unit)).wrapping_mul(0x0100_0000_01b3)
 }
 
 #[cfg(test)]

@@ -38,7 +38,9 @@ impl<'a> Draft<'a> {
     pub(super) fn queue_event(&mut self, change: QueueChange) {
         let next = self.session.queue.after(&change).expect("the change was found possible");
         let stamp = self.stamp(&next);
-        self.record(Fact::Queue(QueueEvent { stamp, change }));
+        // Folding the event would only find the same state again.
+        self.session.queue = next;
+        self.facts.push(Fact::Queue(QueueEvent { stamp, change }));
     }
 
     pub(super) fn seed(&mut self, contents: Contents) {

@@ -15,12 +15,14 @@ const KEPT_MAX: usize = 256;
 const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Which event it is.
+///
+/// The number comes first, because it tells most events apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventKey {
-    session_id: Arc<str>,
-    incarnation: u64,
-    kind: Kind,
     number: u64,
+    kind: Kind,
+    incarnation: u64,
+    session_id: Arc<str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
