@@ -5,6 +5,7 @@
 //! is nullable or optional.
 
 mod document;
+mod documents;
 mod encodings;
 mod event;
 mod guard;
@@ -42,6 +43,7 @@ use crate::roster::Attachment;
 use crate::validate;
 
 use document::Document;
+use documents::Documents;
 use encodings::{DocumentKey, Encodings, EventKey};
 use mutation::Mutation;
 use query::Query;
@@ -60,6 +62,7 @@ struct Inner {
     rates: PartyRates,
     schema: Schema<Query, Mutation, Subscriptions>,
     events: EventSchema,
+    documents: Documents,
     encodings: Encodings,
     tasks: TaskTracker,
 }
@@ -137,8 +140,15 @@ impl Party {
             .limit_directives(DIRECTIVES_MAX)
             .extension(Stages)
             .finish();
-        let (events, encodings, tasks) = (event_schema(), Encodings::default(), TaskTracker::new());
-        Self(Arc::new(Inner { rooms, rates, schema, events, encodings, tasks }))
+        Self(Arc::new(Inner {
+            rooms,
+            rates,
+            schema,
+            events: event_schema(),
+            documents: Documents::default(),
+            encodings: Encodings::default(),
+            tasks: TaskTracker::new(),
+        }))
     }
 
     /// The schema in its own language.
@@ -161,7 +171,7 @@ impl Party {
         let party = self.clone();
         let replies = async move {
             let only = |reply| once(async { reply }).boxed();
-            let document = match Document::parse(request) {
+            let document = match Document::parse(request, &party.0.documents) {
                 Ok(document) => document,
                 Err(error) => return only(Reply::Error(encode_errors(vec![error]))),
             };

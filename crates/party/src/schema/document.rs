@@ -1,6 +1,7 @@
 //! A request whose text was found harmless and was parsed, and the operation in it that is meant.
 
-use async_graphql::parser::parse_query;
+use std::sync::Arc;
+
 use async_graphql::parser::types::{
     DocumentOperations, ExecutableDocument, OperationDefinition, OperationType, Selection,
 };
@@ -8,15 +9,14 @@ use async_graphql::{ID, InputType, Name, Request, ServerError, Value, Variables}
 use heartline_protocol::ErrorCode;
 
 use super::GraphQlRequest;
-use super::guard::{check_document, check_text};
-use super::refusal::server_error;
+use super::documents::Documents;
 use crate::error::PartyError;
 use crate::listener::Topic;
 
 /// A request that may be run.
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) parsed: ExecutableDocument,
+    pub(super) parsed: Arc<ExecutableDocument>,
     pub(super) query: String,
     pub(super) operation_name: Option<String>,
     pub(super) variables: Variables,
@@ -24,11 +24,12 @@ pub(super) struct Document {
 
 impl Document {
     /// Parses a request.
-    pub(super) fn parse(request: GraphQlRequest) -> Result<Self, ServerError> {
+    pub(super) fn parse(
+        request: GraphQlRequest,
+        documents: &Documents,
+    ) -> Result<Self, ServerError> {
         let GraphQlRequest { query, operation_name, variables } = request;
-        check_text(&query).map_err(|error| server_error(&error))?;
-        let parsed = parse_query(&query).map_err(ServerError::from)?;
-        check_document(&parsed).map_err(|error| server_error(&error))?;
+        let parsed = documents.parse(&query)?;
         if !variables.is_null() && !variables.is_object() {
             return Err(refused("Variables must be an object."));
         }
@@ -80,7 +81,7 @@ impl Document {
     pub(super) fn to_request(&self, variables: Variables) -> Request {
         let mut request = Request::new(String::new()).variables(variables);
         request.operation_name.clone_from(&self.operation_name);
-        request.set_parsed_query(self.parsed.clone());
+        request.set_parsed_query(ExecutableDocument::clone(&self.parsed));
         request
     }
 
@@ -114,7 +115,7 @@ impl Document {
 
     /// The same document as a query, because each event is an answer of its own.
     pub(super) fn into_query(mut self) -> Self {
-        match &mut self.parsed.operations {
+        match &mut Arc::make_mut(&mut self.parsed).operations {
             DocumentOperations::Single(operation) => operation.node.ty = OperationType::Query,
             DocumentOperations::Multiple(operations) => {
                 let all = operations.values_mut();
