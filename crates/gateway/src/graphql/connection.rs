@@ -161,6 +161,10 @@ impl GraphQlConnection {
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        // What is ready at once is written at once, rather than each answer by itself.
+        if let Poll::Ready(answer) = self.poll_answer(context) {
+            return Poll::Ready(Happening::Answer(answer));
+        }
         match self.handle.outbox.poll_signal(context, None) {
             Poll::Ready(Signal::Stop(reason)) => return Poll::Ready(Happening::Stop(reason)),
             Poll::Ready(Signal::Writable | Signal::Grace(_)) => {
@@ -173,11 +177,6 @@ impl GraphQlConnection {
         {
             self.initialising = None;
             return Poll::Ready(Happening::Initialised(admission));
-        }
-        if !self.is_behind()
-            && let Poll::Ready(Some(answer)) = self.answers.poll_next_unpin(context)
-        {
-            return Poll::Ready(Happening::Answer(answer));
         }
         if !self.is_behind()
             && let Poll::Ready(read) = self.poll_read(context)
@@ -200,6 +199,17 @@ impl GraphQlConnection {
             self.timer.as_mut().reset(due);
         }
         self.timer.as_mut().poll(context).map(|()| Happening::Deadline)
+    }
+
+    /// The next answer of an operation, unless more waits to be written than should.
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+        if self.is_behind() {
+            return Poll::Pending;
+        }
+        match self.answers.poll_next_unpin(context) {
+            Poll::Ready(Some(answer)) => Poll::Ready(answer),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
     }
 
     /// Whether what waits must be written before more is said or heard.
