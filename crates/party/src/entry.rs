@@ -15,9 +15,9 @@ pub struct Entry {
     pub version: u64,
     /// What happened.
     pub facts: Vec<Fact>,
-    /// What its caller was told, for when it asks again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub remembered: Option<Remembered>,
+    /// What its callers were told who gave their operation a name, for when they ask again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remembered: Vec<Remembered>,
 }
 
 /// The result of an operation that its caller gave a name.
@@ -31,6 +31,15 @@ pub struct Remembered {
     pub operation: String,
     /// What the caller was told.
     pub outcome: Outcome,
+}
+
+impl Remembered {
+    /// Whether it is what this member calls so.
+    pub(crate) fn is_of(&self, member: &MemberId, operation: &str, correlation_id: &str) -> bool {
+        self.correlation_id == correlation_id
+            && self.member == *member
+            && self.operation == operation
+    }
 }
 
 impl Entry {

@@ -49,8 +49,8 @@ pub use listener::{Heard, Listener, SessionNews, SessionNewsChange, SessionUser,
 pub use log::{EventLog, LogLimits, Replay};
 pub use metrics::PartyMetrics;
 pub use operation::{
-    Actor, Applied, Context, Edit, Join, Lifecycle, Membership, NewSession, Operation, Outcome,
-    apply,
+    Actor, Applied, Context, Decided, Edit, Join, Lifecycle, Membership, NewSession, Operation,
+    Outcome, apply, decide,
 };
 pub use party_socket::PartySocket;
 pub use queue::{FoldError, QueueState};

@@ -125,13 +125,9 @@ impl EventLog {
         operation: &str,
         correlation_id: &str,
     ) -> Option<&Outcome> {
-        let is_meant = |remembered: &&Remembered| {
-            remembered.correlation_id == correlation_id
-                && remembered.member == *member
-                && remembered.operation == operation
-        };
-        let mut all = self.entries.iter().filter_map(|kept| kept.entry.remembered.as_ref());
-        all.find(is_meant).map(|remembered| &remembered.outcome)
+        let is_meant = |known: &&Remembered| known.is_of(member, operation, correlation_id);
+        let mut all = self.entries.iter().flat_map(|kept| &kept.entry.remembered);
+        all.find(is_meant).map(|known| &known.outcome)
     }
 
     /// The commit of this id, if it is in the window.

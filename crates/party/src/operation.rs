@@ -2,6 +2,7 @@
 
 mod draft;
 mod edits;
+mod group;
 mod lifecycle;
 mod membership;
 
@@ -20,6 +21,7 @@ use crate::validate;
 use draft::Draft;
 
 pub use edits::Edit;
+pub use group::{Decided, decide};
 pub use lifecycle::{Lifecycle, NewSession};
 pub use membership::{Join, Membership};
 
@@ -106,7 +108,7 @@ impl Applied {
             commit_id: commit_id.into(),
             version: self.after.version,
             facts: self.facts.clone(),
-            remembered: self.remembered.clone(),
+            remembered: self.remembered.iter().cloned().collect(),
         })
     }
 

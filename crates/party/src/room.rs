@@ -58,12 +58,18 @@ pub(crate) enum Request {
     Offer,
 }
 
-/// An operation, who wants it, and since when.
+/// An operation, and who wants it.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Asked {
     pub(crate) operation: Operation,
     pub(crate) actor: Option<Actor>,
     pub(crate) correlation_id: Option<String>,
+}
+
+/// What is asked for, since when, and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) asked: Asked,
     pub(crate) since: Instant,
     pub(crate) answer: oneshot::Sender<Result<Answer, PartyError>>,
 }
@@ -96,6 +102,8 @@ pub(crate) struct Room {
     /// Members who are here through an open socket of this node, as they were last known.
     attached: HashMap<MemberId, Member>,
     requests: mpsc::Receiver<Request>,
+    /// What was found in the way while edits were gathered, and is served next.
+    held: Option<Request>,
     /// Whether the session has lost members who are here.
     must_reattach: bool,
     /// Whether the store did not answer the last time.
@@ -119,6 +127,7 @@ impl Room {
             speakers: Vec::new(),
             attached: HashMap::new(),
             requests,
+            held: None,
             must_reattach: false,
             is_store_silent: false,
             idle_since: None,
@@ -140,7 +149,7 @@ impl Room {
         }
         self.requests.close();
         self.parts.store.unwatch(&session_id).await;
-        let mut unheard = Vec::new();
+        let mut unheard: Vec<Request> = self.held.take().into_iter().collect();
         while let Ok(request) = self.requests.try_recv() {
             unheard.push(request);
         }
@@ -148,25 +157,30 @@ impl Room {
     }
 
     async fn serve_all(&mut self) {
-        while let Some(request) = self.requests.recv().await {
+        while let Some(request) = self.next_request().await {
             self.serve(request).await;
             if self.must_reattach {
                 self.reattach_all().await;
             }
             self.count();
-            if self.is_done() {
+            if self.held.is_none() && self.is_done() {
                 return;
             }
+        }
+    }
+
+    async fn next_request(&mut self) -> Option<Request> {
+        match self.held.take() {
+            Some(request) => Some(request),
+            None => self.requests.recv().await,
         }
     }
 
     async fn serve(&mut self, request: Request) {
         match request {
             Request::Operate(wanted) => {
-                let Wanted { operation, actor, correlation_id, since, answer } = *wanted;
-                let deadline = since + OPERATION_DEADLINE;
-                let result = self.operate(operation, actor, correlation_id, deadline).await;
-                let _ = answer.send(result);
+                let group = self.gather(*wanted);
+                self.operate_all(group).await;
             }
             Request::Listen { topic, actor, answer } => {
                 let _ = answer.send(self.listen(topic, &actor));

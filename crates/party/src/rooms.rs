@@ -22,7 +22,9 @@ use crate::listener::{Listener, Topic};
 use crate::log::LogLimits;
 use crate::metrics::PartyMetrics;
 use crate::operation::{Actor, Lifecycle, Membership, Operation};
-use crate::room::{Answer, OPERATION_DEADLINE, Replayed, Request, Room, Wanted, unavailable};
+use crate::room::{
+    Answer, Asked, OPERATION_DEADLINE, Replayed, Request, Room, Wanted, unavailable,
+};
 use crate::session::Session;
 use crate::store::{Notice, PartyStore};
 
@@ -170,8 +172,8 @@ impl Rooms {
         }
         let since = self.0.parts.clock.now();
         self.ask(session_id, |answer| {
-            let wanted = Wanted { operation, actor, correlation_id, since, answer };
-            Request::Operate(Box::new(wanted))
+            let asked = Asked { operation, actor, correlation_id };
+            Request::Operate(Box::new(Wanted { asked, since, answer }))
         })
         .await
     }

@@ -77,6 +77,18 @@ impl Edit {
             Self::SetQueue { .. } => "setQueue",
         }
     }
+
+    /// The bytes of what it leaves in the log: its items, but not those of a whole queue.
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Add { item, .. } | Self::Replace { item, .. } => item.size_bytes(),
+            Self::SetCurrent { item, .. } => item.as_ref().map_or(0, Item::size_bytes),
+            Self::Remove { .. }
+            | Self::Reorder { .. }
+            | Self::Mirror { .. }
+            | Self::SetQueue { .. } => 0,
+        }
+    }
 }
 
 pub(super) fn apply(draft: &mut Draft<'_>, edit: &Edit) -> Result<Outcome, PartyError> {

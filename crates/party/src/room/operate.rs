@@ -1,4 +1,6 @@
 //! What members want: decided on the copy, committed, and decided again if another was first.
+//!
+//! Edits that wait together are committed together: a store takes one step for all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,62 +8,106 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::{Answer, Room, busy, unavailable};
+use super::{Answer, Asked, OPERATION_DEADLINE, Request, Room, Wanted, busy, unavailable};
 use crate::archivist::Haste;
 use crate::entry::Entry;
 use crate::error::PartyError;
 use crate::fields::{Changes, changes};
-use crate::operation::{Actor, Applied, Context, Membership, Operation, Outcome, apply};
+use crate::operation::{Actor, Context, Decided, Membership, Operation, Outcome, decide};
 use crate::party_socket::random_uuid;
-use crate::session::Status;
+use crate::session::{Session, Status};
 use crate::store::{Commit, Committed, PartyStoreError, Revision};
 
 /// How long to wait before asking a store again that failed.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// Edits that are committed together, at most, and their bytes: what nodes tell each other stays
+/// small enough to be told with the commit.
+const GROUP_EDITS_MAX: usize = 32;
+const GROUP_BYTES_MAX: usize = 24 * 1024;
+
 impl Room {
+    /// Puts edits together that wait at this moment. Whatever else waits comes after them.
+    pub(super) fn gather(&mut self, first: Wanted) -> Vec<Wanted> {
+        let mut bytes = edit_bytes(&first);
+        let mut group = vec![first];
+        while let Some(gathered) = bytes
+            && gathered < GROUP_BYTES_MAX
+            && group.len() < GROUP_EDITS_MAX
+            && let Ok(request) = self.requests.try_recv()
+        {
+            match request {
+                Request::Operate(wanted) if edit_bytes(&wanted).is_some() => {
+                    bytes = edit_bytes(&wanted).map(|more| gathered + more);
+                    group.push(*wanted);
+                }
+                // A commit of its own, or one that it has caught up with.
+                Request::Told { revision, .. } if revision <= Revision::of(&self.session) => {}
+                other => {
+                    self.held = Some(other);
+                    break;
+                }
+            }
+        }
+        group
+    }
+
+    /// Does what is wanted, and answers everybody.
+    pub(super) async fn operate_all(&mut self, group: Vec<Wanted>) {
+        let since = group.iter().map(|wanted| wanted.since).min();
+        let deadline = since.unwrap_or_else(|| self.parts.clock.now()) + OPERATION_DEADLINE;
+        let (asked, answers): (Vec<Asked>, Vec<_>) =
+            group.into_iter().map(|wanted| (wanted.asked, wanted.answer)).unzip();
+        let results = self.commit_all(&asked, deadline).await;
+        for (index, answer) in answers.into_iter().enumerate() {
+            let result = match &results {
+                Ok(results) => results[index].clone(),
+                Err(error) => Err(error.clone()),
+            };
+            // Whoever does not wait any more asks again, if at all.
+            let _ = answer.send(result.map(|outcome| self.answer(outcome)));
+        }
+    }
+
+    /// Does one thing.
     pub(super) async fn operate(
         &mut self,
-        operation: Operation,
-        actor: Option<Actor>,
-        correlation_id: Option<String>,
+        asked: Asked,
         deadline: Instant,
-    ) -> Result<Answer, PartyError> {
-        self.detach(&operation);
+    ) -> Result<Outcome, PartyError> {
+        let mut results = self.commit_all(&[asked], deadline).await?;
+        results.pop().unwrap_or_else(|| Err(busy()))
+    }
+
+    /// Decides, commits, and decides again if another was first. An error concerns all of them.
+    async fn commit_all(
+        &mut self,
+        asked: &[Asked],
+        deadline: Instant,
+    ) -> Result<Vec<Result<Outcome, PartyError>>, PartyError> {
+        asked.iter().for_each(|asked| self.detach(&asked.operation));
         let commit_id = random_uuid();
         let mut is_certain = false;
         loop {
-            if self.must_reattach && actor.is_some() {
+            if self.must_reattach && asked.iter().any(|asked| asked.actor.is_some()) {
                 // Who is here is a member, also where the session has just lost it.
                 Box::pin(self.reattach_all()).await;
             }
-            let now_ms = self.parts.now_ms();
-            let limits = self.parts.config.limits;
-            let context = Context {
-                now_ms,
-                actor: actor.clone(),
-                correlation_id: correlation_id.clone(),
-                limits,
-            };
-            if let Some(outcome) = self.remembered(&operation, &context) {
-                return Ok(self.answer(outcome));
-            }
-            let applied = apply(&self.session, &operation, &context);
-            let commit = applied.as_ref().ok().and_then(|applied| applied.entry(&commit_id));
-            let Some(entry) = commit else {
+            let decided = self.decide(asked);
+            let Some(entry) = decided.entry(&commit_id) else {
                 // Nothing to commit, or refused: true of the session as it is, not of an old copy.
-                if !is_certain && self.parts.config.is_store_shared {
+                let may_be_old = self.parts.config.is_store_shared && !decided.is_known;
+                if may_be_old && !is_certain {
                     self.catch_up_before(deadline).await?;
                     is_certain = true;
                     continue;
                 }
-                return applied.map(|applied| self.answer(applied.outcome));
+                return Ok(decided.results);
             };
-            let applied = applied?;
-            match self.commit(&applied, &entry).await {
+            match self.commit(&decided.after, &entry).await {
                 Ok(Committed::Done) => {
                     self.is_store_silent = false;
-                    return Ok(self.done(&operation, actor.as_ref(), applied, &entry));
+                    return Ok(self.done(asked, decided, &entry));
                 }
                 Ok(Committed::Conflict(_)) => self.parts.metrics.retried(),
                 Err(error) => self.failed(&error, deadline).await?,
@@ -69,8 +115,8 @@ impl Room {
             self.catch_up_before(deadline).await?;
             // Its answer was lost, or it was sent twice on the way and conflicts with itself.
             if self.log.commit(&commit_id).is_some() {
-                self.attach(&operation, actor.as_ref(), &applied.outcome);
-                return Ok(self.answer(applied.outcome));
+                self.attach_all(asked, &decided.results);
+                return Ok(decided.results);
             }
             if self.parts.clock.now() >= deadline {
                 return Err(busy());
@@ -78,43 +124,46 @@ impl Room {
         }
     }
 
-    pub(super) fn remembered(&self, operation: &Operation, context: &Context) -> Option<Outcome> {
-        let Operation::Edit(edit) = operation else { return None };
-        let (actor, correlation_id) = (context.actor.as_ref()?, context.correlation_id.as_ref()?);
-        self.log.remembered(&actor.member, edit.name(), correlation_id).cloned()
+    fn decide(&self, asked: &[Asked]) -> Decided {
+        let (now_ms, limits) = (self.parts.now_ms(), self.parts.config.limits);
+        let context = |asked: &Asked| Context {
+            now_ms,
+            actor: asked.actor.clone(),
+            correlation_id: asked.correlation_id.clone(),
+            limits,
+        };
+        let wanted = asked.iter().map(|asked| (&asked.operation, context(asked)));
+        decide(&self.session, &self.log, &wanted.collect::<Vec<_>>())
     }
 
-    pub(super) async fn commit(
-        &self,
-        applied: &Applied,
-        entry: &Entry,
-    ) -> Result<Committed, PartyStoreError> {
+    async fn commit(&self, after: &Session, entry: &Entry) -> Result<Committed, PartyStoreError> {
         let json = entry.to_log_json();
         let expected = (self.session.version > 0).then(|| Revision::of(&self.session));
         let commit = Commit {
             session_id: self.session.id.clone(),
             expected,
-            revision: Revision::of(&applied.after),
+            revision: Revision::of(after),
             changes: match expected {
-                Some(_) => changes(&self.session, &applied.after),
-                None => Changes::all(&applied.after),
+                Some(_) => changes(&self.session, after),
+                None => Changes::all(after),
             },
             entries_kept: self.log.kept_with(entry, json.len()),
             entry: json.into(),
-            is_active: applied.after.status == Status::Active,
+            is_active: after.status == Status::Active,
         };
         self.parts.store.commit(commit).await
     }
 
     fn done(
         &mut self,
-        operation: &Operation,
-        actor: Option<&Actor>,
-        applied: Applied,
+        asked: &[Asked],
+        decided: Decided,
         entry: &Entry,
-    ) -> Answer {
-        let Applied { outcome, after, .. } = applied;
-        self.parts.metrics.committed(operation);
+    ) -> Vec<Result<Outcome, PartyError>> {
+        let Decided { results, after, .. } = decided;
+        for (asked, _) in asked.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+            self.parts.metrics.committed(&asked.operation);
+        }
         let is_new = !self.session.exists();
         let is_last = after.status != Status::Active && self.session.status == Status::Active;
         let haste = if is_new || is_last || after.status == Status::Ended {
@@ -123,13 +172,21 @@ impl Room {
             Haste::Soon
         };
         self.take(Arc::new(after), entry);
-        self.attach(operation, actor, &outcome);
+        self.attach_all(asked, &results);
         self.parts.archivist.note(&self.session, self.parts.now_ms(), haste);
-        self.answer(outcome)
+        results
     }
 
     pub(super) fn answer(&self, outcome: Outcome) -> Answer {
         Answer { outcome, session: Arc::clone(&self.session) }
+    }
+
+    fn attach_all(&mut self, asked: &[Asked], results: &[Result<Outcome, PartyError>]) {
+        for (asked, result) in asked.iter().zip(results) {
+            if let Ok(outcome) = result {
+                self.attach(&asked.operation, asked.actor.as_ref(), outcome);
+            }
+        }
     }
 
     /// Remembers which members are here through a socket of this node.
@@ -174,4 +231,10 @@ impl Room {
         sleep(RETRY_AFTER).await;
         Ok(())
     }
+}
+
+/// The bytes of an edit; none for anything else, which is committed by itself.
+fn edit_bytes(wanted: &Wanted) -> Option<usize> {
+    let Operation::Edit(edit) = &wanted.asked.operation else { return None };
+    Some(edit.size_bytes())
 }

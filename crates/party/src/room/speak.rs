@@ -60,10 +60,10 @@ impl Room {
     pub(super) fn take(&mut self, session: Arc<Session>, entry: &Entry) {
         self.session = session;
         self.log.append(entry);
+        self.say_queue(entry);
         let mut is_restored = false;
         for fact in &entry.facts {
             match fact {
-                Fact::Queue(event) => self.say_queue(event),
                 Fact::Session(event) => self.say_session(event.sequence, &event.change),
                 Fact::Seeded { .. } | Fact::Restored { .. } => is_restored = true,
                 _ => {}
@@ -101,7 +101,9 @@ impl Room {
         let session = &self.session;
         let is_over = session.status == Status::Ended;
         for (id, known) in &mut self.attached {
-            if let Some(member) = session.present(id, &known.attachment) {
+            if let Some(member) = session.present(id, &known.attachment)
+                && known != member
+            {
                 *known = member.clone();
             }
         }
@@ -123,19 +125,22 @@ impl Room {
         self.speakers.iter().for_each(|speaker| speaker.say_present(&self.session));
     }
 
-    pub(super) fn say_queue(&self, event: &QueueEvent) {
-        let (heard, bytes) = match &event.change {
-            QueueChange::QueueReplaced { .. } => (None, 0),
-            change => {
-                let incarnation = self.session.incarnation;
-                let heard = Heard::Queue { event: Arc::new(event.clone()), incarnation };
-                (Some(heard), change.size_bytes())
-            }
+    /// Tells every event of a commit, or instead of them the state after all of them.
+    fn say_queue(&self, entry: &Entry) {
+        let events: Vec<&QueueEvent> = entry.facts.iter().filter_map(Fact::queue_event).collect();
+        let is_replacement =
+            |event: &&QueueEvent| matches!(event.change, QueueChange::QueueReplaced { .. });
+        let is_replaced = events.iter().any(is_replacement);
+        let incarnation = self.session.incarnation;
+        let heard = |event: &&QueueEvent| {
+            let bytes = event.change.size_bytes();
+            (Heard::Queue { event: Arc::new((*event).clone()), incarnation }, bytes)
         };
+        let all: Vec<(Heard, usize)> = events.iter().map(heard).collect();
         for speaker in self.speakers.iter().filter(|speaker| speaker.topic == Topic::Queue) {
-            let is_said = heard.clone().is_some_and(|heard| speaker.say(heard, bytes));
-            if !is_said {
-                self.parts.metrics.full_sync(if heard.is_some() { "slow" } else { "replaced" });
+            let mut said = all.iter().map(|(heard, bytes)| speaker.say(heard.clone(), *bytes));
+            if is_replaced || !said.all(|is_said| is_said) {
+                self.parts.metrics.full_sync(if is_replaced { "replaced" } else { "slow" });
                 speaker.say_present(&self.session);
             }
         }

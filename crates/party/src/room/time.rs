@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::speak::is_lost;
-use super::{OPERATION_DEADLINE, Room};
+use super::{Asked, OPERATION_DEADLINE, Room};
 use crate::operation::{Membership, Operation};
 use crate::restore;
 use crate::roster::Member;
@@ -53,7 +53,8 @@ impl Room {
 
     pub(super) async fn do_own(&mut self, change: Membership, deadline: Instant) {
         let operation = Operation::Membership(change);
-        if let Err(error) = self.operate(operation, None, None, deadline).await {
+        let asked = Asked { operation, actor: None, correlation_id: None };
+        if let Err(error) = self.operate(asked, deadline).await {
             debug!(%error, session_id = %self.session.id, "the session could not be put in order");
         }
     }

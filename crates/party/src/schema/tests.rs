@@ -6,6 +6,7 @@ mod queue;
 mod refusals;
 mod sessions;
 mod streams;
+mod together;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,6 +2,7 @@
 
 mod edits;
 mod fields;
+mod group;
 mod lifecycle;
 mod listening;
 mod log;
