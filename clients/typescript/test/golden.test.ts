@@ -1,14 +1,23 @@
 /** The golden file of the protocol crate, held against the TypeScript vocabulary. */
-import { readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import ts from "typescript";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   CLOSE_REASONS,
   ERROR_CODES,
   PROTOCOL_VERSION,
   SUBPROTOCOL,
 } from "../src/protocol.gen.js";
+import { Scratch } from "./harness/process.js";
+
+const HERE = join(import.meta.dirname, "..");
+
+let scratch: Scratch;
+beforeAll(() => {
+  scratch = new Scratch("golden");
+});
+afterAll(() => scratch.remove());
 
 interface Golden {
   subprotocol: string;
@@ -19,41 +28,28 @@ interface Golden {
   closing_reasons: { reason: string }[];
 }
 
-const root = join(import.meta.dirname, "../../..");
+const root = join(HERE, "../..");
 const golden = JSON.parse(
   readFileSync(join(root, "crates/protocol/golden/frames.json"), "utf8"),
 ) as Golden;
 
-/** What the compiler says of these lines, in a file beside the vocabulary. */
+/** What the compiler says of these lines, in a file beside a copy of the vocabulary. */
 function complaints(lines: string[]): string[] {
-  const path = join(import.meta.dirname, "../src/golden.ts");
-  const text = [
-    'import type { ClientFrame, ServerFrame } from "./protocol.gen.js";',
-    ...lines,
-  ].join("\n");
-  const options: ts.CompilerOptions = {
-    strict: true,
-    exactOptionalPropertyTypes: true,
-    noEmit: true,
-    target: ts.ScriptTarget.ES2022,
-    module: ts.ModuleKind.NodeNext,
-    moduleResolution: ts.ModuleResolutionKind.NodeNext,
-    lib: ["lib.es5.d.ts"],
-    types: [],
-    skipLibCheck: true,
-  };
-  const host = ts.createCompilerHost(options);
-  const readSource = host.getSourceFile.bind(host);
-  host.getSourceFile = (name, ...rest) =>
-    name === path
-      ? ts.createSourceFile(name, text, ts.ScriptTarget.ES2022)
-      : readSource(name, ...rest);
-  const fileExists = host.fileExists.bind(host);
-  host.fileExists = (name) => name === path || fileExists(name);
-  const program = ts.createProgram([path], options, host);
-  return ts
-    .getPreEmitDiagnostics(program)
-    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, " "));
+  copyFileSync(join(HERE, "src/protocol.gen.ts"), join(scratch.path, "protocol.gen.ts"));
+  const head = 'import type { ClientFrame, ServerFrame } from "./protocol.gen.js";';
+  writeFileSync(join(scratch.path, "golden.ts"), [head, ...lines].join("\n"));
+  const flags = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--lib", "es5"];
+  const modules = ["--module", "nodenext", "--types", ""];
+  const compiler = join(HERE, "node_modules/.bin/tsc");
+  const parameters = [...flags, ...modules, "golden.ts"];
+  const { status, stdout } = spawnSync(compiler, parameters, {
+    cwd: scratch.path,
+    encoding: "utf8",
+  });
+  const found = stdout.split("\n").filter((line) => /error TS\d+/.test(line));
+  // A compiler that did not even begin would complain of nothing.
+  expect(status === 0).toBe(found.length === 0);
+  return found;
 }
 
 function declared(kind: "ClientFrame" | "ServerFrame", frames: object[]): string[] {
