@@ -1,12 +1,15 @@
 import { defineConfig } from "vitest/config";
 
-/** Tests start real servers; two files at a time are enough for a machine of two cores. */
+/**
+ * Tests start real servers and mostly wait, so a few files run at a time even on two cores. Files
+ * of one worker share their modules, which costs less than loading them for each.
+ */
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
-    maxWorkers: 3,
-    reporters: ["default"],
+    maxWorkers: 4,
+    isolate: false,
   },
 });

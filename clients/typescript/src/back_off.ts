@@ -10,7 +10,10 @@ export const SERVER_DELAY_MAX_MS = 60 * 60 * 1000;
 
 const JITTER = RECONNECT_JITTER_PERCENT / 100;
 
-/** 1 s doubling to 16 s, moved at random, so that the clients of a fallen server do not return in step. */
+/**
+ * 1 s doubling to 16 s, moved at random, so that the clients of a fallen server do not return in
+ * step.
+ */
 export class BackOff {
   #failures = 0;
   readonly #random: () => number;
@@ -26,7 +29,10 @@ export class BackOff {
     return delay * (1 - JITTER + 2 * JITTER * this.#random());
   }
 
-  /** A pause that the server asked for in the same words of everybody: never shorter, and a little longer at random. */
+  /**
+   * A pause that the server asked for in the same words of everybody: never shorter, and a little
+   * longer at random.
+   */
   atLeast(delayMs: number): number {
     return Math.min(delayMs, SERVER_DELAY_MAX_MS) * (1 + JITTER * this.#random());
   }

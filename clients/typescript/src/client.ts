@@ -35,13 +35,22 @@ export interface ClientOptions {
   url: string | string[];
   /** A token, or a function that gives one whenever it is needed. */
   token: string | TokenProvider;
-  /** This device, or this tab: two connections of one id replace each other. Unless given, each client has its own. */
+  /**
+   * This device, or this tab: two connections of one id replace each other. Unless given, each
+   * client has its own.
+   */
   device_id?: DeviceId;
   /** Where the outbox is. Unless given, it ends with the page. */
   storage?: Storage;
-  /** Whether the storage also keeps how far the application has come, so that the next page goes on there. */
+  /**
+   * Whether the storage also keeps how far the application has come, so that the next page goes on
+   * there.
+   */
   keep_cursors?: boolean;
-  /** How much is handed over of a chat that the client knows nothing of; unread messages, at most 500, unless given. */
+  /**
+   * How much is handed over of a chat that the client knows nothing of; unread messages, at most
+   * 500, unless given.
+   */
   backlog?: Backlog;
   /** Messages that may wait for their answer; 1000 unless given. */
   outbox_messages_max?: number;
@@ -116,7 +125,11 @@ export class Client {
     const others = [this.#typing, manifest, sync, this.presence.watching, receipts];
     this.#pump = new Pump(this.#socket, this.#sending, others);
     this.#page = new Page(
-      { wake: () => this.#wake(), sleep: () => this.#sleep(), offline: () => this.#socket.offline() },
+      {
+        wake: () => this.#wake(),
+        sleep: () => this.#sleep(),
+        offline: () => this.#socket.offline(),
+      },
       options.window,
       options.document,
     );
@@ -214,7 +227,10 @@ export class Client {
     return this.#inbox.onSynced.add(listener);
   }
 
-  /** Tells of a message of an earlier page that is definitely not stored; nobody waits for it any more. */
+  /**
+   * Tells of a message of an earlier page that is definitely not stored; nobody waits for it any
+   * more.
+   */
   onRefused(listener: (draft: Draft, error: RefusedError) => void): Unsubscribe {
     return this.#sending.onRefused.add(listener);
   }

@@ -50,7 +50,9 @@ export interface ConnectionEvents {
 
 /** How long it may take until the server has admitted the connection. */
 const ESTABLISH_TIMEOUT_MS = 15_000;
-/** How long the Close frame may take after `connection_closing`: answers first, then 2 s to write. */
+/**
+ * How long the Close frame may take after `connection_closing`: answers first, then 2 s to write.
+ */
 const CLOSE_FRAME_TIMEOUT_MS = CLOSE_ANSWER_DEADLINE_MS + 3000;
 /** How long an answer may take on a connection that is doubted. */
 const PROBE_TIMEOUT_MS = 5000;
@@ -91,7 +93,10 @@ export class Connection {
     this.#schedule();
   }
 
-  /** Whether the application's frames may be sent: once it is established, until the server no longer reads. */
+  /**
+   * Whether the application's frames may be sent: once it is established, until the server no
+   * longer reads.
+   */
   get isOpen(): boolean {
     return this.#heartbeat !== undefined && this.#closing === undefined && !this.#hasEnded;
   }
@@ -184,7 +189,8 @@ export class Connection {
     if (terminate === undefined) this.#socket.close();
     else terminate.call(this.#socket);
     const closing = this.#closing;
-    this.#events.ended(closing === undefined ? { kind: "lost" } : { kind: "closed", code: 1006, closing });
+    const isSilent = closing === undefined;
+    this.#events.ended(isSilent ? { kind: "lost" } : { kind: "closed", code: 1006, closing });
   }
 
   #finish(): void {

@@ -1,9 +1,9 @@
 /**
  * How far the application has come in each chat.
  *
- * A cursor stands at the highest number up to which everything came, by push, page or own ack. What
- * comes above a hole waits until the hole is filled, so that the application gets every message once
- * and in ascending order.
+ * A cursor stands at the highest number up to which everything came, by push, page or own ack.
+ * What comes above a hole waits until the hole is filled, so that the application gets every
+ * message once and in ascending order.
  */
 import type { ChatId, Message } from "./protocol.gen.js";
 

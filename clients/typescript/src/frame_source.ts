@@ -1,7 +1,10 @@
 /** Something that has frames to send from time to time. */
 import type { ClientFrame } from "./protocol.gen.js";
 
-/** How long an answer may take. Every request is answered, so this is for servers that break their word. */
+/**
+ * How long an answer may take. Every request is answered, so this is for servers that break their
+ * word.
+ */
 export const REQUEST_TIMEOUT_MS = 20_000;
 
 /** Something that has frames to send. Moments are those of `performance.now()`. */

@@ -18,7 +18,9 @@ export class Heartbeat {
     this.nextAt = now + this.intervalMs;
   }
 
-  /** One was sent; an answer is waited for no longer than this, or than the server's own timeout. */
+  /**
+   * One was sent; an answer is waited for no longer than this, or than the server's own timeout.
+   */
   sent(now: number, patienceMs: number = this.#timeoutMs): void {
     this.nextAt = now + this.intervalMs;
     const deadAt = now + Math.min(patienceMs, this.#timeoutMs);
@@ -31,8 +33,8 @@ export class Heartbeat {
   }
 
   /**
-   * The client itself stood still for a while, frozen or busy. That silence was its own, so the wait
-   * for an answer begins anew.
+   * The client itself stood still for a while, frozen or busy. That silence was its own, so the
+   * wait for an answer begins anew.
    */
   resumed(now: number): void {
     if (this.deadAt !== undefined) this.deadAt = now + this.#timeoutMs;

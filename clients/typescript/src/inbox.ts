@@ -1,4 +1,7 @@
-/** Everything that comes in chats: from frames to messages that the application gets once and in order. */
+/**
+ * Everything that comes in chats: from frames to messages that the application gets once and in
+ * order.
+ */
 import { BackOff } from "./back_off.js";
 import { CatchUp } from "./catch_up.js";
 import { Cursors } from "./cursor.js";

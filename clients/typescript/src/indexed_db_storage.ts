@@ -106,7 +106,8 @@ export class IndexedDbStorage implements Storage {
   async release(owner: string): Promise<void> {
     await this.#change(["lease"], async (store) => {
       const lease: unknown = await result(store("lease").get("outbox"));
-      if ((lease as { owner: string } | undefined)?.owner === owner) store("lease").delete("outbox");
+      const held = lease as { owner: string } | undefined;
+      if (held?.owner === owner) store("lease").delete("outbox");
     });
   }
 
@@ -184,7 +185,8 @@ function open(name: string): Promise<IDBDatabase> {
     const request = indexedDB.open(name, 1);
     request.onupgradeneeded = () => {
       const database = request.result;
-      const drafts = database.createObjectStore("drafts", { keyPath: "order", autoIncrement: true });
+      const ordered = { keyPath: "order", autoIncrement: true };
+      const drafts = database.createObjectStore("drafts", ordered);
       drafts.createIndex("key", "key", { unique: true });
       const outcomes = database.createObjectStore("outcomes", { autoIncrement: true });
       outcomes.createIndex("key", "key");

@@ -3,7 +3,10 @@
 /** Ends what it was given for. */
 export type Unsubscribe = () => void;
 
-/** Functions that are called when something happens. One that throws does not keep the others from hearing of it. */
+/**
+ * Functions that are called when something happens. One that throws does not keep the others from
+ * hearing of it.
+ */
 export class Listeners<Arguments extends unknown[]> {
   readonly #listeners = new Set<{ call: (...values: Arguments) => unknown }>();
 

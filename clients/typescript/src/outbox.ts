@@ -16,7 +16,10 @@ import {
 } from "./protocol.gen.js";
 import { judge } from "./verdict.js";
 
-/** Messages on their way at once, each of another chat; well below the requests that a server lets wait. */
+/**
+ * Messages on their way at once, each of another chat; well below the requests that a server lets
+ * wait.
+ */
 const IN_FLIGHT_MAX = 32;
 
 interface Entry {

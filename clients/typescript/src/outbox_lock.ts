@@ -17,9 +17,9 @@ export interface LockManagerLike {
 }
 
 /**
- * The right to send from a shared outbox. One tab has it at a time: by a Web Lock, which the browser
- * gives on when a tab ends, or where there are none by a lease in the storage. Should two tabs ever
- * hold it, nothing is stored twice: the server knows a message by its id.
+ * The right to send from a shared outbox. One tab has it at a time: by a Web Lock, which the
+ * browser gives on when a tab ends, or where there are none by a lease in the storage. Should two
+ * tabs ever hold it, nothing is stored twice: the server knows a message by its id.
  */
 export class OutboxLock {
   readonly #storage: Storage;

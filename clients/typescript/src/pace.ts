@@ -11,7 +11,10 @@ export class Pace {
   /** When the whole burst is available again. */
   #fullAt = Number.NEGATIVE_INFINITY;
 
-  /** A tenth of both stays unused, so that frames which the network bunches together do not go over the server's own count. */
+  /**
+   * A tenth of both stays unused, so that frames which the network bunches together do not go over
+   * the server's own count.
+   */
   constructor(ratePerSecond: number, burst: number) {
     this.#intervalMs = 1000 / Math.max(1, ratePerSecond - Math.floor(ratePerSecond / 10));
     this.#slackMs = this.#intervalMs * (Math.max(1, burst - Math.floor(burst / 10)) - 1);

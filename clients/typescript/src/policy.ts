@@ -76,7 +76,10 @@ export class Policy {
     return retry;
   }
 
-  /** The closing frame was lost, so the code alone speaks; codes that several reasons share have the same rule. */
+  /**
+   * The closing frame was lost, so the code alone speaks; codes that several reasons share have the
+   * same rule.
+   */
   #afterCode(code: number): Next {
     const found = Object.entries(CLOSE_REASONS).find(([, entry]) => entry.code === code);
     if (found?.[1].reconnect === "never") return stop(found[0] as CloseReason);

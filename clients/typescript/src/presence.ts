@@ -40,7 +40,10 @@ export class Presence {
     this.#kick();
   }
 
-  /** Watches users no longer. Those who share an active chat with this user are told of all the same. */
+  /**
+   * Watches users no longer. Those who share an active chat with this user are told of all the
+   * same.
+   */
   unsubscribe(user_ids: UserId[]): void {
     this.watching.unsubscribe(user_ids);
     for (const user_id of user_ids) this.#view.forget(user_id);

@@ -22,7 +22,10 @@ export class PresenceView {
     return this.#known.get(user_id)?.presence;
   }
 
-  /** Takes what the server says. Answers whether that is news: what is late, and what says only what is known, is not. */
+  /**
+   * Takes what the server says. Answers whether that is news: what is late, and what says only what
+   * is known, is not.
+   */
   take(presence: Presence): boolean {
     const { user_id, version } = presence;
     const known = this.#known.get(user_id);
@@ -51,7 +54,10 @@ export class PresenceView {
     for (const known of this.#known.values()) known.version = undefined;
   }
 
-  /** It has been over for so long that nobody knows any more. Answers whose state has changed by that. */
+  /**
+   * It has been over for so long that nobody knows any more. Answers whose state has changed by
+   * that.
+   */
   lose(): Presence[] {
     const lost = [...this.#known.values()].filter(({ presence }) => presence.status !== "unknown");
     for (const known of lost) {
@@ -71,7 +77,9 @@ export class PresenceView {
   }
 }
 
-/** Whether two states say the same to a person. A version that rose without a change says nothing. */
+/**
+ * Whether two states say the same to a person. A version that rose without a change says nothing.
+ */
 function isSame(one: Presence, other: Presence): boolean {
   const isBothStale = (one.stale ?? false) === (other.stale ?? false);
   return one.status === other.status && one.last_seen === other.last_seen && isBothStale;

@@ -1,12 +1,18 @@
 /** When a newer token is due, and which one is on its way. */
 import type { TokenNeed } from "./token.js";
 
-/** How long to wait at least between two tokens, so that neither a short-lived token nor a provider without news makes the client spin. */
+/**
+ * How long to wait at least between two tokens, so that neither a short-lived token nor a provider
+ * without news makes the client spin.
+ */
 const PAUSE_MIN_MS = 1000;
 /** The share of a token's remaining life after which a newer one is fetched. */
 const REMAINING_LIFE_SHARE = 0.8;
 
-/** The state of a connection's token. Moments are of two clocks: `now` runs evenly, `wall` is the date. */
+/**
+ * The state of a connection's token. Moments are of two clocks: `now` runs evenly, `wall` is the
+ * date.
+ */
 export class Refresh {
   /** When the token in force ends by the date, if that is known. */
   #expiresAt: number | undefined;
@@ -21,9 +27,10 @@ export class Refresh {
    * wrong, and the server will say when the token ends.
    */
   inForce(expiresAt: number | undefined, now: number, wall: number): void {
-    this.#expiresAt = expiresAt !== undefined && expiresAt > wall ? expiresAt : undefined;
+    const end = expiresAt !== undefined && expiresAt > wall ? expiresAt : undefined;
+    this.#expiresAt = end;
     this.#lastWasRefused = false;
-    this.dueAt = this.#expiresAt === undefined ? undefined : now + pauseBefore(this.#expiresAt, wall);
+    this.dueAt = end === undefined ? undefined : now + pauseBefore(end, wall);
   }
 
   /** The server says that the token has ended. A fetch or an offer under way goes on. */

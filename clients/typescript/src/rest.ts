@@ -166,7 +166,10 @@ export class Rest {
     return this.request("POST", "/presence/query", { body: { user_ids } });
   }
 
-  /** Any request under `/v1`. A refused token is replaced once; a server that is away gives way to the next. */
+  /**
+   * Any request under `/v1`. A refused token is replaced once; a server that is away gives way to
+   * the next.
+   */
   async request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
     const answer = await this.#ask(method, path, options, await this.#tokens.current());
     if (answer.status !== 401) return await read<T>(answer);
@@ -221,7 +224,8 @@ async function read<T>(answer: Response): Promise<T> {
   const seconds = Number.isFinite(retryAfter) ? { retry_after_seconds: retryAfter } : {};
   const more = details === undefined ? {} : { details };
   const { retryable } = ERROR_CODES[code] ?? { retryable: false };
-  throw new RefusedError({ code, message, request_id, retryable, ...seconds, ...more }, answer.status);
+  const error = { code, message, request_id, retryable, ...seconds, ...more };
+  throw new RefusedError(error, answer.status);
 }
 
 /** What a proxy answers in a server's place has another form. */

@@ -112,7 +112,10 @@ export class Socket {
     this.#leave("stopped");
   }
 
-  /** The page wakes: what waits by the client's own choice is tried now, and what may be dead is asked. */
+  /**
+   * The page wakes: what waits by the client's own choice is tried now, and what may be dead is
+   * asked.
+   */
   wake(): void {
     if (this.#state === "connected") this.#connection?.probe();
     else if (this.#state === "asleep" || this.#isWaiting) {

@@ -6,12 +6,14 @@ import type { ChatId, ClientFrame, ClientLimits, ErrorFrame } from "./protocol.g
 import { judge } from "./verdict.js";
 
 /**
- * Pages on their way at once, each of another chat. The server reads one at a time for a connection;
- * the others wait there, so that it never has to wait for the client.
+ * Pages on their way at once, each of another chat. The server reads one at a time for a
+ * connection; the others wait there, so that it never has to wait for the client.
  */
 const IN_FLIGHT_MAX = 5;
 
-/** Bytes that a message takes in a page at most, except for content that JSON writes much longer. */
+/**
+ * Bytes that a message takes in a page at most, except for content that JSON writes much longer.
+ */
 const MESSAGE_BYTES = 5000;
 
 /** When to ask for a page. */
@@ -40,7 +42,9 @@ export class Sync implements FrameSource {
   readonly #cursors: Cursors;
   readonly #hasGap: (chat_id: ChatId) => boolean;
   readonly #backOff: BackOff;
-  /** The chats that seem to be behind. Whether they still are is looked at when their time has come. */
+  /**
+   * The chats that seem to be behind. Whether they still are is looked at when their time has come.
+   */
   readonly #wanted = new Map<ChatId, Want>();
   readonly #inFlight = new Map<string, Asked>();
   #pausedUntil = Number.NEGATIVE_INFINITY;
@@ -53,7 +57,10 @@ export class Sync implements FrameSource {
     this.#backOff = backOff;
   }
 
-  /** A connection begins. A page must fit into what the server holds for it, beside what comes meanwhile. */
+  /**
+   * A connection begins. A page must fit into what the server holds for it, beside what comes
+   * meanwhile.
+   */
   established(limits: ClientLimits): void {
     this.ended();
     const fitting = Math.floor(limits.outbox_bytes / 2 / MESSAGE_BYTES);
@@ -97,8 +104,9 @@ export class Sync implements FrameSource {
       this.wantAfterPause(asked.chat_id, now);
     }
     const untils = [...this.#inFlight.values()].map((asked) => asked.until);
-    const wants = [...this.#wanted.values()].map((want) => Math.max(dueAt(want), this.#pausedUntil));
-    const moments = this.#inFlight.size < IN_FLIGHT_MAX ? [...untils, ...wants] : untils;
+    const wants = [...this.#wanted.values()].map(dueAt);
+    const asks = wants.map((at) => Math.max(at, this.#pausedUntil));
+    const moments = this.#inFlight.size < IN_FLIGHT_MAX ? [...untils, ...asks] : untils;
     return moments.length === 0 ? undefined : Math.min(...moments);
   }
 

@@ -5,12 +5,20 @@ import type { ChatId, ClientFrame, ServerFrameOf, UserId } from "./protocol.gen.
 
 /** How long somebody counts as typing. */
 const INDICATOR_MS = 10_000;
-/** How often others are told of one who goes on typing: well before they would think it has ended. */
+/**
+ * How often others are told of one who goes on typing: well before they would think it has ended.
+ */
 const REPEAT_MS = 4000;
 /** One frame a chat and second, as the server passes on. */
 const INTERVAL_MS = 1000;
 /** Chats, or typing users, that are kept; nobody misses what is more. */
 const KEPT_MAX = 256;
+
+/** Somebody counts as typing until then. */
+interface Indicator {
+  end: () => void;
+  timer: ReturnType<typeof setTimeout>;
+}
 
 interface Said {
   is_typing: boolean;
@@ -24,7 +32,7 @@ export class Typing implements FrameSource {
   readonly #said = new Map<ChatId, Said>();
   /** What they are still to be told. */
   readonly #unsaid = new Map<ChatId, boolean>();
-  readonly #indicators = new Map<string, { end: () => void; timer: ReturnType<typeof setTimeout> }>();
+  readonly #indicators = new Map<string, Indicator>();
 
   /** The user is typing, or no longer. It may be called with every key: most of it is not sent. */
   say(chat_id: ChatId, is_typing: boolean, now: number): void {

@@ -8,7 +8,10 @@ export type Verdict =
   | { kind: "final" }
   /** Try it again after the pause; others may go on. */
   | { kind: "pause_one"; pauseMs: number }
-  /** Try it again after the pause, and hold everything of its kind until then: the whole connection was meant. */
+  /**
+   * Try it again after the pause, and hold everything of its kind until then: the whole connection
+   * was meant.
+   */
   | { kind: "pause_all"; pauseMs: number };
 
 /** Judges an error. One that leaves the outcome open is never definite, whatever else it says. */

@@ -121,7 +121,10 @@ export class Watching implements FrameSource {
     this.#asked = undefined;
   }
 
-  /** An error came; answers whom nobody watches because of it, or undefined if it is about something else. */
+  /**
+   * An error came; answers whom nobody watches because of it, or undefined if it is about something
+   * else.
+   */
   refused(error: ErrorFrame, now: number): UserId[] | undefined {
     const asked = this.#asked;
     if (asked === undefined || asked.request_id !== error.request_id) return undefined;

@@ -119,7 +119,7 @@ describe("a refused send", () => {
     await Promise.all([ana.close(), bo.close()]);
   });
 
-  test("is told at once when the outbox is full, and all others when the client closes", async () => {
+  test("is told at once when the outbox is full, and the others when the client ends", async () => {
     const user = new User("nobody", server.url, { outbox_messages_max: 2 });
     const chat = user.client.chat("chat_01HF7YAT000000000000000001");
     const waiting = [chat.send("one"), chat.send("two", { client_message_id: "two" })];
@@ -189,7 +189,9 @@ describe("besides messages", () => {
     await rest.renameChat(group.chat_id, "Saturday");
     await rest.removeMember(group.chat_id, bo.user_id);
     await eventually("bo hears of it", () => changes.length === 3);
-    expect(changes).toEqual(["member_added Friday", "renamed Saturday", "member_removed undefined"]);
+    const [added, renamed, removed] = changes;
+    expect([added, renamed]).toEqual(["member_added Friday", "renamed Saturday"]);
+    expect(removed).toBe("member_removed undefined");
     await Promise.all([ana.close(), bo.close()]);
   });
 });

@@ -58,7 +58,7 @@ function declared(kind: "ClientFrame" | "ServerFrame", frames: object[]): string
   });
 }
 
-test("every frame of the golden file has the type that it says, no field more and none less", () => {
+test("every frame of the golden file has its type, with no field more and none less", () => {
   const client = golden.client.map(({ frame }) => frame);
   const server = golden.server.map(({ frame }) => frame);
   const lines = [...declared("ClientFrame", client), ...declared("ServerFrame", server)];

@@ -108,7 +108,8 @@ describe("an outbox that lasts", () => {
     await running.end("SIGKILL");
     proxy.down();
     await first.close();
-    for (const answer of await answers) expect(answer).toMatchObject({ reason: { code: "CLOSED" } });
+    const closed = { reason: { code: "CLOSED" } };
+    for (const answer of await answers) expect(answer).toMatchObject(closed);
     await running.start();
     proxy.up();
     const second = await User.connected("ana", proxy.url, { storage: storage() });

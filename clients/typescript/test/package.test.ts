@@ -62,7 +62,8 @@ test("what is packed can be installed, type-checked and run as the README says",
   for (const name of ["ws", "@types"]) {
     symlinkSync(join(HERE, "node_modules", name), join(project, "node_modules", name));
   }
-  const block = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(HERE, "README.md"), "utf8"))?.[1] ?? "";
+  const readme = readFileSync(join(HERE, "README.md"), "utf8");
+  const block = /```ts\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
   expect(block.trim().split("\n").filter((line) => line !== "").length).toBeLessThanOrEqual(10);
   const program = `import { WebSocket } from "ws";
 Object.assign(globalThis, { WebSocket: globalThis.WebSocket ?? WebSocket });

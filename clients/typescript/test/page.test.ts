@@ -47,7 +47,7 @@ async function tab(user_id: string, url: string): Promise<{ user: User; page: Fa
   return { user, page };
 }
 
-test("a page that freezes leaves in order, and comes back at once with nothing missing", async () => {
+test("a page that freezes leaves in order, and comes back with nothing missing", async () => {
   const { user: bo, page } = await tab("bo", server.url);
   const { user: ana } = await tab("ana", server.url);
   const stream = new Stream(ana, await ana.chatWith("bo"));

@@ -41,8 +41,9 @@ export class Postgres {
     const data = join(home, "data");
     const flags = ["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8"];
     run(program("initdb"), [...flags, "--no-locale", "--pgdata", data], { ...owner, cwd: home });
-    const settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", `port=${this.port}`];
-    const child = spawn(program("postgres"), ["-D", data, ...settings.flatMap((set) => ["-c", set])], {
+    const listen = ["listen_addresses=127.0.0.1", `port=${this.port}`];
+    const settings = [...listen, "unix_socket_directories="].flatMap((setting) => ["-c", setting]);
+    const child = spawn(program("postgres"), ["-D", data, ...settings], {
       ...owner,
       cwd: home,
       stdio: "ignore",

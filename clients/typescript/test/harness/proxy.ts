@@ -66,7 +66,10 @@ export class Proxy {
     for (const pair of this.#pairs) this.#pause(pair);
   }
 
-  /** The client's side reads no more: what the server sends piles up. What it says still gets through. */
+  /**
+   * The client's side reads no more: what the server sends piles up. What it says still gets
+   * through.
+   */
   stall(): void {
     this.#isStalled = true;
     for (const pair of this.#pairs) pair.server.pause();

@@ -6,7 +6,8 @@ const CHAT = "chat_1";
 
 function message(sequence: number): Message {
   const words = { content: `${sequence}`, content_type: "text/plain", created_at: "" };
-  const names = { message_id: `msg_${sequence}`, sender_id: "ana", client_message_id: `${sequence}` };
+  const client_message_id = `${sequence}`;
+  const names = { message_id: `msg_${sequence}`, sender_id: "ana", client_message_id };
   return { chat_id: CHAT, sequence, ...names, ...words };
 }
 
@@ -72,9 +73,8 @@ test("a page that begins above the cursor proves nothing", () => {
   const cursors = begun();
   cursors.takePage(CHAT, { after: 5, highestSeen: 7 }, [message(6), message(7)], false);
   expect(cursors.reached(CHAT)).toBe(0);
-  expect(numbers(cursors.takePage(CHAT, { after: 0, highestSeen: 7 }, [message(1)], false))).toEqual(
-    [1, 6, 7],
-  );
+  const filled = cursors.takePage(CHAT, { after: 0, highestSeen: 7 }, [message(1)], false);
+  expect(numbers(filled)).toEqual([1, 6, 7]);
 });
 
 test("what waits is bounded, and what was dropped is missing", () => {

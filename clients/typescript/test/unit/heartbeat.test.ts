@@ -49,7 +49,7 @@ test("a client whose clock is ahead waits for the server's word", () => {
   expect(refresh.dueAt).toBeUndefined();
 });
 
-test("only its own requests are its business, and after a refused one another token is asked for", () => {
+test("only its own requests are its business, and a refused token is replaced", () => {
   const refresh = new Refresh();
   const request_id = refresh.offer("new");
   expect(refresh.accepted("other")).toBeUndefined();

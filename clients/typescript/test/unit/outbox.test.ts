@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { BackOff } from "../../src/back_off.js";
 import { Outbox } from "../../src/outbox.js";
-import type { ErrorFrame, MessageAck } from "../../src/protocol.gen.js";
+import type { ClientFrameOf, ErrorFrame, MessageAck } from "../../src/protocol.gen.js";
 
 function outbox(): Outbox {
   return new Outbox(() => 7, new BackOff(() => 0.5));
@@ -11,7 +11,7 @@ function draft(chat_id: string, order: number) {
   return { chat_id, client_message_id: `m${order}`, content: `${order}`, order };
 }
 
-function next(of: Outbox, now: number): { request_id: string; client_message_id: string } | undefined {
+function next(of: Outbox, now: number): ClientFrameOf<"send_message"> | undefined {
   const frame = of.next(now);
   return frame?.type === "send_message" ? frame : undefined;
 }
@@ -29,7 +29,8 @@ function refusal(request_id: string | undefined, more: Partial<ErrorFrame>): Err
 test("a chat sends one at a time in order, and chats do not wait for each other", () => {
   const some = outbox();
   for (const [index, chat_id] of ["a", "a", "b"].entries()) some.push(draft(chat_id, index + 1));
-  expect([next(some, 0), next(some, 0)].map((sent) => sent?.client_message_id)).toEqual(["m1", "m3"]);
+  expect(next(some, 0)?.client_message_id).toBe("m1");
+  expect(next(some, 0)?.client_message_id).toBe("m3");
   expect(next(some, 0)).toBeUndefined();
   expect(some.unansweredAbove("a")).toBe(7);
   expect(some.acked(ack("a", "m2"))).toBeUndefined();

@@ -76,5 +76,7 @@ test("an address may be written in every usual way, and no other", () => {
   expect(endpointOf("http://localhost:7400/chat/").socket_url).toBe(
     "ws://localhost:7400/chat/v1/ws",
   );
-  for (const url of ["a.example", "ftp://a.example"]) expect(() => endpointOf(url)).toThrow(TypeError);
+  for (const url of ["a.example", "ftp://a.example"]) {
+    expect(() => endpointOf(url)).toThrow(TypeError);
+  }
 });

@@ -67,7 +67,7 @@ async function connect(): Promise<void> {
   last().establish();
 }
 
-test("the token is in the list of subprotocols, and after a failed upgrade in the first frame", async () => {
+test("the token is a subprotocol, and after a failed upgrade in the first frame", async () => {
   socket.connect();
   await vi.advanceTimersByTimeAsync(0);
   expect(last()).toMatchObject({
@@ -137,7 +137,7 @@ test("a server that leaves a heartbeat unanswered for the timeout is left", asyn
   expect(states).toEqual(["connecting", "connected", "reconnecting"]);
 });
 
-test("a connection that is never established is given up, as is one that never closes", async () => {
+test("a connection that is never established, or never closes, is given up", async () => {
   socket.connect();
   await vi.advanceTimersByTimeAsync(0);
   last().onopen?.();
@@ -155,7 +155,8 @@ test("nothing that a later server says ends an older client", async () => {
   await connect();
   last().onmessage?.({ data: "no JSON" });
   last().say({ type: "weather_changed", sky: ["blue"] });
-  last().say({ type: "connection_closing", reason: "later", reconnect_allowed: true, reconnect_delay_ms: 0 });
+  const closing = { reason: "later", reconnect_allowed: true, reconnect_delay_ms: 0 };
+  last().say({ type: "connection_closing", ...closing });
   last().onclose?.({ code: 4999 });
   await vi.advanceTimersByTimeAsync(1000);
   expect(FakeWebSocket.all.length).toBe(2);
