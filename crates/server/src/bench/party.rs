@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use hdrhistogram::Histogram;
 use heartline_engines::{Postgres, Redis};
 use heartline_routing::Clock;
@@ -143,22 +143,22 @@ impl Crowd {
         let counters = Counters::new(Epoch::begin());
         let (progress, entered) =
             (Progress::begin("enter the sessions", count as u64), AtomicU64::new(0));
-        let enter = stream::iter(0..count)
-            .map(async |session| {
-                let members = enter(&nodes, session, options, &counters).await;
+        let mut entering = stream::iter(0..count)
+            .map(|session| enter(&nodes, session, options, &counters))
+            .buffered(CONCURRENCY);
+        let (mut ears, mut sessions) = (JoinSet::new(), Vec::with_capacity(count));
+        let work = async {
+            while let Some(session) = entering.next().await {
+                // Whoever is in must answer pings while the others are still on their way.
+                let (members, heard): (Vec<_>, Vec<_>) = session?.into_iter().unzip();
+                heard.into_iter().for_each(|ear: Ear| drop(ears.spawn(ear.run())));
+                sessions.push(members);
                 entered.fetch_add(1, Ordering::Relaxed);
-                members
-            })
-            .buffered(CONCURRENCY)
-            .try_collect::<Vec<_>>();
-        let all = progress.watch(|| entered.load(Ordering::Relaxed), Box::pin(enter)).await?;
-        let mut ears = JoinSet::new();
-        let mut sessions = Vec::with_capacity(count);
-        for session in all {
-            let (members, heard): (Vec<_>, Vec<_>) = session.into_iter().unzip();
-            heard.into_iter().for_each(|ear: Ear| drop(ears.spawn(ear.run())));
-            sessions.push(members);
-        }
+            }
+            anyhow::Ok(())
+        };
+        progress.watch(|| entered.load(Ordering::Relaxed), Box::pin(work)).await?;
+        drop(entering);
         let places = (0..members).flat_map(|place| sessions.iter().map(move |all| &all[place]));
         let editors = Editors { members: places.cloned().collect(), hearers: members as u64 };
         let (redis, postgres) = engines;
