@@ -217,8 +217,8 @@ mod tests {
     }
 
     fn items() -> Vec<Item> {
-        let values = Part::new(0, 0, 4).first_items();
-        values.map(|value| serde_json::from_value(value).unwrap()).collect()
+        let part = Part::new(0, 0, 4);
+        part.first_items().map(|value| serde_json::from_value(value).unwrap()).collect()
     }
 
     fn full_sync(sequence: u64, queue: &[Item], current: Option<&Item>) -> Vec<u8> {
