@@ -131,7 +131,7 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("[metrics]\nlisten = \"0.0.0.0:7400\"", "a.toml:2: metrics.listen = ", "same port"),
     (
         "[party]\narchive_url = \"sqlite:archive.db\"\n[redis]\nurl = \"redis://127.0.0.1\"\n\
-         [store]\nurl = \"postgres://h/d\"\n[cluster]\nlisten = \"127.0.0.1:7402\"\n\
+         [store]\nurl = \"postgres://u@h/d\"\n[cluster]\nlisten = \"127.0.0.1:7402\"\n\
          secret = \"0123456789abcdef0123456789abcdef\"",
         "a.toml:2: party.archive_url = ",
         "must share the archive of party sessions too",
