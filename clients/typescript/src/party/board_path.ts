@@ -1,8 +1,8 @@
 /**
  * Which board a page of the site is about.
  *
- * `/{board}/{layout}/{size}/{sets}/{angle}/{view}/{climb}`: the first four say which board it is. The
- * angle can be changed while climbing, and the rest is only where somebody looks.
+ * `/{board}/{layout}/{size}/{sets}/{angle}/{view}/{climb}`: the first four say which board it is.
+ * The angle can be changed while climbing, and the rest is only where somebody looks.
  */
 
 const IDENTITY_SEGMENTS = 4;

@@ -92,8 +92,10 @@ export class PartyConnection {
       };
       const sink = {
         next: (next: unknown) => (data = next),
-        ended: (error: PartyError | null) =>
-          settle(error ?? (data === undefined ? unknown("INTERNAL_ERROR", "No answer came") : null)),
+        ended: (error: PartyError | null) => {
+          const isEmpty = data === undefined;
+          settle(error ?? (isEmpty ? unknown("INTERNAL_ERROR", "No answer came") : null));
+        },
       };
       const lost = () => settle(unknown("CONNECTION_LOST", "The connection was lost"));
       const stop = this.subscribe(request, sink, lost);

@@ -10,7 +10,7 @@ const ITEM = `uuid climb { uuid layoutId setter_username name description frames
 
 const STAMP = "sequence incarnation stateHash orderHash clientId correlationId";
 
-/** One text for the stream and the replay. `item` is nullable in one type only, and so has two names. */
+/** One text for stream and replay. `item` is nullable in one type only, and so has two names. */
 const QUEUE_EVENT = `__typename
   ... on FullSync { state { sequence incarnation stateHash orderHash queue { ${ITEM} }
     currentClimbQueueItem { ${ITEM} } } }
@@ -43,7 +43,8 @@ export const JOIN = `mutation ($sessionId: ID!, $boardPath: String!, $username: 
 
 /** What happened since a sequence. */
 export const EVENTS_REPLAY = `query ($sessionId: ID!, $sinceSequence: Int!) {
-  eventsReplay(sessionId: $sessionId, sinceSequence: $sinceSequence) { events { ${QUEUE_EVENT} } } }`;
+  eventsReplay(sessionId: $sessionId, sinceSequence: $sinceSequence) {
+    events { ${QUEUE_EVENT} } } }`;
 
 /** Where the queue is, without it. */
 export const QUEUE_HEAD = `query ($sessionId: ID!) { session(sessionId: $sessionId) {

@@ -89,7 +89,8 @@ function mirrored(contents: QueueContents, isMirrored: boolean): QueueContents {
   const { queue, current } = contents;
   const isMeant = (item: ClimbQueueItem) => item.uuid === current?.uuid;
   const differs = (item: ClimbQueueItem) => (item.climb.mirrored ?? false) !== isMirrored;
-  const isChange = current && (differs(current) || queue.some((item) => isMeant(item) && differs(item)));
+  const isQueuedOtherwise = queue.some((item) => isMeant(item) && differs(item));
+  const isChange = current !== null && (differs(current) || isQueuedOtherwise);
   return isChange ? withMirrored(contents, isMirrored) : contents;
 }
 
@@ -116,5 +117,6 @@ function isSame(one: ClimbQueueItem | null, other: ClimbQueueItem | null): boole
 }
 
 function areSame(one: readonly ClimbQueueItem[], other: readonly ClimbQueueItem[]): boolean {
-  return one.length === other.length && one.every((item, index) => isSame(item, other[index] ?? null));
+  const isSameAt = (item: ClimbQueueItem, index: number) => isSame(item, other[index] ?? null);
+  return one.length === other.length && one.every(isSameAt);
 }

@@ -1,4 +1,4 @@
-/** Sends edits one after the other, in the order in which they were made, until each is answered. */
+/** Sends edits one after the other, in the order of their making, until all are answered. */
 
 import type { PartyConnection } from "./connection.js";
 import { requestOf } from "./documents.js";
@@ -56,7 +56,7 @@ export class EditSender {
     });
   }
 
-  /** Goes on over this connection, on which the session was joined. What has no answer is sent again. */
+  /** Goes on over this connection, on which it has joined. What has no answer is sent again. */
   begin(connection: PartyConnection): void {
     this.#connection = connection;
     this.#wake();
@@ -68,7 +68,7 @@ export class EditSender {
     this.#connection = null;
   }
 
-  /** An event became part of the confirmed queue. Its edit is done, even if no answer ever comes. */
+  /** An event is part of the confirmed queue. Its edit is done, even if no answer ever comes. */
   confirm(event: QueueDelta): void {
     const done = this.pending.confirm(event);
     if (done !== null) {
@@ -110,8 +110,9 @@ export class EditSender {
       const error = await this.#try(connection, pending);
       failures = error === null ? 0 : failures + 1;
       if (error !== null && this.pending.has(pending) && connection === this.#connection) {
-        const backoff = Math.min(FIRST_RETRY_MS * 2 ** (failures - 1), LAST_RETRY_MS);
-        await this.#pause(error.retryAfterSeconds === null ? backoff : error.retryAfterSeconds * 1000);
+        const own = Math.min(FIRST_RETRY_MS * 2 ** (failures - 1), LAST_RETRY_MS);
+        const { retryAfterSeconds } = error;
+        await this.#pause(retryAfterSeconds === null ? own : retryAfterSeconds * 1000);
       }
     }
     this.#isSending = false;

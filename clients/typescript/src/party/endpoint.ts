@@ -3,8 +3,8 @@
 const PATH = "/graphql";
 
 /**
- * Takes what the chat client takes, such as `https://example.com`, or with `http`, `ws` or `wss`, and
- * perhaps with a path in front of `/graphql`. Throws for what is no such URL.
+ * Takes what the chat client takes, such as `https://example.com`, or with `http`, `ws` or `wss`,
+ * and perhaps with a path in front of `/graphql`. Throws for what is no such URL.
  */
 export function graphqlUrlOf(url: string): string {
   const { protocol, host, pathname } = new URL(url);

@@ -49,7 +49,8 @@ export class PartyError extends Error {
 
   /** Whether it says that the session is over. The server has one code for several conflicts. */
   get saysEnded(): boolean {
-    return this.code === "SESSION_ENDED" || (this.code === "CONFLICT" && /has ended/.test(this.message));
+    const isConflict = this.code === "CONFLICT" && /has ended/.test(this.message);
+    return isConflict || this.code === "SESSION_ENDED";
   }
 }
 

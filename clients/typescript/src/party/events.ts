@@ -31,8 +31,13 @@ export interface FullSync extends Position, Hashes {
 }
 
 /** One change of the queue. */
-export type QueueDelta = Position &
-  Hashes & { readonly clientId: string | null; readonly correlationId: string | null } & QueueChange;
+export type QueueDelta = Position & Hashes & Cause & QueueChange;
+
+/** Who caused a change, and what they call it. */
+export interface Cause {
+  readonly clientId: string | null;
+  readonly correlationId: string | null;
+}
 
 /** What one change does. */
 export type QueueChange =
@@ -77,7 +82,7 @@ export interface RawQueueState extends Position, Partial<Hashes> {
   readonly currentClimbQueueItem?: ClimbQueueItem | null;
 }
 
-/** An event as the wire writes it: `item` has two names, because it is nullable in one type only. */
+/** An event as the wire writes it. `item` has two names, as it is nullable in one type only. */
 export type RawQueueEvent = Record<string, unknown> & { readonly __typename: string };
 
 /**

@@ -1,8 +1,9 @@
 /**
  * What two copies of a queue compare to see whether they are the same.
  *
- * The *state hash* sees which items are there and which is current. The *order hash* sees everything
- * that a member can see: the items with their content, in their order, and the current one.
+ * The *state hash* sees which items are there and which is current. The *order hash* sees
+ * everything that a member can see: the items with their content, in their order, and the current
+ * one.
  */
 
 import { canonicalJson } from "./canonical.js";
@@ -51,8 +52,8 @@ export function fnv32(text: string): string {
 }
 
 /**
- * FNV-1a of 64 bits over UTF-16 code units. The prime is 2^40 + 0x1b3, so that two halves of 32 bits
- * are multiplied without leaving what a number holds exactly.
+ * FNV-1a of 64 bits over UTF-16 code units. The prime is 2^40 + 0x1b3, so that two halves of 32
+ * bits are multiplied without leaving what a number holds exactly.
  */
 export function fnv64(text: string): string {
   let high = 0xcbf29ce4;

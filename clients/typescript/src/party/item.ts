@@ -70,7 +70,7 @@ const USER_FIELDS = ["id", "username", "avatarUrl"] as const;
 
 /**
  * An own, frozen copy of what the application gave, with the fields that clients may send and no
- * others: an item that came from the server, or that the application extended, can be given as it is.
+ * others: an item that came from the server, or that the application extended, can be given so.
  */
 export function itemOf(given: ClimbQueueItem): ClimbQueueItem {
   const item = {

@@ -23,7 +23,7 @@ export interface PartyOptions {
   readonly url: string | readonly string[];
   /** A token, or what gives one before each connection. Without one this member is anonymous. */
   readonly token?: string | null | PartyTokenProvider;
-  /** Where the session is kept over a reload: the tab's `sessionStorage` unless given, null for nowhere. */
+  /** Where a reload finds the session: the tab's `sessionStorage` unless given; null: nowhere. */
   readonly storage?: PartyStorage | null;
   /** What makes sockets: the global `WebSocket` unless given. */
   readonly WebSocket?: WebSocketConstructor;
@@ -115,7 +115,7 @@ export class Party {
     return await this.#enter({ sessionId: randomId(), ...known(options), seed });
   }
 
-  /** Joins a session. Settles once its queue is there, however long the server cannot be reached. */
+  /** Joins a session. Settles once its queue is there, however long that takes. */
   async join(sessionId: string, options: JoinOptions): Promise<PartyState> {
     return await this.#enter({ sessionId, ...known(options) });
   }
@@ -182,7 +182,10 @@ export class Party {
   }
 
   /** Puts a whole queue in the place of the present one, and of what others add meanwhile. */
-  async setQueue(queue: readonly ClimbQueueItem[], current: ClimbQueueItem | null = null): Promise<void> {
+  async setQueue(
+    queue: readonly ClimbQueueItem[],
+    current: ClimbQueueItem | null = null,
+  ): Promise<void> {
     const items = Object.freeze(queue.map(itemOf));
     await this.#edit({ name: "setQueue", queue: items, current: current && itemOf(current) });
   }

@@ -17,7 +17,7 @@ export interface PendingEdit {
   /** What this client calls it. The server does what has one name once. */
   readonly correlationId: string;
   readonly edit: Edit;
-  /** Whether the server has said yes. Its event may come later, or not at all if nothing changed. */
+  /** Whether the server has said yes. Its event may come later, or never if nothing changed. */
   isAnswered: boolean;
   /** Where the queue is once it is done, if the answer said so. */
   answeredAt: Position | null;
@@ -64,8 +64,8 @@ export class PendingEdits {
   }
 
   /**
-   * An event is part of the confirmed queue now: forgets the edit that caused it, and answers it if it
-   * was one of these. Set-and-add is two events, and done with the second.
+   * An event is part of the confirmed queue now: forgets the edit that caused it, and answers it if
+   * it was one of these. Set-and-add is two events, and done with the second.
    */
   confirm(event: QueueDelta): PendingEdit | null {
     const { correlationId, type } = event;

@@ -1,6 +1,13 @@
 /** A confirmed queue, and how one event leads from a queue to the next. Everything here is pure. */
 
-import type { FullSync, Hashes, Position, QueueChange, QueueContents, QueueDelta } from "./events.js";
+import type {
+  FullSync,
+  Hashes,
+  Position,
+  QueueChange,
+  QueueContents,
+  QueueDelta,
+} from "./events.js";
 import { orderHash, stateHash } from "./hash.js";
 import { type ClimbQueueItem, mirroredItem } from "./item.js";
 
@@ -21,8 +28,8 @@ export function queueOf(sync: FullSync): ConfirmedQueue {
 }
 
 /**
- * The queue after an event; null if the event does not follow from this queue, so that something was
- * missed or is wrong.
+ * The queue after an event; null if the event does not follow from this queue, so that something
+ * was missed or is wrong.
  */
 export function queueAfter(queue: ConfirmedQueue, event: QueueDelta): ConfirmedQueue | null {
   const contents = contentsAfter(queue.contents, event);
@@ -33,7 +40,7 @@ export function queueAfter(queue: ConfirmedQueue, event: QueueDelta): ConfirmedQ
   return { sequence, incarnation, contents, hashes: { stateHash, orderHash } };
 }
 
-/** Whether a queue is what the server says that it is. A hash that the server leaves out says nothing. */
+/** Whether a queue is what the server says that it is. A hash that is left out says nothing. */
 export function isVerified(queue: ConfirmedQueue): boolean {
   const { contents, hashes } = queue;
   const agrees = (said: string | null, hash: typeof stateHash) =>
@@ -69,9 +76,10 @@ export function withMirrored(contents: QueueContents, mirrored: boolean): QueueC
   if (current === null) {
     return contents;
   }
-  const isMeant = (item: ClimbQueueItem) => item.uuid === current.uuid;
+  const mirror = (item: ClimbQueueItem) =>
+    item.uuid === current.uuid ? mirroredItem(item, mirrored) : item;
   return {
-    queue: Object.freeze(queue.map((item) => (isMeant(item) ? mirroredItem(item, mirrored) : item))),
+    queue: Object.freeze(queue.map(mirror)),
     current: mirroredItem(current, mirrored),
   };
 }

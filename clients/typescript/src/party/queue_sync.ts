@@ -2,14 +2,15 @@
 
 import type { PartyConnection } from "./connection.js";
 import { EVENTS_REPLAY, QUEUE_HEAD, QUEUE_UPDATES } from "./documents.js";
-import { type Hashes, type Position, type QueueDelta, type RawQueueEvent, queueEventOf } from "./events.js";
+import type { Hashes, Position, QueueDelta, RawQueueEvent } from "./events.js";
+import { queueEventOf } from "./events.js";
 import type { ConfirmedQueue } from "./queue.js";
 import { REPLAY_MAX, Replica, type Verdict } from "./replica.js";
 
 /** How long an answer about the queue may take. */
 const ANSWER_TIMEOUT_MS = 10_000;
 
-/** Whole states are not asked for more often than this: what is wrong for ever must not cost much. */
+/** Whole states are not asked for more often: what is wrong for ever must not cost much. */
 const RESYNC_INTERVAL_MS = 1000;
 
 /** Who is told what. */

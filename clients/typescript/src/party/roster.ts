@@ -74,6 +74,7 @@ export class Roster {
 }
 
 function upserted(members: readonly SessionUser[], user: SessionUser): SessionUser[] {
-  const isKnown = members.some((other) => other.id === user.id);
-  return isKnown ? members.map((other) => (other.id === user.id ? user : other)) : [...members, user];
+  const isSame = (other: SessionUser) => other.id === user.id;
+  const isKnown = members.some(isSame);
+  return isKnown ? members.map((other) => (isSame(other) ? user : other)) : [...members, user];
 }

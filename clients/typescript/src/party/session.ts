@@ -5,15 +5,15 @@ import type { WebSocketConstructor } from "../connection.js";
 import { Page, type PageDocument, type PageWindow } from "../page.js";
 import type { TokenNeed } from "../token.js";
 import { type Ending, PartyConnection } from "./connection.js";
-import { END, JOIN, LEAVE, type Request, SESSION_UPDATES, UPDATE_USERNAME } from "./documents.js";
+import { END, JOIN, LEAVE, type Request, UPDATE_USERNAME } from "./documents.js";
 import type { Edit } from "./edit.js";
 import { EditSender } from "./edit_sender.js";
 import { PartyError } from "./error.js";
-import { type SessionUser, sessionEventOf } from "./events.js";
+import type { SessionUser } from "./events.js";
 import { EMPTY } from "./queue.js";
 import { QueueSync } from "./queue_sync.js";
 import type { Memory, RememberedSession } from "./remembered.js";
-import { Roster } from "./roster.js";
+import { RosterSync } from "./roster_sync.js";
 import { Waker } from "./waker.js";
 import type { PartyState, PartyStatus } from "./state.js";
 
@@ -38,7 +38,7 @@ const ANSWER_TIMEOUT_MS = 30_000;
 /** How long leaving may take: nobody waits for long to be gone. */
 const LEAVE_TIMEOUT_MS = 3000;
 
-/** How long after the end of a stream it is asked why: the stream that says so may be a little later. */
+/** How long after the end of a stream it is asked why: the one that says so may be later. */
 const REJOIN_AFTER_MS = 300;
 
 /** A drained node sends everybody away at once; they spread out over this time. */
@@ -52,7 +52,7 @@ export class PartySession {
   readonly #settings: SessionSettings;
   readonly #changed: () => void;
   readonly #sender: EditSender;
-  readonly #roster = new Roster();
+  readonly #people: RosterSync;
   readonly #backOff = new BackOff();
   readonly #waker = new Waker();
   readonly #page: Page;
@@ -69,7 +69,6 @@ export class PartySession {
   #isOver = false;
   /** On which connection it joins again. */
   #rejoining: PartyConnection | null = null;
-  #stopRoster: () => void = () => {};
   #resolveJoined: () => void = () => {};
   #rejectJoined: (error: PartyError) => void = () => {};
 
@@ -94,6 +93,11 @@ export class PartySession {
       changed: (isWhole) => this.#queueChanged(isWhole),
       ended: removed,
     });
+    this.#people = new RosterSync(known.sessionId, {
+      changed: () => this.#show(),
+      over: (reason, newPath) => this.#end(reason, newPath),
+      ended: removed,
+    });
     const wake = () => {
       this.#connection?.probe();
       this.#waker.wake();
@@ -107,7 +111,7 @@ export class PartySession {
   /** How it is now. */
   state(): PartyState {
     const queue = this.sync.queue;
-    const { members, leaderId } = this.#roster;
+    const { members, leaderId } = this.#people.roster;
     const shown = this.#sender.pending.shown(queue?.contents ?? this.#known.seed ?? EMPTY);
     return Object.freeze({
       status: this.#status,
@@ -177,8 +181,8 @@ export class PartySession {
       const ending = await this.#converse();
       this.#connection = null;
       this.sync.stop();
+      this.#people.stop();
       this.#sender.stop();
-      this.#stopRoster();
       if (this.#isOver) {
         return;
       }
@@ -217,7 +221,8 @@ export class PartySession {
 
   async #open(): Promise<PartyConnection | Ending> {
     const { urls, WebSocket, openTimeoutMs, silenceMs } = this.#settings;
-    const token = await this.#settings.token(this.#refusedToken === undefined ? "connect" : "refused");
+    const need = this.#refusedToken === undefined ? "connect" : "refused";
+    const token = await this.#settings.token(need);
     if (token === this.#refusedToken) {
       return { code: 4401, reason: "The token was refused" };
     }
@@ -276,42 +281,17 @@ export class PartySession {
   #enter(connection: PartyConnection, joined: Joined): void {
     const { resumeToken: _, ...known } = this.#known;
     const { name, boardPath, clientId, resumeToken } = joined;
-    // The seed is shown until the stream begins; asked to begin with it again, the server does nothing.
+    // The seed is shown until the stream begins. To a server that has it, it means nothing.
     this.#remember(resumeToken ? { ...known, resumeToken } : known);
     this.#name = name;
     this.#boardPath = boardPath;
     this.#clientId = clientId;
     this.#backOff.reset();
     this.#refusedToken = undefined;
-    this.#roster.set(joined.users);
-    this.#listenToRoster(connection);
+    this.#people.roster.set(joined.users);
+    this.#people.begin(connection);
     this.sync.begin(connection);
     this.#sender.begin(connection);
-    this.#show();
-  }
-
-  #listenToRoster(connection: PartyConnection): void {
-    this.#stopRoster();
-    this.#roster.restart();
-    const request = { query: SESSION_UPDATES, variables: { sessionId: this.#known.sessionId } };
-    this.#stopRoster = connection.subscribe(request, {
-      next: (data) => this.#hearSession(connection, data.sessionUpdates as Record<string, unknown>),
-      ended: () => this.#streamEnded(),
-    });
-  }
-
-  #hearSession(connection: PartyConnection, raw: Record<string, unknown>): void {
-    const event = sessionEventOf(raw);
-    if (event === null) {
-      return;
-    }
-    const isWhole = this.#roster.hear(event);
-    if (event.type === "SessionEnded") {
-      return this.#end(event.reason, event.newPath);
-    }
-    if (!isWhole) {
-      this.#listenToRoster(connection);
-    }
     this.#show();
   }
 
@@ -326,7 +306,7 @@ export class PartySession {
     this.#show();
   }
 
-  /** A stream is over, but not the connection: joins again, or finds out that there is no session. */
+  /** A stream is over, but not the connection: joins again, or learns that there is no session. */
   #streamEnded(): void {
     const connection = this.#connection;
     if (this.#isOver || connection === null || connection === this.#rejoining) {
@@ -382,7 +362,7 @@ export class PartySession {
       this.#settings.memory.forget();
     }
     this.sync.stop();
-    this.#stopRoster();
+    this.#people.stop();
     this.#sender.fail(error);
     this.#waker.wake();
     this.#page.close();

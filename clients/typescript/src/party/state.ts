@@ -5,10 +5,17 @@ import type { SessionUser } from "./events.js";
 import type { ClimbQueueItem } from "./item.js";
 
 /**
- * Where a party is: in no session; on its way into one; in one; on its way back into one; in one that
- * is over; out of one that was left; refused.
+ * Where a party is: in no session; on its way into one; in one; on its way back into one; in one
+ * that is over; out of one that was left; refused.
  */
-export type PartyStatus = "idle" | "joining" | "live" | "reconnecting" | "ended" | "left" | "failed";
+export type PartyStatus =
+  | "idle"
+  | "joining"
+  | "live"
+  | "reconnecting"
+  | "ended"
+  | "left"
+  | "failed";
 
 /** Everything at one moment. It never changes; when something does, there is another one. */
 export interface PartyState {

@@ -75,7 +75,8 @@ describe("canonical JSON", () => {
     ["9007199254740993", "9007199254740992"],
     ['{ "b": [1, null, {"z": null}], "a": null, "A": true }', '{"A":true,"b":[1,null,{}]}'],
     ['{"\uff5e":1,"\u{1f600}":2}', '{"\u{1f600}":2,"\uff5e":1}'],
-    ['"\\u0001\\b\\t\\n\\f\\r\\"\\\\\\/\\u007f\u00e9"', '"\\u0001\\b\\t\\n\\f\\r\\"\\\\/\u{7f}\u00e9"'],
+    ['"\\u0001\\b\\t\\n\\f\\r\\"\\\\\\/\\u007f\u00e9"',
+      '"\\u0001\\b\\t\\n\\f\\r\\"\\\\/\u{7f}\u00e9"'],
   ])("of %s is %s", (json, canonical) => {
     expect(canonicalJson(JSON.parse(json))).toBe(canonical);
   });

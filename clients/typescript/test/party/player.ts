@@ -15,8 +15,9 @@ export const BOARD = { boardPath: "/kilter/1/10/26_27/40" };
 export const at = (server: { address: string }) => `http://${server.address}`;
 
 /** A party that is closed when its test is finished. */
-export function player(url: string | readonly string[], options: Partial<PartyOptions> = {}): Party {
-  const party = new Party({ url, WebSocket: WebSocket as unknown as WebSocketConstructor, storage: null, ...options });
+export function player(url: PartyOptions["url"], options: Partial<PartyOptions> = {}): Party {
+  const socket = { WebSocket: WebSocket as unknown as WebSocketConstructor };
+  const party = new Party({ url, ...socket, storage: null, ...options });
   onTestFinished(() => party.close());
   return party;
 }

@@ -67,7 +67,8 @@ describe("an edit and its event lead to the same", () => {
   ];
   it.each(cases)("%s", (_name, edit, change, expected) => {
     expect(contentsWith(before, edit)).toEqual(expected);
-    const queue = { sequence: 7, incarnation: 0, contents: before, hashes: { stateHash: null, orderHash: null } };
+    const hashes = { stateHash: null, orderHash: null };
+    const queue = { sequence: 7, incarnation: 0, contents: before, hashes };
     expect(queueAfter(queue, delta(8, change, expected))?.contents).toEqual(expected);
     expect(before).toEqual(contents([1, 2, 3], 2));
   });
@@ -80,7 +81,8 @@ describe("an edit and its event lead to the same", () => {
   });
 
   it("replace and set, which others see as a whole state", () => {
-    const replaced = contentsWith(before, { name: "replaceQueueItem", uuid: uuid(2), item: itemOf(item(5)) });
+    const replace: Edit = { name: "replaceQueueItem", uuid: uuid(2), item: itemOf(item(5)) };
+    const replaced = contentsWith(before, replace);
     expect(replaced).toEqual(contents([1, 5, 3], 5));
     const set = contentsWith(before, { name: "setQueue", queue: items(3, 1), current: null });
     expect(set).toEqual(contents([3, 1]));
@@ -89,12 +91,17 @@ describe("an edit and its event lead to the same", () => {
   it.each<[string, Edit]>([
     ["an add of what is there", { name: "addQueueItem", item: itemOf(item(1)), position: null }],
     ["a remove of what is not there", { name: "removeQueueItem", uuid: uuid(9) }],
-    ["a move to the same place", { name: "reorderQueueItem", uuid: uuid(1), oldIndex: 0, newIndex: 0 }],
-    ["a move beyond the end", { name: "reorderQueueItem", uuid: uuid(1), oldIndex: 0, newIndex: 3 }],
-    ["the same current", { name: "setCurrentClimb", item: itemOf(item(2)), shouldAddToQueue: true }],
+    ["a move to the same place",
+      { name: "reorderQueueItem", uuid: uuid(1), oldIndex: 0, newIndex: 0 }],
+    ["a move beyond the end",
+      { name: "reorderQueueItem", uuid: uuid(1), oldIndex: 0, newIndex: 3 }],
+    ["the same current",
+      { name: "setCurrentClimb", item: itemOf(item(2)), shouldAddToQueue: true }],
     ["the same mirroring", { name: "mirrorCurrentClimb", mirrored: false }],
-    ["a replacement of nothing", { name: "replaceQueueItem", uuid: uuid(9), item: itemOf(item(5)) }],
-    ["a replacement by a second of one uuid", { name: "replaceQueueItem", uuid: uuid(1), item: itemOf(item(2)) }],
+    ["a replacement of nothing",
+      { name: "replaceQueueItem", uuid: uuid(9), item: itemOf(item(5)) }],
+    ["a replacement by a second of one uuid",
+      { name: "replaceQueueItem", uuid: uuid(1), item: itemOf(item(2)) }],
     ["the same queue", { name: "setQueue", queue: items(1, 2, 3), current: itemOf(item(2)) }],
   ])("%s changes nothing", (_name, edit) => {
     expect(contentsWith(before, edit)).toBe(before);
@@ -102,7 +109,8 @@ describe("an edit and its event lead to the same", () => {
 });
 
 it("an item is sent with the fields that clients may send, and cannot be changed", () => {
-  const given = { ...item(1), extra: 1, climb: { ...item(1).climb, layoutId: 3, boardType: "x", own: 2 } };
+  const climb = { ...item(1).climb, layoutId: 3, boardType: "x", own: 2 };
+  const given = { ...item(1), extra: 1, climb };
   const taken = itemOf(given);
   expect(taken).toEqual(item(1));
   expect(() => ((taken.climb as { name: string }).name = "other")).toThrow(TypeError);

@@ -101,9 +101,11 @@ describe("on two nodes", () => {
     const fresh = player(urls(1));
     await fresh.join("random", BOARD);
     for (const party of parties) {
-      await eventually(`they agree: ${JSON.stringify(parties.map(({ state }) => summaryOf(state)))}`, () =>
-        party.state.pendingEdits === 0 && party.state.sequence === fresh.state.sequence,
-      );
+      const summaries = JSON.stringify(parties.map(({ state }) => summaryOf(state)));
+      await eventually(`they agree: ${summaries}`, () => {
+        const { pendingEdits, sequence } = party.state;
+        return pendingEdits === 0 && sequence === fresh.state.sequence;
+      });
       expect(pictureOf(party.state)).toBe(pictureOf(fresh.state));
       expect(party.repairs.resyncs).toBe(0);
     }

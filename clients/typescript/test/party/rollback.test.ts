@@ -52,7 +52,8 @@ describe("an edit that is refused is taken back", () => {
     await bo.add(item(100));
     await refused;
     expect(ana.state.pendingEdits).toBe(0);
-    await becomes(ana, "it shows what the server has", (state) => pictureOf(state) === pictureOf(bo.state));
+    const isAlike = () => pictureOf(ana.state) === pictureOf(bo.state);
+    await becomes(ana, "it shows what the server has", isAlike);
     expect(uuidsOf(ana.state)).toEqual([1, 2, 3, 100].map(uuid));
 
     wire.fromClient = (message) => message;
@@ -70,7 +71,9 @@ it("an edit that is not answered in time is taken back, and its outcome is unkno
   await ana.start(LOCAL, BOARD);
   const before = pictureOf(ana.state);
   proxy.blackHole();
-  const late = expect(ana.add(item(4), 1)).rejects.toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
+  const late = expect(ana.add(item(4), 1)).rejects.toMatchObject({
+    code: "TIMEOUT", outcome: "unknown",
+  });
   expect(pictureOf(ana.state)).not.toBe(before);
   await late;
   expect(pictureOf(ana.state)).toBe(before);
@@ -118,9 +121,10 @@ it("an edit whose event came is done, even if its answer never comes", async () 
   const wire = new Wire();
   const ana = player(at(server), { WebSocket: wire.WebSocket });
   await ana.start(LOCAL, BOARD);
-  const unavailable = { message: "not now", extensions: { code: "SERVICE_UNAVAILABLE", retry_after_seconds: 60 } };
+  const extensions = { code: "SERVICE_UNAVAILABLE", retry_after_seconds: 60 };
+  const payload = { errors: [{ message: "not now", extensions }] };
   wire.fromServer = (message) =>
-    message["payload"]?.data?.addQueueItem ? { ...message, payload: { errors: [unavailable] } } : message;
+    message["payload"]?.data?.addQueueItem ? { ...message, payload } : message;
   await ana.add(item(4));
   wire.fromServer = (message) => (message["payload"]?.data?.addQueueItem ? null : message);
   await ana.add(item(5));

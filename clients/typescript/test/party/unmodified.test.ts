@@ -25,7 +25,7 @@ afterAll(async () => {
   await Promise.all(guests.map((guest) => guest.dispose()));
 });
 
-/** The sequences of deltas have no holes, and a whole state is never older than what came before it. */
+/** Deltas have no holes, and a whole state is never older than what came before it. */
 function expectNoHoles(events: Data[]): void {
   let last: number | undefined;
   for (const event of events) {
@@ -107,7 +107,7 @@ describe("on two nodes", () => {
       const bo = guest(graphql(node(0)));
       await bo.join(session);
       ana.listen(session);
-      // An application joins when it is told that it is connected; the library has subscribed by then.
+      // An application joins once it is told that it is connected; the library has subscribed.
       const joins = async (connection: number) => {
         await eventually("it is connected", () => ana.connections >= connection);
         await passes(150);
@@ -124,7 +124,8 @@ describe("on two nodes", () => {
       const joined = await joins(2);
       expect(proxies.map((proxy) => proxy.accepted)).toEqual([1, 1]);
       expect(ana.closes.map((close) => close.code)).toEqual([1006]);
-      expect(ana.sent.slice(said)).toEqual(["connection_init", "QueueUpdates", "SessionUpdates", "Join"]);
+      const sent = ["connection_init", "QueueUpdates", "SessionUpdates", "Join"];
+      expect(ana.sent.slice(said)).toEqual(sent);
       expect(joined.queueState.sequence).toBe(4);
       await bo.add(item(5));
       await ana.reaches(5);
@@ -278,7 +279,8 @@ describe("on one node", () => {
 
   it.concurrent("what is wrong with a document is an answer, and the socket stays", async () => {
     const ana = guest(graphql(server));
-    await expect(ana.run("{ nope")).rejects.toMatchObject([{ extensions: { code: "INVALID_MESSAGE" } }]);
+    const wrong = [{ extensions: { code: "INVALID_MESSAGE" } }];
+    await expect(ana.run("{ nope")).rejects.toMatchObject(wrong);
     const refused = await ana.result("mutation Leave { removeQueueItem(uuid: \"a\") }");
     expect(refused.errors[0]).toMatchObject({
       message: "Must be in a session to perform this operation",

@@ -1,4 +1,4 @@
-/** The `graphql-ws` client as npm has it, used as an application of the reference system uses it. */
+/** The `graphql-ws` client as npm has it, used as web clients of the reference system use it. */
 import { type Client, type ClientOptions, createClient } from "graphql-ws";
 import WebSocket from "ws";
 import { eventually } from "../harness/eventually.js";
@@ -116,7 +116,7 @@ export class Guest {
     this.listenTo("sessionUpdates", SESSION_UPDATES, sessionId, this.sessionEvents);
   }
 
-  /** Opens one more subscription to the queue, to which nobody pays attention; answers how to end it. */
+  /** Opens one more subscription to the queue that nobody minds; answers how to end it. */
   listenIdly(sessionId: string): () => void {
     const everything = QUEUE_UPDATES.replace(/name angle/g, "name angle litUpHoldsMap");
     return this.listenTo("queueUpdates", everything, sessionId, []);
