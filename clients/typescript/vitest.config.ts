@@ -7,8 +7,9 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // Far longer than they take: for machines that have much else to do.
+    testTimeout: 240_000,
+    hookTimeout: 120_000,
     maxWorkers: 4,
     isolate: false,
   },

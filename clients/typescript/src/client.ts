@@ -176,9 +176,10 @@ export class Client {
     this.#pump.stop();
     this.#inbox.delivery.clear();
     this.#socket.close();
-    this.#sending.close();
+    const released = this.#sending.close();
     this.#typing.ended();
     this.presence.close();
+    await released;
     await this.#cursors?.flush();
     this.#storage.close();
   }

@@ -11,6 +11,8 @@ export class Heartbeat {
   nextAt: number;
   /** When the server will count as dead, if nothing comes before. */
   deadAt: number | undefined;
+  /** Whether the client has stood still since it last heard something. */
+  #hasResumed = false;
 
   constructor(intervalMs: number, timeoutMs: number, now: number) {
     this.intervalMs = Math.max(intervalMs, INTERVAL_MIN_MS);
@@ -30,13 +32,16 @@ export class Heartbeat {
   /** Something came from the server: whatever it is, it is alive. */
   heard(): void {
     this.deadAt = undefined;
+    this.#hasResumed = false;
   }
 
   /**
    * The client itself stood still for a while, frozen or busy. That silence was its own, so the
-   * wait for an answer begins anew.
+   * wait for an answer begins anew: once, because the timers of a hidden page are always late.
    */
   resumed(now: number): void {
-    if (this.deadAt !== undefined) this.deadAt = now + this.#timeoutMs;
+    if (this.deadAt === undefined || this.#hasResumed) return;
+    this.#hasResumed = true;
+    this.deadAt = now + this.#timeoutMs;
   }
 }

@@ -27,6 +27,8 @@ export class OutboxLock {
   #abort: AbortController | undefined;
   #release: (() => void) | undefined;
   #heldUntil = Number.NEGATIVE_INFINITY;
+  /** The last claim, until its lease is given back. */
+  #claiming: Promise<void> = Promise.resolve();
 
   constructor(storage: Storage, locks: LockManagerLike | undefined) {
     this.#storage = storage;
@@ -45,7 +47,7 @@ export class OutboxLock {
     const abort = new AbortController();
     this.#abort = abort;
     if (this.#locks !== undefined) this.#request(this.#locks, abort.signal, held);
-    else void this.#claim(abort.signal, held);
+    else this.#claiming = this.#claim(abort.signal, held);
   }
 
   /** Gives it to the next, or waits no longer. */
@@ -55,6 +57,12 @@ export class OutboxLock {
     this.#abort = undefined;
     this.#release?.();
     this.#release = undefined;
+  }
+
+  /** Gives it up for good, and waits until others can see that. */
+  async close(): Promise<void> {
+    this.release();
+    await this.#claiming;
   }
 
   #request(locks: LockManagerLike, signal: AbortSignal, held: () => void): void {

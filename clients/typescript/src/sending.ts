@@ -110,13 +110,14 @@ export class Sending implements FrameSource {
   }
 
   /** Sends nothing more. Whoever waits is told. */
-  close(): void {
+  async close(): Promise<void> {
     this.#isClosed = true;
     this.#unsubscribe();
     clearInterval(this.#lookTimer);
     this.ended();
     for (const waiter of this.#waiters.values()) waiter.reject(closed());
     this.#waiters.clear();
+    await this.#setup.lock.close();
   }
 
   dueAt(now: number): number | undefined {

@@ -56,6 +56,8 @@ export class Socket {
   /** Whether a pause runs that the server has asked for. */
   #isPauseAsked = false;
   #needsNewToken = false;
+  /** The token of the last attempt. */
+  #lastToken: string | undefined;
   /**
    * After a failed upgrade the next attempt sends its token in band: a browser is not told why an
    * upgrade fails.
@@ -170,7 +172,7 @@ export class Socket {
     this.#lastAttemptAt = performance.now();
     this.#showTrying();
     const { tokens, WebSocket, urls, device_id } = this.#setup;
-    const refused = this.#needsNewToken ? tokens.last : undefined;
+    const refused = this.#needsNewToken ? this.#lastToken : undefined;
     let token: string;
     try {
       token = await tokens.get(this.#needsNewToken ? "refused" : "connect");
@@ -184,6 +186,7 @@ export class Socket {
       this.stop("token_refused");
       return;
     }
+    this.#lastToken = token;
     const url = urls[this.#policy.urlIndex] ?? "";
     const setup = { WebSocket, url, token, device_id, isInBand: this.#isInBand, tokens };
     const connection: Connection = new Connection(setup, {

@@ -86,4 +86,4 @@ await client.close();
   expect(await exited(child)).toBe(0);
   expect(output).toContain("ana: hello");
   expect(output).toContain("stored as number 1");
-}, 180_000);
+});

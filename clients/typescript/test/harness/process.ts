@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** Longer than anything that is waited for; a test that gets here has failed. */
-export const PATIENCE_MS = 30_000;
+export const PATIENCE_MS = 90_000;
 
 /** Runs when whoever started it is gone: its end of a pipe is closed then. */
 const JANITOR = `

@@ -3,11 +3,15 @@ import { expect } from "vitest";
 import { eventually, passes } from "./eventually.js";
 import { type User, isGapFree } from "./user.js";
 
+/** Messages that may be without an answer: a slow machine should not be given more and more. */
+const UNANSWERED_MAX = 40;
+
 /** A stream of numbered messages of one user into one chat. */
 export class Stream {
   readonly #answers: Promise<unknown>[] = [];
   readonly #words: string[] = [];
   #isOver = false;
+  #unanswered = 0;
   readonly #run: Promise<void>;
 
   constructor(
@@ -49,13 +53,16 @@ export class Stream {
 
   async #talk(intervalMs: number): Promise<void> {
     while (!this.#isOver) {
+      await passes(intervalMs);
+      if (this.#unanswered >= UNANSWERED_MAX) continue;
       const word = `word ${this.#words.length}`;
       this.#words.push(word);
       const answer = this.sender.client.chat(this.chat_id).send(word);
+      this.#unanswered += 1;
+      const answered = () => void (this.#unanswered -= 1);
       // It is waited for at the end; until then nobody may call it unhandled.
-      answer.catch(() => {});
+      answer.then(answered, answered);
       this.#answers.push(answer);
-      await passes(intervalMs);
     }
   }
 }

@@ -21,6 +21,13 @@ test("a pause of the client is not held against the server", () => {
   heartbeat.sent(5000);
   heartbeat.resumed(100_000);
   expect(heartbeat.deadAt).toBe(110_000);
+  // Timers that are always late, as those of a hidden page, do not keep a dead server alive.
+  heartbeat.resumed(160_000);
+  expect(heartbeat.deadAt).toBe(110_000);
+  heartbeat.heard();
+  heartbeat.sent(165_000);
+  heartbeat.resumed(200_000);
+  expect(heartbeat.deadAt).toBe(210_000);
 });
 
 test("a probe has less patience, and no interval makes it spin", () => {

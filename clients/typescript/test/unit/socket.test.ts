@@ -137,6 +137,20 @@ test("a server that leaves a heartbeat unanswered for the timeout is left", asyn
   expect(states).toEqual(["connecting", "connected", "reconnecting"]);
 });
 
+test("a page that wakes, or is said to be offline, asks with less patience", async () => {
+  for (const doubt of [() => socket.wake(), () => socket.offline()]) {
+    if (socket.state !== "connected") await connect();
+    doubt();
+    expect(last().sent.at(-1)).toBe("heartbeat");
+    last().say({ type: "heartbeat_ack", server_time: "" });
+  }
+  socket.wake();
+  await vi.advanceTimersByTimeAsync(4900);
+  expect(socket.state).toBe("connected");
+  await vi.advanceTimersByTimeAsync(200);
+  expect(socket.state).toBe("reconnecting");
+});
+
 test("a connection that is never established, or never closes, is given up", async () => {
   socket.connect();
   await vi.advanceTimersByTimeAsync(0);
