@@ -4,6 +4,9 @@ import { Postgres } from "./postgres.js";
 import { Redis } from "./redis.js";
 import { Server, type ServerOptions } from "./server.js";
 
+/** How often a node is started whose engines were too slow for it. */
+const ATTEMPTS = 3;
+
 /** Real nodes and the engines of their own. */
 export class Cluster {
   private constructor(
@@ -25,7 +28,7 @@ export class Cluster {
         HEARTLINE__SERVER__NAME: `node${number}`,
         ...options.environment,
       };
-      nodes.push(await Server.start({ ...options, environment }));
+      nodes.push(await startPatiently({ ...options, environment }));
     }
     return new Cluster(nodes, redis, postgres);
   }
@@ -34,5 +37,16 @@ export class Cluster {
   async remove(): Promise<void> {
     await Promise.all(this.nodes.map((node) => node.remove()));
     await Promise.all([this.redis.remove(), this.postgres.remove()]);
+  }
+}
+
+/** A node does not begin without its engines, and on a busy machine these may be late. */
+async function startPatiently(options: ServerOptions): Promise<Server> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await Server.start(options);
+    } catch (error) {
+      if (attempt === ATTEMPTS || !String(error).includes("in time")) throw error;
+    }
   }
 }

@@ -20,15 +20,15 @@ function watch(party: Party, clientId: string): () => boolean {
 }
 
 describe("on two nodes", () => {
-  let cluster: Cluster;
-  const node = (number: number) => cluster.nodes[number] as Server;
+  let cluster: Cluster | undefined;
+  const node = (number: number) => cluster?.nodes[number] as Server;
   const urls = (...numbers: number[]) => numbers.map((number) => at(node(number)));
 
   beforeAll(async () => {
     cluster = await Cluster.start(2);
-  });
+  }, 120_000);
   afterAll(async () => {
-    await cluster.remove();
+    await cluster?.remove();
   });
 
   it("a drained node's member goes on elsewhere as the same one, and leads as before", async () => {
@@ -121,8 +121,8 @@ describe("on two nodes", () => {
     await ana.add(item(3));
     await becomes(bo, "both show it", (state) => state.queue.length === 3);
     const before = ana.state.incarnation as number;
-    await cluster.redis.end();
-    await cluster.redis.start();
+    await cluster?.redis.end();
+    await cluster?.redis.start();
     for (const party of [ana, bo]) {
       await becomes(party, "it is restored", (state) => (state.incarnation ?? 0) > before);
       expect(uuidsOf(party.state)).toEqual([1, 2, 3].map(uuid));

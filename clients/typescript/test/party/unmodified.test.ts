@@ -39,14 +39,14 @@ function expectNoHoles(events: Data[]): void {
 }
 
 describe("on two nodes", () => {
-  let cluster: Cluster;
-  const node = (number: number) => cluster.nodes[number] as Server;
+  let cluster: Cluster | undefined;
+  const node = (number: number) => cluster?.nodes[number] as Server;
 
   beforeAll(async () => {
     cluster = await Cluster.start(2);
-  });
+  }, 120_000);
   afterAll(async () => {
-    await cluster.remove();
+    await cluster?.remove();
   });
 
   it("two clients see the same events in the same order", async () => {
