@@ -49,6 +49,16 @@ heartbeat_timeout = "3s"
   await answers.isHeardBy(bo);
 });
 
+test("what was said while the network was away comes without another word", async () => {
+  const { proxy, ana, bo, chat_id } = await talking("");
+  proxy.down();
+  await eventually("bo notices", () => bo.client.state !== "connected");
+  for (const word of ["one", "two", "three"]) await ana.client.chat(chat_id).send(word);
+  proxy.up();
+  await bo.hears(chat_id, 3);
+  expect(bo.contents(chat_id)).toEqual(["one", "two", "three"]);
+});
+
 test("a reader that is too slow is cut off, comes back, and gets everything", async () => {
   const { server, proxy, bo, ana, chat_id } = await talking(`
 [limits]
