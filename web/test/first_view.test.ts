@@ -63,7 +63,7 @@ test.skipIf(PICTURES === undefined)("pictures of every view", { timeout: 240_000
       await picture("you");
       await openView(page, "Console");
       await page.getByTestId("connection").first().waitFor();
-      await page.locator(".chart", { hasText: "Sends" }).locator(".line").waitFor();
+      await page.locator(".chart", { hasText: "Sends" }).locator(".line").waitFor({ state: "attached" });
       await picture("console");
       await openView(page, "Break it");
       await page.getByRole("button", { name: "Drop it" }).click();

@@ -150,7 +150,8 @@ export class Chats extends Observable {
 
   /** Adds a member to a group. */
   async addMember(chat_id: string, user_id: string): Promise<void> {
-    this.#put(await this.#client.rest.addMember(chat_id, user_id));
+    await this.#client.rest.addMember(chat_id, user_id);
+    this.#put(await this.#client.rest.getChat(chat_id));
     this.changed();
   }
 

@@ -16,9 +16,12 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
   const create = () => dialog.current?.showModal();
   return (
     <div class="chats">
-      <section class="chat-list" aria-labelledby="chats-title">
+      <h1 class="hidden">Chats</h1>
+      <section class="chat-list" aria-label="All chats">
         <div class="bar">
-          <h1 id="chats-title">Chats</h1>
+          <p class="title" aria-hidden="true">
+            Chats
+          </p>
           <button type="button" class="primary small" onClick={create}>
             <Icon name="plus" />
             New chat

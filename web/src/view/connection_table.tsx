@@ -14,7 +14,7 @@ export function ConnectionTable({ console }: { console: Console }) {
           {connections.length === CONNECTIONS_LISTED ? `the fullest ${CONNECTIONS_LISTED}` : connections.length}
         </span>
       </h2>
-      <div class="table" role="region" aria-labelledby="connections-title" tabIndex={0}>
+      <div class="table" role="region" aria-label="Table of connections" tabIndex={0}>
         <table>
           <thead>
             <tr>

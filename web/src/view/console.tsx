@@ -121,7 +121,7 @@ function Nodes({ console }: { console: Console }) {
       <h2 id="nodes-title">
         Nodes <span class="faint">{console.nodes.length}</span>
       </h2>
-      <div class="table" role="region" aria-labelledby="nodes-title" tabIndex={0}>
+      <div class="table" role="region" aria-label="Table of nodes" tabIndex={0}>
         <table>
           <thead>
             <tr>

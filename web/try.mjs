@@ -1,0 +1,16 @@
+import { chromium } from "playwright-core"; import fs from "node:fs";
+const AXE = fs.readFileSync("node_modules/axe-core/axe.min.js","utf8");
+const b = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--headless=new","--no-sandbox","--disable-gpu"] });
+const axe = async (p, n) => { await p.evaluate(AXE); const r = await p.evaluate(async () => (await axe.run({resultTypes:["violations"]})).violations.flatMap(v => v.nodes.map(n => v.id + " | " + n.target.join(" ") + " | " + n.failureSummary.replace(/\s+/g," ")))); console.log(n, r.length, r.slice(0,6)); };
+const wide = async (p, n) => { const r = await p.evaluate(() => { const m = document.querySelector("#main"); const lim = m.getBoundingClientRect().right; const out = []; if (m.scrollWidth > m.clientWidth) for (const e of m.querySelectorAll("*")) { const q = e.getBoundingClientRect(); if (q.right > lim + 0.5 && !e.closest(".table table")) out.push(e.tagName + "." + (e.getAttribute("class")||"") + " " + Math.round(q.right-lim)); } return [m.scrollWidth - m.clientWidth, out.slice(0,8)]; }); console.log(n, "wide", JSON.stringify(r)); };
+const nav = (p, n) => p.getByRole("navigation", {name:"Views"}).getByRole("link", {name:n}).click();
+const p = await (await b.newContext({viewport:{width:320,height:640}})).newPage();
+await p.goto("http://127.0.0.1:7462/"); await p.getByLabel("Who are you?").waitFor(); await axe(p, "signin");
+await p.getByLabel("Who are you?").fill("n"+Date.now()); await p.getByRole("button", {name: "Sign in", exact: true}).click(); await p.getByText("No chats yet").waitFor(); await axe(p,"nochats");
+await p.getByRole("button", {name:"New chat"}).click(); await p.getByLabel("With whom?").fill("zoe, abe"); await p.getByLabel("Name of the group").fill("All"); await axe(p,"dialog"); await p.getByRole("button",{name:"Begin",exact:true}).click(); await p.getByPlaceholder("Write a message").fill("hi"); await p.keyboard.press("Enter"); await p.getByRole("img",{name:"Stored for good"}).waitFor(); await axe(p,"conv"); await p.getByRole("button",{name:"Members"}).click(); await axe(p,"members"); await wide(p,"members");
+await nav(p,"Party"); await p.getByRole("button",{name:"Start a party"}).click(); await p.locator('.pill[data-status="live"]').waitFor(); await wide(p,"party"); await axe(p,"party"); await p.screenshot({path:"/tmp/h/shots/p320.png", fullPage:true});
+await nav(p,"Console"); await p.getByTestId("connection").first().waitFor(); await wide(p,"console"); await axe(p,"console"); await p.screenshot({path:"/tmp/h/shots/c320.png"});
+await nav(p,"You"); await p.getByTestId("device").first().waitFor(); await axe(p,"you");
+await nav(p,"Break it"); await p.getByRole("button",{name:"Flood"}).click(); await p.getByText("RATE_LIMITED: try").waitFor(); await axe(p,"break"); await wide(p,"break");
+await p.setViewportSize({width:1280,height:800}); await axe(p,"break wide"); await p.emulateMedia({colorScheme:"dark"}); await p.waitForTimeout(300); await axe(p,"break dark"); await nav(p,"Party"); await axe(p,"party dark"); await nav(p,"You"); await axe(p,"you dark"); await nav(p,"Console"); await p.getByTestId("connection").first().waitFor(); await axe(p,"console dark"); await nav(p,"Chats"); await p.getByRole("link",{name:/All/}).click(); await axe(p,"conv dark");
+await b.close();
