@@ -1,9 +1,17 @@
 /**
- * Bundles the page into the four files that the server embeds. The same sources give the same bytes;
- * with `--check` nothing is written, and the committed files are compared with what would be.
+ * Bundles the page into the four files that the server embeds. The same sources give the same
+ * bytes; with `--check` nothing is written, and the committed files are compared with what would be.
  */
 import { build } from "esbuild";
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";

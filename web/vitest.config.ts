@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** All files share a real server and a real browser, each with people of its own; two at a time suit two cores. */
+/** All files share a real server and a real browser, each with people of its own. */
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],

@@ -1,4 +1,4 @@
-/** Everybody can use it: no violation that can be found by machine, narrow screens, the keyboard. */
+/** Everybody can use it: what machines can find, narrow screens, the keyboard. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Page } from "playwright-core";
@@ -67,7 +67,11 @@ describe.each(["light", "dark"] as const)("in %s colours", (colorScheme) => {
 });
 
 test("on the narrowest phone nothing is wider than the screen", async () => {
-  const chat_id = await server.chat("bea", ["cal"], "A group with a rather long name that has to be cut");
+  const chat_id = await server.chat(
+    "bea",
+    ["cal"],
+    "A group with a rather long name that has to be cut",
+  );
   await server.send("cal", chat_id, `a${"h".repeat(200)}`);
   const page = await tabs.signIn("bea", { width: 320, height: 640 });
   const wider: string[] = [];

@@ -24,11 +24,14 @@ async function says(page: Page, ...words: string[]): Promise<void> {
 /** What the robot said, as the chat shows it. */
 async function heard(page: Page): Promise<number[]> {
   await openView(page, "Chats");
-  await page.getByRole("link", { name: /Break it/ }).last().click();
+  await page
+    .getByRole("link", { name: /Break it/ })
+    .last()
+    .click();
   await page.locator(".message[data-sequence]").first().waitFor();
-  const numbers = await page.locator(".message[data-sequence]").evaluateAll((all) =>
-    all.map((one) => Number(one.getAttribute("data-sequence"))),
-  );
+  const numbers = await page
+    .locator(".message[data-sequence]")
+    .evaluateAll((all) => all.map((one) => Number(one.getAttribute("data-sequence"))));
   await openView(page, "Break it");
   return numbers;
 }
@@ -63,7 +66,9 @@ test("a flood is refused with a time to wait, and not cut", async () => {
   const refused = Number(/(\d+) were refused/.exec(await log(page))?.[1]);
   expect(refused).toBeGreaterThan(0);
   expect(refused).toBeLessThan(40);
-  expect(await server.connections("ted")).toEqual(before.map((one) => expect.objectContaining({ connection_id: one.connection_id })));
+  expect(await server.connections("ted")).toEqual(
+    before.map((one) => expect.objectContaining({ connection_id: one.connection_id })),
+  );
 });
 
 test("a lost message is noticed and fetched", async () => {

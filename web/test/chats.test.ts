@@ -12,7 +12,10 @@ test("two people chat, and see each other's presence, typing and ticks", async (
   await say(ana, "hello bo");
   await bo.getByRole("link", { name: /ana.*hello bo/ }).click();
   await say(bo, "hello ana");
-  await eventually(() => contents(ana), (shown) => shown.join() === "hello bo,hello ana");
+  await eventually(
+    () => contents(ana),
+    (shown) => shown.join() === "hello bo,hello ana",
+  );
   expect(await contents(bo)).toEqual(["hello bo", "hello ana"]);
   await ana.locator('.subtitle .presence[data-status="online"]').waitFor();
   await bo.locator('.subtitle .presence[data-status="online"]').waitFor();
@@ -33,11 +36,16 @@ test("a tab that was offline loses nothing, and what it wrote meanwhile arrives"
   await say(cy, "before");
   await cy.getByRole("img", { name: "Stored for good" }).waitFor();
   await cy.context().setOffline(true);
-  for (let number = 1; number <= 20; number += 1) await server.send("di", chat_id, `away ${number}`);
+  for (let number = 1; number <= 20; number += 1)
+    await server.send("di", chat_id, `away ${number}`);
   await say(cy, "written offline");
   await cy.context().setOffline(false);
   await isLive(cy);
-  const shown = await eventually(() => contents(cy), (all) => all.length === 22, 30_000);
+  const shown = await eventually(
+    () => contents(cy),
+    (all) => all.length === 22,
+    30_000,
+  );
   const theirs = shown.filter((content) => content.startsWith("away"));
   expect(theirs).toEqual(Array.from({ length: 20 }, (_, index) => `away ${index + 1}`));
   expect(shown).toContain("written offline");
@@ -46,7 +54,8 @@ test("a tab that was offline loses nothing, and what it wrote meanwhile arrives"
 
 test("unread messages are counted, and older ones come when one scrolls up", async () => {
   const chat_id = await server.chat("eve", ["flo"], "Long");
-  for (let number = 1; number <= 95; number += 1) await server.send("flo", chat_id, `line ${number}`);
+  for (let number = 1; number <= 95; number += 1)
+    await server.send("flo", chat_id, `line ${number}`);
   const eve = await tabs.signIn("eve", { hash: "#/you" });
   await eve.locator(".views .badge", { hasText: "95" }).waitFor();
   await openView(eve, "Chats");
@@ -71,11 +80,20 @@ test("two tabs of one person are two devices, and both get everything", async ()
   await begin(one, "hal");
   await say(one, "from the first");
   await other.getByRole("link", { name: /hal/ }).click();
-  await eventually(() => contents(other), (shown) => shown.join() === "from the first");
+  await eventually(
+    () => contents(other),
+    (shown) => shown.join() === "from the first",
+  );
   await say(other, "from the second");
-  await eventually(() => contents(one), (shown) => shown.length === 2);
+  await eventually(
+    () => contents(one),
+    (shown) => shown.length === 2,
+  );
   await openView(one, "You");
-  await eventually(() => one.getByTestId("device").count(), (count) => count === 2);
+  await eventually(
+    () => one.getByTestId("device").count(),
+    (count) => count === 2,
+  );
   expect(await one.getByTestId("device").filter({ hasText: "(this tab)" }).count()).toBe(1);
   const devices = (await server.connections("gus")).map((connection) => connection.device_id);
   expect(new Set(devices).size).toBe(2);

@@ -15,7 +15,11 @@ test("the page can be used within a second", async () => {
   for (let round = 0; round < 3; round += 1) {
     const page = await tabs.open();
     await page.getByLabel("Who are you?").waitFor();
-    times.push(await page.evaluate(() => performance.getEntriesByName("interactive")[0]?.startTime ?? 99_999));
+    times.push(
+      await page.evaluate(
+        () => performance.getEntriesByName("interactive")[0]?.startTime ?? 99_999,
+      ),
+    );
     await tabs.closeAll();
   }
   // The quickest of three: the machine of the tests does other things as well.
@@ -34,7 +38,8 @@ test.skipIf(PICTURES === undefined)("pictures of every view", { timeout: 240_000
       const suffix = `${size}-${colorScheme}`;
       const [me, other] = [`ana.${index}${size}`, `bo.${index}${size}`];
       const page = await tabs.open({ width, height, colorScheme });
-      const picture = (name: string) => page.screenshot({ path: join(PICTURES ?? "", `${name}-${suffix}.png`) });
+      const picture = (name: string) =>
+        page.screenshot({ path: join(PICTURES ?? "", `${name}-${suffix}.png`) });
       await page.getByLabel("Who are you?").waitFor();
       await picture("sign-in");
       await page.getByLabel("Who are you?").fill(me);
@@ -42,7 +47,8 @@ test.skipIf(PICTURES === undefined)("pictures of every view", { timeout: 240_000
       await page.getByText("No chats yet.").waitFor();
       await picture("no-chats");
       const group = await server.chat(other, [me, "cy", "di"], "Sunday climbing");
-      for (const line of ["Who is in for Sunday?", "I can bring the ropes."]) await server.send("cy", group, line);
+      for (const line of ["Who is in for Sunday?", "I can bring the ropes."])
+        await server.send("cy", group, line);
       await begin(page, other);
       await say(page, "Are you coming on Sunday?");
       await page.getByRole("img", { name: "Stored for good" }).waitFor();
@@ -63,7 +69,10 @@ test.skipIf(PICTURES === undefined)("pictures of every view", { timeout: 240_000
       await picture("you");
       await openView(page, "Console");
       await page.getByTestId("connection").first().waitFor();
-      await page.locator(".chart", { hasText: "Sends" }).locator(".line").waitFor({ state: "attached" });
+      await page
+        .locator(".chart", { hasText: "Sends" })
+        .locator(".line")
+        .waitFor({ state: "attached" });
       await picture("console");
       await openView(page, "Break it");
       await page.getByRole("button", { name: "Drop it" }).click();

@@ -14,7 +14,9 @@ function slowTimers(): void {
   const waiting: (() => void)[] = [];
   const original = window.setTimeout.bind(window);
   let isHidden = false;
-  Object.defineProperty(document, "visibilityState", { get: () => (isHidden ? "hidden" : "visible") });
+  Object.defineProperty(document, "visibilityState", {
+    get: () => (isHidden ? "hidden" : "visible"),
+  });
   window.setTimeout = ((run: () => void, delay?: number) =>
     original(() => (isHidden ? waiting.push(run) : run()), delay)) as typeof window.setTimeout;
   Object.assign(window, {
@@ -31,15 +33,22 @@ function hide(isHidden: boolean): void {
   (window as unknown as { hide(isHidden: boolean): void }).hide(isHidden);
 }
 
-test("a hidden tab stays connected and gets everything", { timeout: HIDDEN_MS + 120_000 }, async () => {
-  const chat_id = await server.chat("wes", ["xia"]);
-  const page = await tabs.signIn("wes", { hash: `#/chats/${chat_id}`, before: slowTimers });
-  const [before] = await server.connections("wes");
-  await page.evaluate(hide, true);
-  await new Promise((resolve) => setTimeout(resolve, HIDDEN_MS));
-  await server.send("xia", chat_id, "are you there?");
-  await eventually(() => contents(page), (shown) => shown.join() === "are you there?");
-  await page.evaluate(hide, false);
-  const [after] = await server.connections("wes");
-  expect(after?.connection_id).toBe(before?.connection_id);
-});
+test(
+  "a hidden tab stays connected and gets everything",
+  { timeout: HIDDEN_MS + 120_000 },
+  async () => {
+    const chat_id = await server.chat("wes", ["xia"]);
+    const page = await tabs.signIn("wes", { hash: `#/chats/${chat_id}`, before: slowTimers });
+    const [before] = await server.connections("wes");
+    await page.evaluate(hide, true);
+    await new Promise((resolve) => setTimeout(resolve, HIDDEN_MS));
+    await server.send("xia", chat_id, "are you there?");
+    await eventually(
+      () => contents(page),
+      (shown) => shown.join() === "are you there?",
+    );
+    await page.evaluate(hide, false);
+    const [after] = await server.connections("wes");
+    expect(after?.connection_id).toBe(before?.connection_id);
+  },
+);

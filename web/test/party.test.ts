@@ -33,7 +33,10 @@ test("three people share a queue, and the lead is handed over when the leader go
   const max = await tabs.signIn("max", { hash });
   await max.locator('.pill[data-status="live"]').waitFor();
   const nia = await tabs.signIn("nia", { hash });
-  await eventually(() => nia.locator(".roster li").count(), (count) => count === 3);
+  await eventually(
+    () => nia.locator(".roster li").count(),
+    (count) => count === 3,
+  );
   expect(await leader(nia)).toBe("lea");
   expect(await queue(nia)).toEqual(local);
   expect(await nia.locator(".current-name").textContent()).toBe("Slow morning");
@@ -41,18 +44,29 @@ test("three people share a queue, and the lead is handed over when the leader go
   await max.getByRole("button", { name: "Move Own invention up" }).click();
   await nia.getByRole("button", { name: "Remove Paper moon" }).click();
   const edited = ["Slow morning", "Own invention", "Left of centre"];
-  for (const page of [lea, max, nia]) await eventually(() => queue(page), (names) => names.join() === edited.join());
+  for (const page of [lea, max, nia])
+    await eventually(
+      () => queue(page),
+      (names) => names.join() === edited.join(),
+    );
   const rows = max.locator(".queue li");
   await rows.nth(2).dragTo(rows.nth(0));
   const dragged = ["Left of centre", "Slow morning", "Own invention"];
-  for (const page of [lea, max, nia]) await eventually(() => queue(page), (names) => names.join() === dragged.join());
+  for (const page of [lea, max, nia])
+    await eventually(
+      () => queue(page),
+      (names) => names.join() === dragged.join(),
+    );
   await nia.getByRole("button", { name: "Climb Own invention" }).click();
   await lea.locator(".current-name", { hasText: "Own invention" }).waitFor();
   await lea.getByRole("button", { name: "Mirror" }).click();
   await max.locator('.current-name[data-mirrored="true"]').waitFor();
 
   await lea.getByRole("button", { name: "Leave" }).click();
-  await eventually(() => leader(nia), (name) => name === "max");
+  await eventually(
+    () => leader(nia),
+    (name) => name === "max",
+  );
   expect(await nia.locator(".roster li").count()).toBe(2);
   await lea.getByRole("button", { name: "Start a party" }).waitFor();
   // A reload comes back as the same member, still leading.

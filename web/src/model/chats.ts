@@ -61,7 +61,9 @@ export class Chats extends Observable {
 
   /** The chats, those first in which something was said last. */
   get list(): ChatEntry[] {
-    return [...this.#entries.values()].sort((one, other) => lastAt(other).localeCompare(lastAt(one)));
+    return [...this.#entries.values()].sort((one, other) =>
+      lastAt(other).localeCompare(lastAt(one)),
+    );
   }
 
   get(chat_id: string): ChatEntry | undefined {
@@ -71,7 +73,9 @@ export class Chats extends Observable {
   /** What a chat is called, for this user. */
   title(chat: Chat): string {
     if (chat.name !== undefined) return chat.name;
-    const others = chat.members.map((member) => member.user_id).filter((id) => id !== this.#user_id);
+    const others = chat.members
+      .map((member) => member.user_id)
+      .filter((id) => id !== this.#user_id);
     return others.length === 0 ? "Only you" : others.join(", ");
   }
 

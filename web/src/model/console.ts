@@ -1,4 +1,4 @@
-/** What the console shows: the node's figures of the last two minutes, its nodes and connections. */
+/** What the console shows: figures of the last two minutes, nodes and connections. */
 import { Metrics, rate } from "./metrics.js";
 import { Observable } from "./observable.js";
 import { type ClusterNode, type OpenConnection, type Operator, ServerRefusal } from "./server.js";
@@ -71,7 +71,11 @@ export class Console extends Observable {
     const operator = this.#operator;
     if (operator === undefined || this.isRefused) return;
     try {
-      const answers = [operator.metrics(), operator.nodes(), operator.connections(CONNECTIONS_LISTED)] as const;
+      const answers = [
+        operator.metrics(),
+        operator.nodes(),
+        operator.connections(CONNECTIONS_LISTED),
+      ] as const;
       const [text, nodes, connections] = await Promise.all(answers);
       this.nodes = nodes;
       this.connections = connections;

@@ -53,7 +53,7 @@ export class Conversation extends Observable {
     return this.#pending;
   }
 
-  /** Up to which number everything has reached every other member; undefined if that is not known of all. */
+  /** Up to where everything has reached every other member; undefined if one of them is unknown. */
   get deliveredToAll(): number | undefined {
     const numbers = [...this.#received.values()];
     if (numbers.length === 0 || numbers.includes(undefined)) return undefined;
@@ -110,7 +110,9 @@ export class Conversation extends Observable {
 
   /** Shows a refused message no longer; answers what it said. */
   discard(client_message_id: string): string {
-    const content = this.#pending.find((one) => one.client_message_id === client_message_id)?.content;
+    const content = this.#pending.find(
+      (one) => one.client_message_id === client_message_id,
+    )?.content;
     this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
     this.changed();
     return content ?? "";

@@ -3,8 +3,8 @@
 const KEY = "heartline.device_id";
 
 /**
- * This tab's device. A tab that was duplicated brings its original's id with it, and two sockets of one
- * device would replace each other for ever: whoever finds the id taken takes another.
+ * This tab's device. A tab that was duplicated brings its original's id with it, and two sockets of
+ * one device would replace each other for ever: whoever finds the id taken takes another.
  */
 export async function claimDevice(): Promise<string> {
   const kept = sessionStorage.getItem(KEY);

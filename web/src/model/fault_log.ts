@@ -2,7 +2,7 @@
 import { Observable } from "./observable.js";
 import type { Frame, SocketEvent, SocketTap } from "./tapped_socket.js";
 
-/** What a line tells of: what the page did, what went wrong, what the contracts did about it, that all is well. */
+/** What a line tells of: a deed, what went wrong, what the contracts did, that all is well. */
 export type Tone = "deed" | "fault" | "contract" | "good";
 
 /** A line of the log. */
@@ -70,7 +70,10 @@ export class FaultLog extends Observable {
         this.write("fault", closedWords(event.code, event.reason, event.isOurs));
         break;
       case "swallowed":
-        this.write("fault", `Message ${event.frame["sequence"]} came and was lost before the client saw it.`);
+        this.write(
+          "fault",
+          `Message ${event.frame["sequence"]} came and was lost before the client saw it.`,
+        );
         break;
       case "received":
         this.#hearFrame(event.frame);
@@ -83,7 +86,10 @@ export class FaultLog extends Observable {
   #hearFrame(frame: Frame): void {
     switch (frame.type) {
       case "connection_established":
-        this.write("good", `Connected again as ${frame["connection_id"]}; the client compares every chat.`);
+        this.write(
+          "good",
+          `Connected again as ${frame["connection_id"]}; the client compares every chat.`,
+        );
         break;
       case "sync_response": {
         const count = (frame["messages"] as unknown[]).length;
@@ -92,11 +98,14 @@ export class FaultLog extends Observable {
         break;
       }
       case "resync_required":
-        this.write("contract", `The server says that something may be missing (${frame["reason"]}).`);
+        this.write(
+          "contract",
+          `The server says that something may be missing (${frame["reason"]}).`,
+        );
         break;
       case "token_expired": {
         const seconds = frame["grace_period_seconds"];
-        const text = `The token has ended. For ${seconds} s messages still come, but requests are refused.`;
+        const text = `The token has ended. For ${seconds} s messages come, but requests are refused.`;
         this.write("contract", text);
         break;
       }
@@ -118,8 +127,12 @@ export class FaultLog extends Observable {
 
   #hearSent(frame: Frame): void {
     if (frame.type === "sync_request") {
-      this.write("contract", `The client noticed a gap and asks for what follows message ${frame["after_sequence"]}.`);
-    } else if (frame.type === "refresh_token") this.write("contract", "The client offers a newer token.");
+      this.write(
+        "contract",
+        `The client noticed a gap and asks for what follows message ${frame["after_sequence"]}.`,
+      );
+    } else if (frame.type === "refresh_token")
+      this.write("contract", "The client offers a newer token.");
   }
 
   #hearParty(event: SocketEvent): void {
@@ -128,9 +141,15 @@ export class FaultLog extends Observable {
       const sequence = partyEvent(event.frame)?.["sequence"];
       this.write("fault", `Party event ${sequence} came and was lost before the client saw it.`);
     } else if (event.kind === "sent" && JSON.stringify(event.frame).includes("eventsReplay")) {
-      this.write("contract", "The client noticed a gap in the party's events and asks for a replay.");
+      this.write(
+        "contract",
+        "The client noticed a gap in the party's events and asks for a replay.",
+      );
     } else if (event.kind === "received" && hasReplay(event.frame)) {
-      this.write("good", "The missing party events came, and the hash of the queue is right again.");
+      this.write(
+        "good",
+        "The missing party events came, and the hash of the queue is right again.",
+      );
     }
   }
 

@@ -55,7 +55,7 @@ export class Faults extends Observable {
     await this.#speak(3);
   }
 
-  /** Connects with a token that ends soon, and withholds the next one until the server has closed. */
+  /** Connects with a token that ends soon, and withholds the next one until the server closes. */
   async expire(): Promise<void> {
     const { identity, chatTap } = this.#setup;
     this.log.begin(`You reconnect with a token of ${SHORT_LIFE_SECONDS} s, and get no newer one.`);
@@ -79,7 +79,8 @@ export class Faults extends Observable {
       this.log.begin(`You send ${FLOOD_MESSAGES} messages at once, past the client's own brake.`);
       const { stored, refused, retryAfter } = await this.#floodIn(chat_id);
       this.log.write("good", `${stored} messages were stored and acknowledged.`);
-      const text = `${refused} were refused with RATE_LIMITED: try again after ${retryAfter} s. Nothing was cut.`;
+      const wait = `try again after ${retryAfter} s`;
+      const text = `${refused} were refused with RATE_LIMITED: ${wait}. Nothing was cut.`;
       if (refused > 0) this.log.write("contract", text);
     });
   }
@@ -118,7 +119,9 @@ export class Faults extends Observable {
     await room.remove(item.uuid);
   }
 
-  async #floodIn(chat_id: string): Promise<{ stored: number; refused: number; retryAfter: number }> {
+  async #floodIn(
+    chat_id: string,
+  ): Promise<{ stored: number; refused: number; retryAfter: number }> {
     const { chatTap } = this.#setup;
     const prefix = `flood-${uuid().slice(0, 8)}-`;
     const outcome = { stored: 0, refused: 0, retryAfter: 0 };
@@ -139,7 +142,13 @@ export class Faults extends Observable {
     for (let index = 1; index <= FLOOD_MESSAGES; index += 1) {
       const request_id = `${prefix}${index}`;
       const content = `Flood ${index}`;
-      const frame = { type: "send_message", request_id, chat_id, client_message_id: request_id, content };
+      const frame = {
+        type: "send_message",
+        request_id,
+        chat_id,
+        client_message_id: request_id,
+        content,
+      };
       chatTap.current?.send(JSON.stringify(frame));
     }
     await answered;
@@ -151,7 +160,11 @@ export class Faults extends Observable {
     await this.#try(async () => {
       const chat_id = await this.#chat();
       for (let time = 1; time <= times; time += 1) {
-        await this.#setup.operator.sendAs(ROBOT, chat_id, `Did you get this? (${time} of ${times})`);
+        await this.#setup.operator.sendAs(
+          ROBOT,
+          chat_id,
+          `Did you get this? (${time} of ${times})`,
+        );
       }
     });
   }

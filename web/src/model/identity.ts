@@ -2,7 +2,7 @@
 import { HeartlineError } from "heartline";
 import { type ServerNode, askToken } from "./server.js";
 
-/** How somebody signed in: by a name, for which the development server signs tokens, or by a token. */
+/** How somebody signed in: by a name, for which a development server signs, or by a token. */
 export type SignIn = { name: string } | { token: string };
 
 const KEY = "heartline.sign_in";

@@ -36,7 +36,7 @@ export class Metrics {
   }
 }
 
-/** How much a counter rose a second between two readings. A server that was restarted begins at zero. */
+/** How much a counter rose a second. A server that was restarted begins at zero. */
 export function rate(name: string, before: Metrics, after: Metrics): number {
   const seconds = (after.at - before.at) / 1000;
   const rise = after.value(name) - before.value(name);

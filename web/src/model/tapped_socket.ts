@@ -1,6 +1,6 @@
 /**
- * A WebSocket that can be listened in on and made to fail. The client library is given it in the place
- * of the browser's own, so that every fault of the "Break it" view is one that the library really meets.
+ * A WebSocket that can be listened in on and made to fail. The client library is given it in the
+ * place of the browser's own, so that every fault of "Break it" is one that the library really meets.
  */
 
 /** A frame, read or written. */
@@ -100,7 +100,7 @@ export class TappedSocket {
     this.#socket.close(code, reason);
   }
 
-  /** Throws the socket away, as a network does that is gone: the library learns of it and no more. */
+  /** Throws the socket away, as a lost network does: the library learns of it, and no more. */
   drop(): void {
     this.#socket.close();
     this.#end(new CloseEvent("close", { code: 1006, reason: "" }), true);

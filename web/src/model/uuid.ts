@@ -1,4 +1,4 @@
-/** A random UUID, also where `crypto.randomUUID` is missing because the page came over plain HTTP. */
+/** A random UUID, also over plain HTTP, where browsers leave out `crypto.randomUUID`. */
 export function uuid(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;

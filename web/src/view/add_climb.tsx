@@ -12,7 +12,9 @@ export function AddClimb({ room, user_id }: { room: Room; user_id: string }) {
     event.preventDefault();
     const given = name.trim();
     setName("");
-    void room.add(given === "" ? suggestion(room.queue, user_id) : newItem(given, difficulty, user_id));
+    void room.add(
+      given === "" ? suggestion(room.queue, user_id) : newItem(given, difficulty, user_id),
+    );
   };
   return (
     <form class="inline-form add-climb" onSubmit={add}>

@@ -15,31 +15,31 @@ interface Fault {
 const FAULTS: readonly Fault[] = [
   {
     title: "Drop my socket",
-    text: "The network is gone without a goodbye. The client backs off, reconnects and syncs what it missed.",
+    text: "The network is gone without a goodbye. The client backs off, comes back and syncs.",
     action: "Drop it",
     run: (faults) => faults.drop(),
   },
   {
     title: "Stall my reader",
-    text: "Nothing is read any more. After 10 s without an answer to its heartbeat the client starts anew.",
+    text: "Nothing is read any more. After 10 s without an answer the client starts anew.",
     action: "Stall it",
     run: (faults) => faults.stall(),
   },
   {
     title: "Expire my token",
-    text: "A token of 3 s, and no newer one. The server says so, waits out the grace, closes with 4401.",
+    text: "A token of 3 s, and no newer one. The server says so, waits, and closes with 4401.",
     action: "Let it expire",
     run: (faults) => faults.expire(),
   },
   {
     title: "Flood",
-    text: "40 messages at once, twice the burst. What is too much is refused with a time to wait, not cut.",
+    text: "40 messages at once, twice the burst. What is too much is told how long to wait.",
     action: "Flood",
     run: (faults) => faults.flood(),
   },
   {
     title: "Lose a message",
-    text: "One message vanishes before the client sees it. The next one shows the gap, and it is fetched.",
+    text: "One message vanishes before the client sees it. The next one shows the gap.",
     action: "Lose one",
     run: (faults) => faults.lose(),
   },
@@ -66,7 +66,9 @@ export function BreakItView({ session }: { session: Session }) {
     <div class="page break-it">
       <div class="bar">
         <h1>Break it</h1>
-        <p class="faint">Each fault is real: it happens in the socket that the client library uses.</p>
+        <p class="faint">
+          Each fault is real: it happens in the socket that the client library uses.
+        </p>
       </div>
       <div class="columns wide-left">
         <ul class="faults">

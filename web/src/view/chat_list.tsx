@@ -71,7 +71,8 @@ function ChatRow({ session, entry, isOpen }: ChatRowProps) {
   const peer = chats.peer(chat);
   const typing = chats.typing(chat.chat_id);
   const unread = chats.unread(entry);
-  const said = last === undefined ? "" : `${whoSaid(last.sender_id, identity.user_id, peer)}${last.content}`;
+  const said =
+    last === undefined ? "" : `${whoSaid(last.sender_id, identity.user_id, peer)}${last.content}`;
   return (
     <a class="row" href={linkTo("chats", chat.chat_id)} aria-current={isOpen ? "true" : undefined}>
       <span class="face">
@@ -80,7 +81,9 @@ function ChatRow({ session, entry, isOpen }: ChatRowProps) {
       </span>
       <span class="row-text">
         <span class="row-title">{title}</span>
-        <span class="row-last">{typing.length > 0 ? `${typing.join(", ")} is typing…` : said}</span>
+        <span class="row-last">
+          {typing.length > 0 ? `${typing.join(", ")} is typing…` : said}
+        </span>
       </span>
       <span class="row-end">
         {last !== undefined && <time dateTime={last.created_at}>{clock(last.created_at)}</time>}

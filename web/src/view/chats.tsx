@@ -34,7 +34,11 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
       ) : (
         <ConversationView key={entry.chat.chat_id} session={session} entry={entry} route={route} />
       )}
-      <NewChat session={session} dialog={dialog} onCreated={(chat_id) => route.open("chats", chat_id)} />
+      <NewChat
+        session={session}
+        dialog={dialog}
+        onCreated={(chat_id) => route.open("chats", chat_id)}
+      />
     </div>
   );
 }
@@ -45,7 +49,9 @@ function NothingOpen({ session, subject }: { session: Session; subject: string |
     <section class="conversation empty" aria-label="Conversation">
       <div class="hint">
         <Icon name="chats" />
-        <p>{isMissing ? "You are not in this chat, or no longer." : "Choose a chat, or begin one."}</p>
+        <p>
+          {isMissing ? "You are not in this chat, or no longer." : "Choose a chat, or begin one."}
+        </p>
       </div>
     </section>
   );

@@ -57,7 +57,12 @@ export function Composer({ conversation, title }: { conversation: Conversation; 
           {bytes - CONTENT_BYTES_MAX} bytes too long
         </span>
       )}
-      <button type="submit" class="primary round" aria-label="Send" disabled={text.trim() === "" || isTooLong}>
+      <button
+        type="submit"
+        class="primary round"
+        aria-label="Send"
+        disabled={text.trim() === "" || isTooLong}
+      >
         <Icon name="send" />
       </button>
     </form>

@@ -11,7 +11,9 @@ export function ConnectionTable({ console }: { console: Console }) {
       <h2 id="connections-title">
         Connections{" "}
         <span class="faint">
-          {connections.length === CONNECTIONS_LISTED ? `the fullest ${CONNECTIONS_LISTED}` : connections.length}
+          {connections.length === CONNECTIONS_LISTED
+            ? `the fullest ${CONNECTIONS_LISTED}`
+            : connections.length}
         </span>
       </h2>
       <div class="table" role="region" aria-label="Table of connections" tabIndex={0}>
@@ -44,7 +46,7 @@ export function ConnectionTable({ console }: { console: Console }) {
                   <button
                     type="button"
                     class="small danger"
-                    aria-label={`End the connection of ${connection.user_id} on ${connection.device_id}`}
+                    aria-label={`End ${connection.user_id} on ${connection.device_id}`}
                     onClick={() => void console.end(connection.connection_id)}
                   >
                     End

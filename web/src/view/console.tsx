@@ -46,7 +46,11 @@ function Unlock({ console }: { console: Console }) {
       <form class="inline-form" onSubmit={submit}>
         <label class="field grow">
           <span>Service token</span>
-          <input type="password" value={token} onInput={(event) => setToken(event.currentTarget.value)} />
+          <input
+            type="password"
+            value={token}
+            onInput={(event) => setToken(event.currentTarget.value)}
+          />
         </label>
         <button type="submit" class="primary">
           Open
@@ -69,9 +73,17 @@ function Figures({ console }: { console: Console }) {
     <>
       <div class="charts">
         <Chart title="Connections" points={series.get("connections") ?? []} format={figure} />
-        <Chart title="Deliveries a second" points={series.get("deliveries") ?? []} format={figure} />
+        <Chart
+          title="Deliveries a second"
+          points={series.get("deliveries") ?? []}
+          format={figure}
+        />
         <Chart title="Sends a second" points={series.get("sends") ?? []} format={figure} />
-        <Chart title="Waiting in outboxes" points={series.get("outboxBytes") ?? []} format={bytes} />
+        <Chart
+          title="Waiting in outboxes"
+          points={series.get("outboxBytes") ?? []}
+          format={bytes}
+        />
       </div>
       <dl class="figures">
         <Figure label="Slow, warned" value={value("gateway_slow_consumer_warnings_total")} />
@@ -81,7 +93,10 @@ function Figures({ console }: { console: Console }) {
         <Figure label="Leases renewed" value={value("routing_renewals_total")} />
         <Figure label="Leases lost" value={value("routing_leases_lost_total")} />
         <Figure label="Leases swept" value={value("routing_leases_swept_total")} />
-        <Breaker label="Write breaker" state={metrics.value("gateway_circuit_breaker_write_state")} />
+        <Breaker
+          label="Write breaker"
+          state={metrics.value("gateway_circuit_breaker_write_state")}
+        />
         <Breaker label="Read breaker" state={metrics.value("gateway_circuit_breaker_read_state")} />
         {metrics.has("redis_breaker_state") && (
           <Breaker label="Redis breaker" state={metrics.value("redis_breaker_state")} />

@@ -36,7 +36,11 @@ export function ConversationView({ session, entry, route }: ConversationProps) {
   const typing = chats.typing(chat_id);
   const title = chats.title(entry.chat);
   return (
-    <section class="conversation" aria-labelledby="conversation-title" data-members={areMembersShown}>
+    <section
+      class="conversation"
+      aria-labelledby="conversation-title"
+      data-members={areMembersShown}
+    >
       <div class="bar">
         <button
           type="button"
@@ -66,7 +70,8 @@ export function ConversationView({ session, entry, route }: ConversationProps) {
         <div class="conversation-main">
           <MessageList session={session} conversation={conversation} chat={entry.chat} />
           <p class="typing" aria-live="polite">
-            {typing.length > 0 && `${typing.join(", ")} ${typing.length > 1 ? "are" : "is"} typing…`}
+            {typing.length > 0 &&
+              `${typing.join(", ")} ${typing.length > 1 ? "are" : "is"} typing…`}
           </p>
           <Composer conversation={conversation} title={title} />
         </div>
@@ -83,7 +88,8 @@ function Subtitle({ session, entry }: { session: Session; entry: ChatEntry }) {
     const presence = people.presence(peer);
     return (
       <p class="subtitle" data-testid="peer-presence">
-        <PresenceMark presence={presence} /> <span aria-hidden="true">{presenceWords(presence)}</span>
+        <PresenceMark presence={presence} />{" "}
+        <span aria-hidden="true">{presenceWords(presence)}</span>
       </p>
     );
   }

@@ -60,11 +60,19 @@ function GroupActions({ session, chat_id }: { session: Session; chat_id: string 
       <form class="inline-form" onSubmit={add}>
         <label class="field">
           <span>Add somebody</span>
-          <input value={name} onInput={(event) => setName(event.currentTarget.value)} autocapitalize="none" />
+          <input
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+            autocapitalize="none"
+          />
         </label>
         <button type="submit">Add</button>
       </form>
-      <button type="button" class="quiet" onClick={() => void attempt(session.chats.leave(chat_id))}>
+      <button
+        type="button"
+        class="quiet"
+        onClick={() => void attempt(session.chats.leave(chat_id))}
+      >
         Leave this chat
       </button>
       {error !== undefined && (

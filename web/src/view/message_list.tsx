@@ -76,7 +76,11 @@ function Beginning({ conversation }: { conversation: Conversation }) {
     );
   }
   const isEmpty = conversation.messages.length + conversation.pending.length === 0;
-  return <p class="note">{isEmpty ? "Nothing was said here yet. Say something." : "This is where it began."}</p>;
+  return (
+    <p class="note">
+      {isEmpty ? "Nothing was said here yet. Say something." : "This is where it began."}
+    </p>
+  );
 }
 
 interface StoredMessageProps {
@@ -94,7 +98,9 @@ function StoredMessage({ message, before, isOwn, isGroup, isDelivered }: StoredM
     <>
       {isNewDay && <p class="day">{day(message.created_at)}</p>}
       <div class="message" data-own={isOwn} data-first={isFirst} data-sequence={message.sequence}>
-        {isGroup && !isOwn && (isFirst ? <Avatar name={message.sender_id} /> : <span class="no-face" />)}
+        {isGroup &&
+          !isOwn &&
+          (isFirst ? <Avatar name={message.sender_id} /> : <span class="no-face" />)}
         <div class="bubble">
           {isGroup && !isOwn && isFirst && <p class="sender">{message.sender_id}</p>}
           <p class="content">{message.content === "" ? <i>deleted</i> : message.content}</p>

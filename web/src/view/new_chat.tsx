@@ -45,7 +45,9 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
             spellcheck={false}
             required
           />
-          <small>One name makes a direct chat, several make a group. Nobody has to exist yet.</small>
+          <small>
+            One name makes a direct chat, several make a group. Nobody has to exist yet.
+          </small>
         </label>
         <label class="field">
           <span>Name of the group</span>

@@ -66,6 +66,8 @@ function PartyStatus({ room }: { room: Room }) {
 
 function Notice({ room }: { room: Room }) {
   const { ended, status } = room.state;
+  if (status === "ended")
+    return <p class="notice">The party is over: {ended?.reason ?? "it was ended"}.</p>;
   if (room.refusal !== undefined) {
     return (
       <p class="notice error" role="alert">
@@ -73,7 +75,6 @@ function Notice({ room }: { room: Room }) {
       </p>
     );
   }
-  if (status === "ended") return <p class="notice">The party is over: {ended?.reason ?? "it was ended"}.</p>;
   return null;
 }
 
@@ -86,7 +87,9 @@ function Begin({ room, route }: { room: Room; route: Route }) {
     <section class="card lead-card" aria-labelledby="begin-title">
       <div>
         <h2 id="begin-title">This queue is yours alone</h2>
-        <p>Start a party, and whoever opens the link edits it with you. Nothing you queued is lost.</p>
+        <p>
+          Start a party, and whoever opens the link edits it with you. Nothing you queued is lost.
+        </p>
       </div>
       <button type="button" class="primary" onClick={() => void start()}>
         <Icon name="party" />

@@ -6,7 +6,13 @@ import { ago } from "./time.js";
 export function PresenceMark({ presence }: { presence: Presence }) {
   const words = presenceWords(presence);
   return (
-    <span class="presence" data-status={presence.status} role="img" aria-label={words} title={words} />
+    <span
+      class="presence"
+      data-status={presence.status}
+      role="img"
+      aria-label={words}
+      title={words}
+    />
   );
 }
 
@@ -16,7 +22,9 @@ export function presenceWords(presence: Presence): string {
     case "online":
       return "online";
     case "offline":
-      return presence.last_seen === undefined ? "offline" : `offline, last seen ${ago(presence.last_seen)}`;
+      return presence.last_seen === undefined
+        ? "offline"
+        : `offline, last seen ${ago(presence.last_seen)}`;
     case "unknown":
       return presence.stale === true ? "cannot be told at the moment" : "unknown";
   }

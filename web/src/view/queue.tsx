@@ -70,7 +70,12 @@ function QueueItem({ room, item, index }: QueueItemProps) {
       </span>
       <span class="queue-actions">
         {room.isShared && !isCurrent && (
-          <button type="button" class="small" aria-label={`Climb ${name}`} onClick={() => void room.setCurrent(item)}>
+          <button
+            type="button"
+            class="small"
+            aria-label={`Climb ${name}`}
+            onClick={() => void room.setCurrent(item)}
+          >
             Climb
           </button>
         )}

@@ -30,7 +30,9 @@ export function Roster({ room }: { room: Room }) {
           </li>
         ))}
       </ul>
-      {members.length === 1 && <p class="faint">Open the link in a second tab to join as somebody else.</p>}
+      {members.length === 1 && (
+        <p class="faint">Open the link in a second tab to join as somebody else.</p>
+      )}
       <p class="faint">Whoever has been here longest leads. When they go, the next one does.</p>
     </section>
   );

@@ -48,7 +48,13 @@ export function Shell({ session, theme, route, onSignOut, children }: ShellProps
             <small>{identity.device_id}</small>
           </span>
           <ThemeSwitch theme={theme} />
-          <button type="button" class="round" aria-label="Sign out" title="Sign out" onClick={onSignOut}>
+          <button
+            type="button"
+            class="round"
+            aria-label="Sign out"
+            title="Sign out"
+            onClick={onSignOut}
+          >
             <Icon name="leave" />
           </button>
         </div>

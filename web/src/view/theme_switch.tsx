@@ -10,7 +10,13 @@ export function ThemeSwitch({ theme }: { theme: Theme }) {
   useObservable(theme);
   const label = `Colours: ${LABELS[theme.choice]}. Change`;
   return (
-    <button type="button" class="round" aria-label={label} title={label} onClick={() => theme.next()}>
+    <button
+      type="button"
+      class="round"
+      aria-label={label}
+      title={label}
+      onClick={() => theme.next()}
+    >
       <Icon name={theme.choice} />
     </button>
   );

@@ -115,7 +115,11 @@ function Contacts({ session }: { session: Session }) {
       <form class="inline-form" onSubmit={add}>
         <label class="field grow">
           <span>Add a contact</span>
-          <input value={name} onInput={(event) => setName(event.currentTarget.value)} autocapitalize="none" />
+          <input
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+            autocapitalize="none"
+          />
         </label>
         <button type="submit">
           <Icon name="plus" />
@@ -168,11 +172,12 @@ function Marks() {
           <span class="presence" data-status="online" aria-hidden="true" /> online
         </li>
         <li>
-          <span class="presence" data-status="offline" aria-hidden="true" /> offline, with the time they were last seen
+          <span class="presence" data-status="offline" aria-hidden="true" /> offline, with the time
+          they were last seen
         </li>
         <li>
-          <span class="presence" data-status="unknown" aria-hidden="true" /> unknown: they do not show it to you, or the
-          server cannot tell
+          <span class="presence" data-status="unknown" aria-hidden="true" /> unknown: they do not
+          show it to you, or the server cannot tell
         </li>
       </ul>
     </section>

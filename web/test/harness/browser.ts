@@ -1,7 +1,13 @@
 /** A real browser, and the page in it. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Browser, type BrowserContext, type BrowserServer, type Page, chromium } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserServer,
+  type Page,
+  chromium,
+} from "playwright-core";
 
 const FLAGS = [
   "--headless=new",
@@ -13,9 +19,9 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-/** Whether the browser gets the files of `dist` in the place of those that the server has embedded. */
+/** Whether the browser gets the files of `dist` in the place of those that the server embeds. */
 const IS_FROM_DIST = process.env["HEARTLINE_PAGE"] === "dist";
-// To the browser a page that came from no address is on the internet, and may not reach this machine.
+// A page that came from no address may not reach this machine, unless the browser is told.
 if (IS_FROM_DIST) FLAGS.push("--disable-features=LocalNetworkAccessChecks");
 const DIST = join(import.meta.dirname, "../../dist");
 /** What a server says about the files of the page. */
@@ -34,6 +40,8 @@ export interface TabOptions {
   colorScheme?: "light" | "dark";
   /** The view to begin with, such as `#/party`. */
   hash?: string;
+  /** Whether the page is told that this server signs no tokens for it. */
+  isByToken?: boolean;
   /** A script that runs before the page's own. */
   before?: () => void;
 }
@@ -68,7 +76,8 @@ export class Tabs {
   }
 
   /** Opens the page in a profile that has a tab already. */
-  async openIn(context: BrowserContext, { hash = "", before }: TabOptions = {}): Promise<Page> {
+  async openIn(context: BrowserContext, options: TabOptions = {}): Promise<Page> {
+    const { hash = "", before, isByToken = false } = options;
     const page = await context.newPage();
     page.on("pageerror", (error) => this.errors.push(error.message));
     page.on("console", (message) => {
@@ -79,6 +88,8 @@ export class Tabs {
       }
     });
     if (before !== undefined) await page.addInitScript(before);
+    const node = { version: "0.1.0", node_id: "node", sign_in: "token" };
+    if (isByToken) await page.route("**/page/node.json", (route) => route.fulfill({ json: node }));
     if (IS_FROM_DIST) await serveDist(page, this.#url);
     await page.goto(`${this.#url}/${hash}`);
     return page;

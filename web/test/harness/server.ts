@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 /** The binary under test. */
-const BINARY = process.env["HEARTLINE_BIN"] ?? join(import.meta.dirname, "../../../target/debug/heartline");
+const BINARY =
+  process.env["HEARTLINE_BIN"] ?? join(import.meta.dirname, "../../../target/debug/heartline");
 /** How long it may take to serve. */
 const START_TIMEOUT_MS = 20_000;
 
@@ -87,7 +88,11 @@ export class Server {
   /** Sends a message in somebody's name. */
   async send(sender_id: string, chat_id: string, content: string): Promise<void> {
     const client_message_id = crypto.randomUUID();
-    await this.ask("POST", `/v1/chats/${chat_id}/messages`, { sender_id, client_message_id, content });
+    await this.ask("POST", `/v1/chats/${chat_id}/messages`, {
+      sender_id,
+      client_message_id,
+      content,
+    });
   }
 
   /** What is open for a user. */
@@ -96,7 +101,12 @@ export class Server {
     return (await this.ask<{ items: Connection[] }>("GET", path)).items;
   }
 
-  async #ask<T>(method: string, path: string, body: unknown, token: string | undefined): Promise<T> {
+  async #ask<T>(
+    method: string,
+    path: string,
+    body: unknown,
+    token: string | undefined,
+  ): Promise<T> {
     const answer = await fetch(`${this.url}${path}`, {
       method,
       headers: {
