@@ -224,8 +224,13 @@ impl GraphQlConnection {
         let flushed = self.handle.outbox.flush_with(|slices| transport.write(context, slices));
         let now = self.gateway.clock().now();
         let waiting = self.handle.outbox.load().bytes;
+        if self.stuck.is_some_and(|(_, before)| waiting < before) {
+            // Whoever makes room is there, also while it is not read because it is behind.
+            self.heard_at = now;
+            self.asked_at = None;
+        }
         self.stuck = match (&flushed, self.stuck) {
-            (Ok(Flushed::Blocked), Some(stuck)) if stuck.1 == waiting => Some(stuck),
+            (Ok(Flushed::Blocked), Some(stuck)) if stuck.1 <= waiting => Some(stuck),
             (Ok(Flushed::Blocked), _) => Some((now, waiting)),
             _ => None,
         };

@@ -25,7 +25,7 @@ fn hear(listener: &mut Listener, users: &mut BTreeSet<MemberId>) {
 fn a_picture_of_the_members_says_who_has_left_meanwhile() {
     let mut party = Party::of(&["ana", "bo", "cy"]);
     let attachment = actor("ana").attachment;
-    let (speaker, mut listener) = subscription(Topic::Session, member("ana"), attachment);
+    let (speaker, mut listener) = subscription(Topic::Session, member("ana"), attachment, 100);
     let mut users = BTreeSet::new();
     speaker.say_present(&Arc::new(party.session.clone()));
     hear(&mut listener, &mut users);

@@ -1,12 +1,14 @@
-//! Subscribers who do not read.
+//! Subscribers who read slowly, or not at all.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::harness::{PATIENCE, Server, Socket};
-use crate::party_guest::{ADD, Guest};
+use crate::party_guest::{ADD, Guest, Join};
 use crate::party_large::large_item;
 
 /// Edits that are missed: far more than the buffers between both ends hold.
@@ -36,20 +38,47 @@ async fn begin(socket: &mut Socket, id: &str, query: &str) {
     socket.send(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
 }
 
+/// A narrow socket that has joined the session.
+async fn arrive_narrow(server: &Server) -> Socket {
+    let mut slow = connect_narrow(server).await;
+    slow.send(&json!({ "type": "connection_init" })).await;
+    assert_eq!(slow.json().await["type"], "connection_ack");
+    let join = "mutation { joinSession(sessionId: \"wall\", boardPath: \"/b\") { id } }";
+    begin(&mut slow, "join", join).await;
+    assert_eq!(slow.json().await["type"], "next");
+    assert_eq!(slow.json().await["type"], "complete");
+    slow
+}
+
+/// Longer than a socket may be silent: a ping goes out after 12 s, and must be answered in 12 more.
+const LONG: Duration = Duration::from_secs(26);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_who_reads_slowly_but_steadily_is_not_cut() {
+    let server = Server::start().await;
+    let mut ana = Guest::arrive(server.address, None).await;
+    let queue = (0..100).map(|number| large_item(number, 30_000)).collect();
+    ana.joins_as("wall", Join { queue: Some(queue), ..Join::default() }).await;
+    let mut slow = arrive_narrow(&server).await;
+    // Far more than the buffers between both ends hold.
+    for number in 0..4 {
+        let updates = "subscription { queueUpdates(sessionId: \"wall\") { __typename
+            ... on FullSync { state { queue { uuid climb { litUpHoldsMap } } } } } }";
+        begin(&mut slow, &format!("updates-{number}"), updates).await;
+    }
+    let (until, mut buffer) = (Instant::now() + LONG, [0; 8 * 1024]);
+    while Instant::now() < until {
+        let read = timeout(PATIENCE, slow.stream.read(&mut buffer)).await.expect("more").unwrap();
+        assert!(read > 0, "it was cut");
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.metric("party_members").await, 2.0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_who_reads_nothing_gets_the_whole_state_instead() {
     let server = Server::start_with("[party]\nsubscription_queue = 10\n").await;
-    let mut slow = connect_narrow(&server).await;
-    slow.send(&json!({ "type": "connection_init" })).await;
-    assert_eq!(slow.json().await["type"], "connection_ack");
-    begin(
-        &mut slow,
-        "join",
-        "mutation { joinSession(sessionId: \"wall\", boardPath: \"/b\") { id } }",
-    )
-    .await;
-    assert_eq!(slow.json().await["type"], "next");
-    assert_eq!(slow.json().await["type"], "complete");
+    let mut slow = arrive_narrow(&server).await;
     let updates = "subscription { queueUpdates(sessionId: \"wall\") { __typename
         ... on FullSync { sequence state { orderHash queue { uuid climb { litUpHoldsMap } } } }
         ... on QueueItemAdded { sequence orderHash item { climb { litUpHoldsMap } } } } }";
