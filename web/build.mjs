@@ -1,6 +1,6 @@
 /**
  * Bundles the page into the four files that the server embeds. The same sources give the same
- * bytes; with `--check` nothing is written, and the committed files are compared with what would be.
+ * bytes; with `--check` nothing is written, and the committed files are compared with it.
  */
 import { build } from "esbuild";
 import {

@@ -105,7 +105,7 @@ export class FaultLog extends Observable {
         break;
       case "token_expired": {
         const seconds = frame["grace_period_seconds"];
-        const text = `The token has ended. For ${seconds} s messages come, but requests are refused.`;
+        const text = `The token has ended. For ${seconds} s messages come, requests are refused.`;
         this.write("contract", text);
         break;
       }

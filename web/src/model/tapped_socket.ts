@@ -1,6 +1,6 @@
 /**
  * A WebSocket that can be listened in on and made to fail. The client library is given it in the
- * place of the browser's own, so that every fault of "Break it" is one that the library really meets.
+ * place of the browser's own, so that the library really meets every fault of "Break it".
  */
 
 /** A frame, read or written. */
