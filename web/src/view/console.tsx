@@ -80,7 +80,7 @@ function Figures({ console }: { console: Console }) {
         />
         <Chart title="Sends a second" points={series.get("sends") ?? []} format={figure} />
         <Chart
-          title="Waiting in outboxes"
+          title="In outboxes"
           points={series.get("outboxBytes") ?? []}
           format={bytes}
         />
