@@ -106,11 +106,11 @@ impl CatchUp {
         Self { log, breaker, gate: Semaphore::new(reads_max), lazy_writes, metrics }
     }
 
-    /// A page of a chat, at most 256 KiB as JSON.
+    /// A page of a chat, at most as many bytes as JSON as its content may have.
     pub async fn page(&self, read: LogRead, deadline: Instant) -> Result<LogPage, ReadRefusal> {
-        let position = read.position;
+        let (position, bytes_max) = (read.position, read.content_bytes_max);
         let page = self.guarded(deadline, self.log.read(read)).await?;
-        Ok(cut(page.ok_or(ReadRefusal::NotAMember)?, position))
+        Ok(cut(page.ok_or(ReadRefusal::NotAMember)?, position, bytes_max))
     }
 
     /// A page of a user's chats.
@@ -186,12 +186,14 @@ impl CatchUp {
     }
 }
 
-/// Cuts a page to its bytes: whole messages from the end that the next page begins at.
-fn cut(mut page: LogPage, position: Position) -> LogPage {
+/// Cuts a page to its bytes: whole messages from the end that the next page begins at, and at least
+/// one, so that there is an end.
+fn cut(mut page: LogPage, position: Position, bytes_max: usize) -> LogPage {
     let mut bytes = 0;
     let mut fits = |message: &Message| {
+        let is_first = bytes == 0;
         bytes += json_bytes(message);
-        bytes <= SYNC_PAGE_BYTES_MAX
+        is_first || bytes <= bytes_max
     };
     let count = page.messages.len();
     let kept = match position {
@@ -246,11 +248,13 @@ mod tests {
         for content in ["\u{1}".repeat(4096), "\"".repeat(4096), "a".to_owned(), String::new()] {
             let messages = (1..=500).map(|sequence| message(sequence, content.clone())).collect();
             let whole = LogPage { messages, has_more: false, head_sequence: 500 };
-            let page = cut(whole.clone(), Position::After(0));
+            let page = cut(whole.clone(), Position::After(0), SYNC_PAGE_BYTES_MAX);
             assert_eq!(page.has_more, page.messages.len() < 500);
             assert!(page.messages.iter().map(|m| m.sequence).eq(1..=page.messages.len() as u64));
-            let newest = cut(whole, Position::Before(501));
+            let newest = cut(whole.clone(), Position::Before(501), SYNC_PAGE_BYTES_MAX);
             assert_eq!(newest.messages.last().unwrap().sequence, 500);
+            let least = cut(whole, Position::After(0), 1);
+            assert_eq!((least.messages.len(), least.has_more), (1, true));
             let frame = ServerFrame::SyncResponse {
                 request_id: "r".repeat(64).parse().unwrap(),
                 chat_id: ChatId(Ulid(0)),

@@ -183,7 +183,8 @@ async fn page(gateway: &Gateway, user_id: UserId, frame: SyncRequest, deadline: 
         reader: Some(user_id),
         position: Position::After(after_sequence),
         limit: limit as usize,
-        content_bytes_max: SYNC_PAGE_BYTES_MAX,
+        // A page and what is pushed meanwhile must have room together, or its reader is cut.
+        content_bytes_max: SYNC_PAGE_BYTES_MAX.min(gateway.config().limits.outbox_bytes / 2),
     };
     match gateway.chat.catch_up.page(read, deadline).await {
         Ok(page) => Answer::Page(ServerFrame::SyncResponse {
