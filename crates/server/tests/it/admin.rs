@@ -46,6 +46,29 @@ async fn an_operator_sees_the_connections_of_a_user() {
 }
 
 #[tokio::test]
+async fn an_operator_sees_who_is_on_a_node_and_what_it_counts() {
+    let server = Server::start().await;
+    let (_phone, established) = connect_device(&server, "ana", "phone").await;
+    let _guest = server.challenged().await;
+    let (_laptop, _) = connect_device(&server, "bo", "laptop").await;
+    let items = ask(&server, "GET", "/v1/admin/connections").await.json()["items"].clone();
+    let of = |item: &Value| (item["user_id"].clone(), item["device_id"].clone());
+    let seen: Vec<_> = items.as_array().unwrap().iter().map(of).collect();
+    assert_eq!(seen.len(), 2, "{items}");
+    assert!(seen.contains(&(json!("bo"), json!("laptop"))), "{items}");
+    let phone = items.as_array().unwrap().iter().find(|item| item["user_id"] == "ana").unwrap();
+    assert_eq!(phone["connection_id"], established["connection_id"]);
+    assert_eq!(phone["outbox"], json!({ "messages": 0, "bytes": 0 }));
+    let one = ask(&server, "GET", "/v1/admin/connections?limit=1").await;
+    assert_eq!(one.json()["items"].as_array().unwrap().len(), 1);
+    let counted = ask(&server, "GET", "/v1/admin/metrics").await;
+    assert!(counted.body.contains("gateway_connections_active"), "{counted:?}");
+    for path in ["/v1/admin/connections", "/v1/admin/metrics"] {
+        is_refused(&server.http("GET", path, &token("ana"), None).await, 403, "FORBIDDEN");
+    }
+}
+
+#[tokio::test]
 async fn an_operator_ends_one_connection_or_all_of_a_user() {
     let server = Server::start().await;
     let (mut phone, established) = connect_device(&server, "ana", "phone").await;

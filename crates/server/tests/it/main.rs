@@ -20,6 +20,7 @@ mod connection_limits;
 mod duplicates;
 mod push;
 mod admin;
+mod page;
 mod metrics;
 mod bad_configuration;
 mod tokens_over_time;
