@@ -162,7 +162,7 @@ mod tests {
     const A_MOMENT: Duration = Duration::from_millis(20);
     const A_WHILE: Duration = Duration::from_secs(20);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_channel_that_nobody_waits_for_any_more_is_forgotten_unless_it_was_heard() {
         let channels = Channels::new(Vec::new());
         assert_eq!(channels.add("news", A_MOMENT).await, Err(RedisFailure::Timeout));
