@@ -54,10 +54,16 @@ test("a dropped socket comes back, and what was said meanwhile is there", async 
   expect(await heard(page, 1)).toEqual([1]);
 });
 
-test("a stalled reader is noticed by the heartbeat, and nothing is lost", async () => {
+test("a stalled reader is cut as a slow consumer, and nothing is lost", async () => {
   const page = await prepare("rex");
   await page.getByRole("button", { name: "Stall it" }).click();
-  await says(page, "stopped reading", "of back-off", "Connected again", "missing messages came");
+  await says(
+    page,
+    "stopped reading",
+    "cut a slow consumer",
+    "Connected again",
+    "missing messages came",
+  );
   expect(await heard(page, 3)).toEqual([1, 2, 3]);
 });
 

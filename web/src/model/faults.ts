@@ -5,8 +5,10 @@ import { suggestion } from "./climbs.js";
 import { FaultLog, partyEvent } from "./fault_log.js";
 import type { Identity } from "./identity.js";
 import type { Room } from "./room.js";
+import { Metrics } from "./metrics.js";
 import { Observable } from "./observable.js";
 import type { Operator } from "./server.js";
+import { HAS_STREAMS } from "./stream_socket.js";
 import type { Frame, SocketTap } from "./tapped_socket.js";
 import { uuid } from "./uuid.js";
 
@@ -19,6 +21,13 @@ const SHORT_LIFE_SECONDS = 3;
 const FLOOD_MESSAGES = 40;
 /** How long a flood's answers may take. */
 const FLOOD_TIMEOUT_MS = 10_000;
+
+/** What is pushed at a reader that stands still: more than an outbox and the network hold. */
+const BALLAST_BYTES = 15_000;
+const BALLAST_PUSHES = 1000;
+const BALLAST_AT_ONCE = 20;
+/** Counts connections that were cut because nobody read. */
+const SLOW_METRIC = "gateway_slow_consumer_disconnects_total";
 
 /** What the faults need. */
 export interface FaultsSetup {
@@ -50,9 +59,16 @@ export class Faults extends Observable {
 
   /** Reads nothing any more, while somebody goes on talking. */
   async stall(): Promise<void> {
-    this.log.begin("You stopped reading. The robot says three things meanwhile.");
-    this.#setup.chatTap.current?.stall(true);
-    await this.#speak(3);
+    await this.#try(async () => {
+      if (HAS_STREAMS) await this.#stream();
+      this.log.begin("You stopped reading. The robot says three things meanwhile.");
+      const stalled = this.#setup.chatTap.current;
+      stalled?.stall(true);
+      if (HAS_STREAMS) await this.#weighDown();
+      await this.#speak(3);
+      // Otherwise the heartbeat that nobody answers ends it.
+      if (HAS_STREAMS) stalled?.stall(false);
+    });
   }
 
   /** Connects with a token that ends soon, and withholds the next one until the server closes. */
@@ -117,6 +133,40 @@ export class Faults extends Observable {
     const item = suggestion(room.queue, identity.user_id);
     await room.add(item);
     await room.remove(item.uuid);
+  }
+
+  /** Reconnects by a socket whose reader can really stand still. */
+  async #stream(): Promise<void> {
+    const { chatTap } = this.#setup;
+    this.log.write("deed", "You reconnect by a socket that makes the server wait for its reader.");
+    chatTap.makesStreams = true;
+    await new Promise<void>((resolve) => {
+      const stop = chatTap.listen((event) => {
+        if (event.kind !== "received" || event.frame.type !== "connection_established") return;
+        stop();
+        resolve();
+      });
+      chatTap.current?.drop();
+    });
+    chatTap.makesStreams = false;
+  }
+
+  /** Pushes more at the user than may wait for a connection, and looks at what the server does. */
+  async #weighDown(): Promise<void> {
+    const { operator, identity } = this.#setup;
+    const cut = async () => new Metrics(await operator.metrics(), 0).value(SLOW_METRIC);
+    const before = await cut();
+    const ballast = { filler: "x".repeat(BALLAST_BYTES) };
+    for (let sent = 0; sent < BALLAST_PUSHES; sent += BALLAST_AT_ONCE) {
+      const pushes = Array.from({ length: BALLAST_AT_ONCE }, () =>
+        operator.push(identity.user_id, "ballast", ballast),
+      );
+      await Promise.all(pushes);
+      if ((await cut()) === before) continue;
+      const text = "The server cut a slow consumer: 1 MiB waited for it, and no more is kept.";
+      return this.log.write("contract", text);
+    }
+    this.log.write("fault", "The server still waits: this browser took everything.");
   }
 
   async #floodIn(

@@ -3,6 +3,8 @@
  * place of the browser's own, so that the library really meets every fault of "Break it".
  */
 
+import { HAS_STREAMS, StreamSocket } from "./stream_socket.js";
+
 /** A frame, read or written. */
 export type Frame = Record<string, unknown> & { type?: string };
 
@@ -23,6 +25,8 @@ export class SocketTap {
   #attempt = 0;
   /** The socket in use. */
   current: TappedSocket | undefined;
+  /** Whether the reader of the next sockets can really stand still, where the browser allows it. */
+  makesStreams = false;
   /** Decides of each frame that comes whether it is lost. */
   swallows: ((frame: Frame) => boolean) | undefined;
 
@@ -62,25 +66,26 @@ export class TappedSocket {
   onclose: ((event: any) => void) | null = null;
   onerror: ((event: any) => void) | null = null;
   readonly #tap: SocketTap;
-  readonly #socket: WebSocket;
+  readonly #socket: WebSocket | StreamSocket;
   /** What came while nothing was read. */
   #unread: MessageEvent[] | undefined;
   #isOver = false;
 
   constructor(tap: SocketTap, url: string, protocols: string | string[]) {
     this.#tap = tap;
-    this.#socket = new WebSocket(url, protocols);
+    const isStream = tap.makesStreams && HAS_STREAMS;
+    this.#socket = isStream ? new StreamSocket(url, protocols) : new WebSocket(url, protocols);
     tap.began(this);
-    this.#socket.onopen = (event) => {
+    this.#socket.onopen = (event: Event) => {
       tap.tell({ kind: "opened" });
       this.onopen?.(event);
     };
-    this.#socket.onmessage = (event) => {
+    this.#socket.onmessage = (event: MessageEvent) => {
       if (this.#unread === undefined) this.#hear(event);
       else this.#unread.push(event);
     };
-    this.#socket.onerror = (event) => this.onerror?.(event);
-    this.#socket.onclose = (event) => this.#end(event, false);
+    this.#socket.onerror = (event: Event) => this.onerror?.(event);
+    this.#socket.onclose = (event: CloseEvent) => this.#end(event, false);
   }
 
   get bufferedAmount(): number {
@@ -108,6 +113,7 @@ export class TappedSocket {
 
   /** Stops reading, or goes on with what has come meanwhile. */
   stall(isStalled: boolean): void {
+    if (this.#socket instanceof StreamSocket) return this.#socket.pause(isStalled);
     const unread = this.#unread ?? [];
     this.#unread = isStalled ? unread : undefined;
     if (!isStalled) for (const event of unread) this.#hear(event);

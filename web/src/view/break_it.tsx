@@ -21,7 +21,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     title: "Stall my reader",
-    text: "Nothing is read any more. After 10 s without an answer the client starts anew.",
+    text: "Nothing is read any more. What waits has a bound: the server cuts, the client syncs.",
     action: "Stall it",
     run: (faults) => faults.stall(),
   },
