@@ -77,6 +77,26 @@ test("three people share a queue, and the lead is handed over when the leader go
   await nia.getByText("The party is over").waitFor();
 });
 
+test("whoever signs out leaves the party, and the next one in the tab is not in it", async () => {
+  const page = await tabs.signIn("ray", { hash: "#/party" });
+  await page.getByRole("button", { name: "Start a party" }).click();
+  await page.locator('.pill[data-status="live"]').waitFor();
+  const hash = new URL(await page.getByLabel("Whoever opens this link joins").inputValue()).hash;
+  const other = await tabs.signIn("sam", { hash });
+  await eventually(
+    () => other.locator(".roster li").count(),
+    (count) => count === 2,
+  );
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await eventually(
+    () => leader(other),
+    (name) => name === "sam",
+  );
+  await signInAs(page, "tia");
+  await openView(page, "Party");
+  await page.getByRole("button", { name: "Start a party" }).waitFor();
+});
+
 test("a link of a party that is over says so", async () => {
   const ora = await tabs.signIn("ora", { hash: "#/party" });
   await ora.getByRole("button", { name: "Start a party" }).click();

@@ -89,11 +89,6 @@ export class Room extends Observable {
     await this.#try(this.party.mirror(mirrored));
   }
 
-  /** Goes without leaving, because the tab signs out. */
-  close(): void {
-    this.party.close();
-  }
-
   #joining(): { boardPath: string; username: string } {
     return { boardPath: BOARD_PATH, username: this.#identity.user_id };
   }

@@ -41,6 +41,7 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
   }
   const signOut = () => {
     forget();
+    route.replace("chats");
     setSession(undefined);
     void session.close();
   };
