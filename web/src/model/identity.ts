@@ -21,6 +21,7 @@ export class Identity {
   /** While it is set, nobody gets a newer token; another fault. */
   isWithheld = false;
   readonly #signIn: SignIn;
+  #kept: { token: string; until: number } | undefined;
   #service: { token: string; until: number } | undefined;
 
   constructor(
@@ -39,14 +40,22 @@ export class Identity {
     const { user_id, device_id } = this;
     if ("token" in this.#signIn) return this.#signIn.token;
     const ttl_seconds = this.shortLifeSeconds ?? TTL_SECONDS;
-    return await askToken({ user_id, device_id, ttl_seconds });
+    const token = await askToken({ user_id, device_id, ttl_seconds });
+    this.#kept = { token, until: Date.now() + ttl_seconds * 1000 - RENEW_BEFORE_MS };
+    return token;
   }
 
-  /** What the client library is given: a pasted token cannot be renewed. */
+  /**
+   * What the client library is given. A token that is still good serves for another connection: a
+   * server that is away signs none. A pasted one cannot be renewed.
+   */
   readonly provider = async (need: "connect" | "refresh" | "refused"): Promise<string> => {
     if (need !== "connect" && "token" in this.#signIn) {
       throw new HeartlineError("TOKEN_ENDED", "sign in with a newer token");
     }
+    const kept = this.#kept;
+    const isGood = kept !== undefined && kept.until > Date.now() && !this.isWithheld;
+    if (need === "connect" && isGood && this.shortLifeSeconds === undefined) return kept.token;
     return await this.token();
   };
 
