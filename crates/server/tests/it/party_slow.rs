@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::harness::{PATIENCE, Server, Socket};
 use crate::party_guest::{ADD, Guest, Join};
 use crate::party_large::large_item;
+use crate::peers::now;
 
 /// Edits that are missed: far more than the buffers between both ends hold.
 const EDITS: usize = 40;
@@ -66,8 +67,8 @@ async fn a_subscriber_who_reads_slowly_but_steadily_is_not_cut() {
             ... on FullSync { state { queue { uuid climb { litUpHoldsMap } } } } } }";
         begin(&mut slow, &format!("updates-{number}"), updates).await;
     }
-    let (until, mut buffer) = (Instant::now() + LONG, [0; 8 * 1024]);
-    while Instant::now() < until {
+    let (until, mut buffer) = (now() + LONG, [0; 8 * 1024]);
+    while now() < until {
         let read = timeout(PATIENCE, slow.stream.read(&mut buffer)).await.expect("more").unwrap();
         assert!(read > 0, "it was cut");
         sleep(Duration::from_millis(50)).await;
