@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::port::free_port;
 use crate::processes;
 
 /// How long it may take to begin or to end.
@@ -347,12 +348,6 @@ fn owner() -> Option<Owner> {
         run(id).trim().parse().expect("id answers a number")
     };
     Some(Owner { user: id("-u"), group: id("-g") })
-}
-
-/// A port that nobody has at this moment.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    listener.local_addr().expect("a listener has an address").port()
 }
 
 /// Runs a command to its end and answers what it printed.

@@ -1,7 +1,6 @@
 //! A Redis of one's own, alone or as a Cluster.
 
 use std::fs::{self, OpenOptions};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::port::free_port;
 use crate::processes;
 
 /// How long it may take to begin.
@@ -252,12 +252,6 @@ fn janitor(directory: &Path) -> Child {
     command.args(["-c", JANITOR, "janitor"]).arg(directory).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("a shell can be started")
-}
-
-/// A port that nobody has at this moment.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    listener.local_addr().expect("a listener has an address").port()
 }
 
 /// Runs a command to its end and answers what it printed.

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use heartline_engines::free_port;
 
 use super::signer::Secret;
 
@@ -29,11 +30,11 @@ impl ChildProcess {
         footing: &Footing,
     ) -> Result<(Self, SocketAddr)> {
         let directory = PrivateDirectory::create()?;
-        let address = free_address()?;
+        let address = free_address();
         let file = directory.path.join("bench.toml");
         let configuration = configuration(address, &directory.path, connections, secret)
             + allowance.toml()
-            + &footing.toml(free_address()?);
+            + &footing.toml(free_address());
         write_private(&file, &configuration)?;
         let child = Command::new(this_program()?)
             .arg("serve")
@@ -214,9 +215,8 @@ fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("this program's own file could not be found")
 }
 
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?)
+fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 fn write_private(path: &Path, text: &str) -> Result<()> {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_configuration_is_toml_with_room_for_every_socket() {
-        let address = free_address().unwrap();
+        let address = free_address();
         let secret = random_secret();
         let text = configuration(address, Path::new("/data"), 10_000, &secret);
         for allowance in [Allowance::Usual, Allowance::Unlimited] {
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_a_server_stands_on_follows_its_own_sections() {
-        let (address, secret) = (free_address().unwrap(), random_secret());
+        let (address, secret) = (free_address(), random_secret());
         let meeting = Meeting {
             redis_url: "redis://127.0.0.1:7000".to_owned(),
             key_prefix: "one:".to_owned(),

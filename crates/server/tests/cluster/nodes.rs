@@ -1,14 +1,13 @@
 //! Nodes: real processes that share engines of their own.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use heartline_engines::{FaultProxy, Postgres, Redis};
+use heartline_engines::{FaultProxy, Postgres, Redis, free_port};
 use heartline_routing::Clock;
 use serde_json::Value;
 use tokio::net::TcpSocket;
@@ -412,20 +411,4 @@ fn configuration(number: usize, redis_url: &str, store: &str) -> String {
          [cluster]\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{CLUSTER_SECRET}\"\n\
          [store]\nurl = \"{store}&pool_size=4\"\n"
     )
-}
-
-/// A port below those that outgoing connections take, so that nobody has it by chance when a
-/// process wants it.
-fn free_port() -> u16 {
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 10_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = std::process::id() as u16;
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
-        let port = FIRST + number % COUNT;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
 }

@@ -1,0 +1,37 @@
+//! Ports for servers that are about to start.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Below those that outgoing connections take, so that nobody has one by chance when a server that
+/// was told of it begins to listen.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 10_000;
+
+/// Far enough apart for all that neighbouring processes start.
+const STRIDE: u16 = 101;
+
+/// A port of loopback that nobody has, and that this process does not give away again soon.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() as u16).wrapping_mul(STRIDE);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
+        let port = FIRST + number % COUNT;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_servers_are_not_told_of_the_same_port() {
+        let (one, other) = (free_port(), free_port());
+        assert_ne!(one, other);
+        assert!((FIRST..FIRST + COUNT).contains(&one));
+    }
+}
