@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below those that outgoing connections take, so that nobody has one by chance when a server that
-/// was told of it begins to listen.
+/// Below those that outgoing connections take: nobody has one by chance when a server that was told
+/// of it begins to listen, and a client whose server is down cannot connect to itself.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use heartline_adapters::direct::{ClusterSecret, DirectServer, HttpCarrier};
 use heartline_adapters::redis::{RedisCarrier, RedisClient, RedisConfig, RedisCounters};
-use heartline_engines::FaultProxy;
+use heartline_engines::{FaultProxy, free_port};
 use heartline_protocol::{ChatId, NodeId};
 use heartline_routing::link::{
     ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Transport,
@@ -265,7 +265,7 @@ impl Cluster {
 
 /// An address of loopback where nobody listens.
 pub(crate) fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 /// Waits until so long after a moment.

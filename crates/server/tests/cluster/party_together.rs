@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::harness::PATIENCE;
-use crate::nodes::{Cluster, Network, Setup, eventually, now};
+use crate::nodes::{Cluster, Network, Node, Setup, eventually, now};
 use crate::party_crowd::adds_at_once;
 use crate::party_guest::{Guest, Join, Outcome, item, uuid};
 use crate::party_large::large_queue_is_served;
@@ -20,6 +20,16 @@ const REPLAY: &str =
     "query($since: Int!) { eventsReplay(sessionId: \"wall\", sinceSequence: $since) {
     currentSequence events { __typename ... on FullSync { sequence state { ...State } }
     ... on QueueItemAdded { sequence } } } }";
+
+/// Two members on two nodes, and the stream by which the second follows the queue.
+async fn across(node1: &Node, node2: &Node) -> (Guest, Guest, String) {
+    let mut ana = Guest::arrive(node1.address, None).await;
+    ana.joins("wall").await;
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let stream = bo.follows_queue("wall").await;
+    (ana, bo, stream)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_edits_at_once_are_all_there_on_one_node_and_on_two() {
@@ -89,11 +99,7 @@ async fn a_replay_on_another_node_has_no_hole_or_is_the_whole_state() {
     const EDITS: u64 = 30;
     let cluster = Setup::nodes(2).set("party.event_log_size", "20").start().await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
-    ana.joins("wall").await;
-    let mut bo = Guest::arrive(node2.address, None).await;
-    bo.joins("wall").await;
-    let stream = bo.follows_queue("wall").await;
+    let (mut ana, mut bo, stream) = across(node1, node2).await;
     for number in 1..=EDITS {
         ana.adds(number as usize).await;
     }
@@ -144,11 +150,7 @@ fn is_whole(replayed: &Value, sequence: u64) {
 async fn a_lost_last_notification_is_found_out_without_another_edit() {
     let cluster = Setup::nodes(2).network(Network::Lossy).start().await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
-    ana.joins("wall").await;
-    let mut bo = Guest::arrive(node2.address, None).await;
-    bo.joins("wall").await;
-    let stream = bo.follows_queue("wall").await;
+    let (mut ana, bo, stream) = across(node1, node2).await;
     ana.adds(1).await;
     bo.hears(&stream, "the first", PATIENCE, |event| event["sequence"] == 1).await;
 
@@ -172,11 +174,7 @@ async fn an_edit_whose_answer_from_redis_is_lost_is_neither_refused_nor_done_twi
     let replaced = |number| Outcome::Done(json!({ "replaceQueueItem": { "uuid": uuid(number) } }));
     let cluster = Setup::nodes(2).network(Network::Lossy).start().await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
-    ana.joins("wall").await;
-    let mut bo = Guest::arrive(node2.address, None).await;
-    bo.joins("wall").await;
-    let stream = bo.follows_queue("wall").await;
+    let (mut ana, mut bo, stream) = across(node1, node2).await;
     ana.adds(1).await;
     node1.lossy_network().lose_answer(&uuid(2));
     let variables = json!({ "u": uuid(1), "item": item(2) });

@@ -1,5 +1,6 @@
 //! What an operator sees and does: connections, health, metrics.
 
+use heartline_engines::free_port;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -156,7 +157,7 @@ async fn metrics_are_only_where_they_are_configured() {
     let nowhere = Server::start_with("[metrics]\nlisten = \"\"\n").await;
     is_refused(&nowhere.http("GET", "/metrics", "", None).await, 404, "NOT_FOUND");
 
-    let port = free_port().await;
+    let port = free_port();
     let listen = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
     let apart = Server::start_with(&listen).await;
     is_refused(&apart.http("GET", "/metrics", "", None).await, 404, "NOT_FOUND");
@@ -165,12 +166,6 @@ async fn metrics_are_only_where_they_are_configured() {
     for path in ["/v1/push", "/v1/ws", "/livez"] {
         assert!(get(port, path).await.starts_with("HTTP/1.1 404"), "{path}");
     }
-}
-
-/// A port that nobody listens on at the moment.
-async fn free_port() -> u16 {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 async fn get(port: u16, path: &str) -> String {
