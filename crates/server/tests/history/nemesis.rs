@@ -28,7 +28,7 @@ pub(crate) async fn between(random: &mut StdRng, milliseconds: std::ops::Range<u
 pub(crate) async fn kill(server: &mut Server, shared: &Shared, random: &mut StdRng, times: usize) {
     for _ in 0..times {
         between(random, 300..2500).await;
-        shared.until_in_flight(None).await;
+        shared.until_in_flight(random).await;
         shared.recorder.fault(Fault::Killed { node: 0 });
         server.kill().await;
         between(random, 0..200).await;
@@ -42,7 +42,7 @@ pub(crate) async fn kill(server: &mut Server, shared: &Shared, random: &mut StdR
 pub(crate) async fn pause(server: &mut Server, shared: &Shared, random: &mut StdRng, times: usize) {
     for _ in 0..times {
         between(random, 1000..3000).await;
-        shared.until_in_flight(None).await;
+        shared.until_in_flight(random).await;
         shared.recorder.fault(Fault::Paused { node: 0 });
         server.freeze().await;
         sleep(PAUSE).await;
@@ -166,7 +166,7 @@ impl PoweredDisk {
         namespace.run(&format!("sync -f {}", self.mounted())).await;
         for _ in 0..times {
             between(random, 500..2500).await;
-            shared.until_in_flight(None).await;
+            shared.until_in_flight(random).await;
             shared.recorder.fault(Fault::PowerCut);
             server.freeze().await;
             let (old, new) = (self.image(self.generation), self.image(self.generation + 1));

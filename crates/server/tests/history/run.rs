@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use heartline_routing::Clock;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -71,15 +71,20 @@ impl Shared {
             .send_if_modified(|all| std::mem::replace(&mut all[client], settled) != settled);
     }
 
-    /// Waits until a send is open at a node, or at any if none is named, for a moment at most.
-    pub(crate) async fn until_in_flight(&self, node: Option<usize>) {
-        let nodes = node.map_or(0..self.in_flight.len(), |node| node..node + 1);
-        for _ in 0..1000 {
-            if self.in_flight[nodes.clone()].iter().any(|open| open.load(Ordering::Relaxed) > 0) {
-                return;
+    /// Waits until a send is open somewhere, and answers at which node.
+    pub(crate) async fn until_in_flight(&self, random: &mut StdRng) -> usize {
+        let first = random.random_range(0..self.in_flight.len());
+        let nodes = || (0..self.in_flight.len()).map(|next| (first + next) % self.in_flight.len());
+        let is_open = |node: &usize| self.in_flight[*node].load(Ordering::Relaxed) > 0;
+        let looked = timeout(SETTLE_MAX, async {
+            loop {
+                if let Some(node) = nodes().find(is_open) {
+                    return node;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        });
+        looked.await.expect("busy clients send")
     }
 }
 

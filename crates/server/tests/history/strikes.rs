@@ -77,7 +77,7 @@ pub(crate) async fn strike(
     strikes.shuffle(random);
     for strike in strikes {
         between(random, 300..2500).await;
-        shared.until_in_flight(None).await;
+        shared.until_in_flight(random).await;
         match strike {
             Strike::KillNode => kill_node(cluster, shared, random).await,
             Strike::PauseNode => pause_node(cluster, shared, random, lengths).await,
@@ -114,7 +114,7 @@ pub(crate) async fn kill_store(
 ) {
     for _ in 0..times {
         between(random, 500..2000).await;
-        shared.until_in_flight(None).await;
+        shared.until_in_flight(random).await;
         shared.recorder.fault(Fault::StoreKilled);
         cluster.kill_store();
         cluster.start_store();
@@ -124,8 +124,7 @@ pub(crate) async fn kill_store(
 }
 
 async fn kill_node(cluster: &mut Cluster, shared: &Shared, random: &mut StdRng) {
-    let node = random.random_range(0..NODES);
-    shared.until_in_flight(Some(node)).await;
+    let node = shared.until_in_flight(random).await;
     shared.recorder.fault(Fault::Killed { node });
     cluster.nodes[node].kill().await;
     between(random, 0..2000).await;
