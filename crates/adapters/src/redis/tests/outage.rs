@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use heartline_engines::Redis;
 use heartline_routing::{Clock, Directory, NodeRecord};
-use redis::cmd;
 use tokio::time::sleep;
 
 use super::{LEASE, client, config, directory, lease, policy, settled, user};
@@ -87,11 +86,9 @@ async fn a_killed_redis_fails_every_call_and_serves_again_when_it_is_back() {
 
 #[tokio::test]
 async fn a_full_redis_counts_as_down() {
-    let redis = Redis::start_with(&["--maxmemory", "3mb"]);
+    let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
-    let client = client(&redis.url());
-    let filling = cmd("APPEND").arg("test:filling").arg(vec![b'x'; 100_000]).to_owned();
-    while client.query::<u64>(&filling).await.is_ok() {}
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let started_at = Clock.now();
     let lease = lease("alice", "node-one", 1, 4);
     one.register(lease.clone(), policy()).await.unwrap_err();
