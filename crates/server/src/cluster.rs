@@ -26,6 +26,7 @@ use tracing::{debug, info, warn};
 use crate::config::{self, Config};
 use crate::lifecycle::Lifecycle;
 use crate::listen;
+use crate::patience::patiently;
 
 /// What every node runs.
 const PLANES: &str = "gateway,ingest,fanout";
@@ -115,14 +116,16 @@ impl Cluster {
         let redis = redis_config(url, &config.redis)?;
         let client = RedisClient::new(redis, clock, counters);
         let availability = RedisAvailability::new(client.clone(), registry);
-        check_redis(&client).await?;
+        patiently(clock, || check_redis(client.clone())).await?;
         let directory = RedisDirectoryConfig {
             shards: config.routing.shards,
             lease: config.routing.lease,
             single_session: config.gateway.session_policy == SessionPolicy::SingleSession,
             ..RedisDirectoryConfig::new(node_id.clone())
         };
-        let directory = RedisDirectory::connect(client.clone(), directory, clock).await?;
+        let directory =
+            patiently(clock, || RedisDirectory::connect(client.clone(), directory.clone(), clock));
+        let directory = directory.await?;
         let directory: Arc<dyn Directory> = Arc::new(directory);
 
         let metrics = LinkMetrics::default();
@@ -185,8 +188,8 @@ impl Others {
 }
 
 /// Refuses a Redis whose settings could make connections vanish, and warns of lesser faults.
-async fn check_redis(client: &RedisClient) -> Result<()> {
-    for finding in check_settings(client).await? {
+async fn check_redis(client: RedisClient) -> Result<()> {
+    for finding in check_settings(&client).await? {
         let Finding { severity, server, setting, value, advice } = finding;
         let value = value.as_deref().unwrap_or("not to be seen");
         match severity {

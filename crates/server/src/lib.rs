@@ -13,6 +13,7 @@ mod http;
 pub mod lifecycle;
 mod listen;
 mod party;
+mod patience;
 mod percent;
 mod store;
 pub mod telemetry;

@@ -20,6 +20,7 @@ use heartline_routing::rate::Rate;
 use prometheus_client::registry::Registry;
 
 use crate::config::{self, Config};
+use crate::patience::patiently;
 use crate::store::Store;
 
 /// The file of the sessions of a node that is alone and keeps its messages in PostgreSQL.
@@ -102,7 +103,8 @@ async fn party_store(
     let session_ttl = config.party.session_ttl;
     if let Some(client) = redis {
         let settings = RedisPartyConfig { session_ttl, event_log_ttl: config.party.event_log_ttl };
-        return Ok(Arc::new(RedisPartyStore::connect(client, settings).await?));
+        let store = patiently(clock, || RedisPartyStore::connect(client.clone(), settings));
+        return Ok(Arc::new(store.await?));
     }
     let file = match store {
         Store::Sqlite(store) => store.clone(),

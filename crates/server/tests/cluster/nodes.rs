@@ -233,7 +233,8 @@ impl Cluster {
         node.id.clone()
     }
 
-    async fn start_node(&self, number: usize) -> Node {
+    /// Starts a node and waits until it serves.
+    pub(crate) async fn start_node(&self, number: usize) -> Node {
         let local = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut redis = local(self.redis.port());
         let mut store = self.store.clone();
@@ -401,7 +402,8 @@ pub(crate) async fn eventually(
     now() - begun
 }
 
-fn configuration(number: usize, redis_url: &str, store: &str) -> String {
+/// What a node is told: its number, counted from 0, its Redis and its store.
+pub(crate) fn configuration(number: usize, redis_url: &str, store: &str) -> String {
     let (name, port) = (number + 1, free_port());
     format!(
         "{CONFIGURATION}\n\

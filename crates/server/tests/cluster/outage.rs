@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use heartline_engines::FaultProxy;
+use heartline_engines::{FaultProxy, Postgres, free_port};
 use serde_json::{Value, json};
+use tokio::join;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::ear::Ear;
-use crate::harness::{PATIENCE, bearer};
-use crate::nodes::{Cluster, Network, Node, Setup, eventually, now};
+use crate::harness::{PATIENCE, bearer, heartline, scratch};
+use crate::nodes::{Cluster, Network, Node, Setup, configuration, eventually, now};
 use crate::presence_people::{is_known, is_presence};
 use crate::talk::{Reach, Said, ack_times, are_prompt, hears_in_order, talk};
 
@@ -25,6 +26,9 @@ const PROMPT: Duration = Duration::from_secs(1);
 
 /// By when nodes have noticed a link that is silent rather than broken.
 const NOTICED: Duration = Duration::from_secs(5);
+
+/// How long Redis is late for a node that starts: longer than one attempt may take.
+const LATE: Duration = Duration::from_secs(2);
 
 /// The node that is cut off, where only one is: counted from 0.
 const VICTIM: usize = 1;
@@ -275,4 +279,34 @@ async fn nodes_that_are_told_to_reject_take_nobody_without_redis_and_keep_whom_t
         eventually("sockets are taken again", RECOVERY, is_taken).await;
     }
     assert!(bo.is_open());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_starts_before_redis_does_waits_for_it() {
+    let cluster = Cluster::start(1).await;
+    cluster.redis.pause();
+    let resumed = async {
+        sleep(LATE).await;
+        cluster.redis.resume();
+    };
+    let (node, ()) = join!(cluster.start_node(1), resumed);
+    node.logged(&["waiting for Redis"]).await;
+    node.metric_becomes("link_peers_connected", 1.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_redis_never_comes_says_so_and_ends() {
+    let directory = scratch();
+    let file = directory.join("heartline.toml");
+    let redis_url = format!("redis://127.0.0.1:{}", free_port());
+    let store = Postgres::shared().fresh_database();
+    std::fs::write(&file, configuration(0, &redis_url, &store)).unwrap();
+    let mut command = heartline();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+    command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
+    let ended = timeout(OUTAGE, command.output()).await.expect("it gives up").unwrap();
+    let complaint = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{complaint}");
+    assert!(complaint.contains("heartline: redis.url: no connection to Redis"), "{complaint}");
+    std::fs::remove_dir_all(directory).unwrap();
 }
