@@ -9,7 +9,7 @@ export const PROTOCOL_VERSION = 1;
 export const DEFAULT_CONTENT_TYPE = "text/plain";
 /** Bytes of a message's content type. */
 export const CONTENT_TYPE_BYTES_MAX = 64;
-/** Bytes of a token. */
+/** Bytes of a token, checked before anything parses it. */
 export const TOKEN_BYTES_MAX = 8192;
 /** How far a pause is moved up or down at random, in percent. */
 export const RECONNECT_JITTER_PERCENT = 20;
@@ -17,7 +17,7 @@ export const RECONNECT_JITTER_PERCENT = 20;
 export const RECONNECT_DELAY_MIN_MS = 1000;
 /** The longest pause before a reconnect. */
 export const RECONNECT_DELAY_MAX_MS = 16000;
-/** How long a server that closes waits for what is in flight. */
+/** How long requests in flight are waited for when the server closes. */
 export const CLOSE_ANSWER_DEADLINE_MS = 5000;
 /** The limits of a server that was not told others. */
 export const DEFAULT_LIMITS: ClientLimits = {
@@ -62,40 +62,46 @@ export type Token = string;
 
 /** Why the server ends a connection. It is said in `connection_closing` before the Close frame. */
 export type CloseReason =
-  /** No `authenticate` within the timeout. */
+  /** No `authenticate` came within the timeout. */
   | "auth_timeout"
-  /** The token is not good. */
+  /** The token is not good; another one may be. */
   | "unauthorized"
   /** The token ran out and was not refreshed within the grace. */
   | "token_expired"
-  /** A newer connection took its place. */
+  /**
+   * A newer connection of the same device took its place, or of the same user where only one is
+   * allowed: coming back would take it again.
+   */
   | "session_replaced"
-  /** An operator ended it. */
+  /** An operator, or the application's back end, ended it. */
   | "session_ended"
   /** Too many connections of this user or address. */
   | "connection_limit"
-  /** Nothing was heard for the heartbeat timeout. */
+  /** Nothing was heard from the client for the heartbeat timeout. */
   | "heartbeat_timeout"
-  /** It did not read fast enough. */
+  /** The client did not read fast enough: come back and sync what was not written. */
   | "slow_consumer"
-  /** It went on sending faster than allowed. */
+  /** The client went on sending faster than allowed. */
   | "rate_limited"
-  /** It broke the protocol. */
+  /**
+   * The client broke the protocol. The code tells how: 1002 framing, 1003 too many frames that are
+   * no JSON object or came before `authenticate`, 1007 text that is not UTF-8, 1009 size.
+   */
   | "protocol_error"
   /** The server is going away. */
   | "server_shutdown"
-  /** The connection reached its age limit. */
+  /** The connection reached its age limit: nothing is wrong. */
   | "max_age"
-  /** The server sheds load. */
+  /** The server cannot serve this connection at the moment, or it asked for too much at once. */
   | "overloaded"
   /** A fault of the server's own. */
   | "internal_error";
 
 /** What a client does after a close. */
 export type Reconnect =
-  /** Not by itself. */
+  /** Not by itself: ask the user. */
   | "never"
-  /** With a token other than the refused one. */
+  /** With a token other than the refused one; after a second refusal in a row not by itself. */
   | "with_new_token"
   /** After the client's own growing pause. */
   | "back_off"
@@ -104,31 +110,47 @@ export type Reconnect =
 
 /** What went wrong with a request, and by that whether to try again. */
 export type ErrorCode =
-  /** A malformed frame, field or request. */
+  /**
+   * A malformed frame, field or request; `details.field` names the field. Sending it again does not
+   * help.
+   */
   | "INVALID_MESSAGE"
-  /** No valid token; a new one helps. */
+  /**
+   * No valid token, or none yet: send `authenticate`, or `refresh_token` with a new one, then the
+   * request again.
+   */
   | "UNAUTHORIZED"
-  /** The role, the scope or the token's owner forbids it. */
+  /** The role or the scope forbids it, or the token is another user's or device's. */
   | "FORBIDDEN"
-  /** Not a member of the chat, or there is no such chat. */
+  /** Not a member of the chat, or there is no such chat: the two look the same. Forget the chat. */
   | "NOT_A_MEMBER"
   /** There is no such thing. */
   | "NOT_FOUND"
-  /** It contradicts what was said before. */
+  /**
+   * It contradicts what was said before: a `client_message_id` that was used for another message, a
+   * second `authenticate`, a watch too many; `details.reason` may say which.
+   */
   | "CONFLICT"
-  /** Content, frame or body over its limit. */
+  /** Content, frame or body over its limit: make it smaller. */
   | "MESSAGE_TOO_LARGE"
-  /** Too many in too short a time. */
+  /**
+   * Too many in too short a time: hold everything back for `retry_after_seconds`. Whoever goes on
+   * regardless is closed.
+   */
   | "RATE_LIMITED"
-  /** A warning: read faster within the grace period. */
+  /** A warning, not an answer: read faster within `details.grace_period_seconds` or be closed. */
   | "SLOW_CONSUMER"
-  /** A queue is full. */
+  /** A queue is full and nothing was stored: send it again after `retry_after_seconds`. */
   | "SERVER_BUSY"
-  /** A store or bus failed, or its breaker is open. */
+  /**
+   * Something behind the server failed, or the connection is closing: send it again after
+   * `retry_after_seconds`, a message with the same `client_message_id`. `details.outcome` says
+   * whether it may have been stored.
+   */
   | "SERVICE_UNAVAILABLE"
-  /** The chat is stopped until an operator acts. */
+  /** The chat is stopped until an operator acts; nothing was stored. */
   | "CHAT_HALTED"
-  /** A fault of the server's own. */
+  /** A fault of the server's own: send it again after a pause. */
   | "INTERNAL_ERROR";
 
 /** The limits that a client can run into, as `connection_established` announces them. */
@@ -167,7 +189,7 @@ export interface ClientLimits {
   connections_per_user: number;
 }
 
-/** Authenticate within the timeout. */
+/** The socket came without a token: send `authenticate` within the timeout. */
 export interface AuthChallenge {
   /** Always 401. */
   code: number;
@@ -181,27 +203,27 @@ export interface HeartbeatAck {
   server_time: Timestamp;
 }
 
-/** A page of a chat's messages. */
+/** A page of a chat's messages: the answer to `sync_request`. */
 export interface SyncResponse {
   /** The request. */
   request_id: RequestId;
   /** The chat. */
   chat_id: ChatId;
-  /** In ascending order. */
+  /** In ascending order. Numbers that a page leaves out are no longer kept. */
   messages: Message[];
-  /** Whether there is another page. */
+  /** Whether there is another page, after the last message of this one. */
   has_more: boolean;
   /** The chat's newest sequence. */
   head_sequence: number;
 }
 
-/** A page of the user's chats. */
+/** A page of the user's chats: the answer to `sync_manifest`. */
 export interface SyncManifest {
   /** The request. */
   request_id: RequestId;
   /** The chats. */
   chats: ManifestChat[];
-  /** What to ask for next, if there is more. */
+  /** The `page` to ask for next; absent on the last one. */
   next_page?: string;
 }
 
@@ -215,17 +237,17 @@ export interface ChatChanged {
   chat?: Chat;
 }
 
-/** The presence of the users of a `presence_subscribe`. */
+/** The presence of the users of a `presence_subscribe`, or none after a `presence_unsubscribe`. */
 export interface PresenceSnapshot {
   /** The request. */
   request_id: RequestId;
-  /** Whom it asked for. */
+  /** Those whom the request asked for. */
   users: Presence[];
 }
 
-/** Somebody is typing; it expires after 10 s. */
+/** Somebody is typing. Clients forget it after 10 s, should its end never be told. */
 export interface TypingIndicator {
-  /** Where. */
+  /** In which chat. */
   chat_id: ChatId;
   /** Who. */
   user_id: UserId;
@@ -243,21 +265,27 @@ export interface Event {
 
 /** Something may have been missed: wait `delay_ms`, then ask for the manifest. */
 export interface ResyncRequired {
-  /** Why. */
+  /**
+   * Why, for logs: `delivery_gap`, `lease_lost`, `link_gap` or `undelivered`. Whichever it is, the
+   * client does the same.
+   */
   reason: string;
   /** Which chats; absent means all. */
   chat_ids?: ChatId[];
-  /** How long to wait. */
+  /** How long to wait first, different for every connection. */
   delay_ms: number;
 }
 
-/** The token ran out; refresh it within the grace. */
+/**
+ * The token ran out: send `refresh_token` within the grace. Until then pushes and heartbeats go on,
+ * and requests get `UNAUTHORIZED`.
+ */
 export interface TokenExpired {
   /** How long the connection stays open. */
   grace_period_seconds: number;
 }
 
-/** The newer token is in force. */
+/** The newer token is in force: the answer to `refresh_token`. */
 export interface TokenRefreshed {
   /** The request. */
   request_id: RequestId;
@@ -276,46 +304,56 @@ export interface Timestamped {
  * `type` and, last, a `timestamp`.
  */
 export type ServerFrame =
-  /** Authenticate within the timeout. */
+  /** The socket came without a token: send `authenticate` within the timeout. */
   | ({ type: "auth_challenge" } & AuthChallenge & Timestamped)
-  /** The connection is admitted and leased: from here on pushes arrive. */
+  /** The connection is admitted and leased: from here on requests are taken and pushes arrive. */
   | ({ type: "connection_established" } & ConnectionEstablished & Timestamped)
   /** The answer to `heartbeat`. */
   | ({ type: "heartbeat_ack" } & HeartbeatAck & Timestamped)
-  /** The message is stored and on its way. */
+  /**
+   * The message is stored and on its way: the answer to `send_message`. Acks may overtake pushes.
+   */
   | ({ type: "message_ack" } & MessageAck & Timestamped)
-  /** A message of a chat. */
+  /** A message of a chat that the user is a member of. */
   | ({ type: "message" } & Message & Timestamped)
-  /** A page of a chat's messages. */
+  /** A page of a chat's messages: the answer to `sync_request`. */
   | ({ type: "sync_response" } & SyncResponse & Timestamped)
-  /** A page of the user's chats. */
+  /** A page of the user's chats: the answer to `sync_manifest`. */
   | ({ type: "sync_manifest" } & SyncManifest & Timestamped)
   /** A chat was made, renamed, or its members changed. */
   | ({ type: "chat_changed" } & ChatChanged & Timestamped)
-  /** The presence of the users of a `presence_subscribe`. */
+  /**
+   * The presence of the users of a `presence_subscribe`, or none after a `presence_unsubscribe`.
+   */
   | ({ type: "presence_snapshot" } & PresenceSnapshot & Timestamped)
-  /** A watched user came or went. */
+  /** A watched user came or went, or may be seen no longer. */
   | ({ type: "presence_changed" } & Presence & Timestamped)
-  /** Somebody is typing; it expires after 10 s. */
+  /** Somebody is typing. Clients forget it after 10 s, should its end never be told. */
   | ({ type: "typing_indicator" } & TypingIndicator & Timestamped)
   /** A push from the application's own back end. */
   | ({ type: "event" } & Event & Timestamped)
   /** Something may have been missed: wait `delay_ms`, then ask for the manifest. */
   | ({ type: "resync_required" } & ResyncRequired & Timestamped)
-  /** The token ran out; refresh it within the grace. */
+  /**
+   * The token ran out: send `refresh_token` within the grace. Until then pushes and heartbeats go
+   * on, and requests get `UNAUTHORIZED`.
+   */
   | ({ type: "token_expired" } & TokenExpired & Timestamped)
-  /** The newer token is in force. */
+  /** The newer token is in force: the answer to `refresh_token`. */
   | ({ type: "token_refreshed" } & TokenRefreshed & Timestamped)
-  /** A request was refused, or a warning. */
+  /** A request was refused, or, without a `request_id`, a frame or a warning. */
   | ({ type: "error" } & ErrorFrame & Timestamped)
-  /** The connection is about to end; the Close frame follows. */
+  /**
+   * The connection is about to end; answers to what is in flight come before it, the Close frame
+   * after it.
+   */
   | ({ type: "connection_closing" } & ConnectionClosing & Timestamped);
 
 /** The ServerFrame of a type. */
 export type ServerFrameOf<Type extends ServerFrame["type"]> = Extract<ServerFrame, { type: Type }>;
 
 export interface ConnectionEstablished {
-  /** This socket. */
+  /** This connection. */
   connection_id: ConnectionId;
   /** The token's user. */
   user_id: UserId;
@@ -325,7 +363,7 @@ export interface ConnectionEstablished {
   server_id: NodeId;
   /** How often to send `heartbeat`. */
   heartbeat_interval_ms: number;
-  /** How long silence is borne. */
+  /** How long silence is borne, on either side. */
   heartbeat_timeout_ms: number;
   /** The protocol's version. */
   protocol_version: number;
@@ -344,7 +382,7 @@ export interface MessageAck {
   client_message_id: ClientMessageId;
   /** The server's name for it. */
   message_id: MessageId;
-  /** Its number in the chat. */
+  /** Its number in the chat: 1, 2, 3 and so on. */
   sequence: number;
   /** When it was stored. */
   created_at: Timestamp;
@@ -356,7 +394,7 @@ export interface MessageAck {
 export interface Message {
   /** The chat. */
   chat_id: ChatId;
-  /** Its number in the chat. */
+  /** Its number in the chat: 1, 2, 3 and so on. */
   sequence: number;
   /** The server's name for it. */
   message_id: MessageId;
@@ -380,7 +418,7 @@ export interface ManifestChat {
   chat_id: ChatId;
   /** Its newest sequence. */
   head_sequence: number;
-  /** How far the user has read, on any device. */
+  /** How far the user has acknowledged it, on any device. */
   last_acked_sequence: number;
 }
 
@@ -447,7 +485,10 @@ export interface Presence {
   last_seen?: Timestamp;
   /** Present and true when the server itself cannot tell at the moment. */
   stale?: boolean;
-  /** Receivers drop what is not newer; absent with `unknown`, which is always taken. */
+  /**
+   * Receivers drop what is not newer than what they have; absent with `unknown`, which is always
+   * taken, as is whatever follows it.
+   */
   version?: number;
 }
 
@@ -465,11 +506,11 @@ export interface ErrorFrame {
   request_id?: RequestId;
   /** What went wrong. */
   code: ErrorCode;
-  /** The same for a person. */
+  /** The same in words for a person, which may change. */
   message: string;
   /** Whether the same request may succeed later. */
   retryable: boolean;
-  /** When to try again. */
+  /** How long to wait before trying again; without it the client's own growing pause. */
   retry_after_seconds?: number;
   /** More about it. */
   details?: ErrorDetails;
@@ -479,9 +520,12 @@ export interface ErrorFrame {
 export interface ErrorDetails {
   /** Whether this attempt may have stored something. */
   outcome?: Outcome;
-  /** How long there is to recover. */
+  /** How long there is to recover; with `SLOW_CONSUMER`. */
   grace_period_seconds?: number;
-  /** A finer reason, for example `unknown_type`. */
+  /**
+   * A finer reason: `unknown_type` for a frame of a type that the server does not know,
+   * `too_many_subscriptions` for a watch too many; others over REST.
+   */
   reason?: string;
   /** The field that was wrong. */
   field?: string;
@@ -495,13 +539,19 @@ export type Outcome =
   | "unknown";
 
 export interface ConnectionClosing {
-  /** Why. */
+  /** Why, and by that what to do. */
   reason: CloseReason;
   /** False where coming back with what the client has now cannot help. */
   reconnect_allowed: boolean;
-  /** How long to wait, different for every socket. */
+  /**
+   * How long to wait before coming back, different for every connection. It counts before the
+   * client's own pause.
+   */
   reconnect_delay_ms: number;
-  /** The first sequence that was not written, per chat. */
+  /**
+   * The first sequence that was not written, per chat, for at most 50 chats. A hint and no more:
+   * servers may leave it out, and the manifest says the same for every chat.
+   */
   sync_hints?: Record<ChatId, number>;
 }
 
@@ -509,25 +559,46 @@ export interface ConnectionClosing {
  * A frame from a client. On the wire it is a flat JSON object whose `type` is the variant's name.
  */
 export type ClientFrame =
-  /** The answer to `auth_challenge`. */
+  /**
+   * The answer to `auth_challenge`: answered by `connection_established`, or by
+   * `connection_closing` when the token is not good. Once is enough: a second one is a `CONFLICT`.
+   */
   | ({ type: "authenticate" } & Authenticate)
-  /** A newer token for the same user and device. */
+  /**
+   * A newer token for the same user and device, answered by `token_refreshed`. When it is refused,
+   * the old token stays in force.
+   */
   | ({ type: "refresh_token" } & RefreshToken)
-  /** "I am alive", answered by `heartbeat_ack`. */
+  /** "I am alive", answered at once by `heartbeat_ack`. */
   | ({ type: "heartbeat" } & Heartbeat)
-  /** A message for a chat, answered by `message_ack` once it is stored. */
+  /**
+   * A message for a chat, answered by `message_ack` once it is stored. The other connections of the
+   * sender and of every member get it as `message`; the one that sent it gets the ack alone.
+   */
   | ({ type: "send_message" } & SendMessage)
-  /** How far this user has read; never answered. */
+  /**
+   * How far this user has received a chat; never answered. The highest number counts, on whichever
+   * device, and one above the chat's newest is taken for the newest.
+   */
   | ({ type: "ack" } & Ack)
-  /** A page of a chat's messages after a sequence. */
+  /** A page of a chat's messages after a sequence, answered by `sync_response`. */
   | ({ type: "sync_request" } & SyncRequest)
-  /** Every chat of the user with its head. */
+  /**
+   * Every chat of the user with its newest sequence, answered by `sync_manifest` in pages of 200
+   * chats.
+   */
   | ({ type: "sync_manifest" } & SyncManifestRequest)
-  /** Watch the presence of users. */
+  /**
+   * Watch the presence of users, answered by `presence_snapshot`; `presence_changed` follows with
+   * every change. Watches end with their connection.
+   */
   | ({ type: "presence_subscribe" } & PresenceUsers)
-  /** Watch them no longer. */
+  /** Watch them no longer, answered by a `presence_snapshot` without users. */
   | ({ type: "presence_unsubscribe" } & PresenceUsers)
-  /** The user is, or is no longer, typing. */
+  /**
+   * The user is, or is no longer, typing; never answered. Too many are not refused: the latest is
+   * passed on.
+   */
   | ({ type: "typing" } & Typing);
 
 /** The ClientFrame of a type. */
@@ -536,7 +607,7 @@ export type ClientFrameOf<Type extends ClientFrame["type"]> = Extract<ClientFram
 export interface Authenticate {
   /** The token to check. */
   token: Token;
-  /** The device, unless the token binds one. */
+  /** The device, unless the token or the upgrade named one. */
   device_id?: DeviceId;
 }
 
@@ -553,13 +624,13 @@ export interface Heartbeat {
 export interface SendMessage {
   /** Echoed by the answer. */
   request_id: RequestId;
-  /** Where to. */
+  /** To which chat. */
   chat_id: ChatId;
-  /** The same in every retry of this message. */
+  /** The sender's own name for the message, the same in every retry: it is stored once. */
   client_message_id: ClientMessageId;
-  /** What is said: 1 to 4096 bytes. */
+  /** What is said: 1 to 4096 bytes of UTF-8. */
   content: string;
-  /** What kind of content it is, for the application. */
+  /** What kind of content it is, for the application: 1 to 64 bytes, `text/plain` unless said. */
   content_type?: string;
 }
 
@@ -575,28 +646,30 @@ export interface SyncRequest {
   request_id: RequestId;
   /** The chat. */
   chat_id: ChatId;
-  /** The page begins after this number. */
+  /** The page begins after this number; 0 begins with the first message. */
   after_sequence: number;
-  /** How many messages at most. */
+  /**
+   * How many messages at most: 100 unless said, and never more than 500 or 262144 bytes of content.
+   */
   limit?: number;
 }
 
 export interface SyncManifestRequest {
   /** Echoed by the answer. */
   request_id: RequestId;
-  /** The `next_page` of the page before. */
+  /** The `next_page` of the page before; absent for the first. */
   page?: string;
 }
 
 export interface PresenceUsers {
   /** Echoed by the answer. */
   request_id: RequestId;
-  /** Whom. */
+  /** Whom: 1 to 100 a frame, and at most 1000 a connection. */
   user_ids: UserId[];
 }
 
 export interface Typing {
-  /** Where. */
+  /** In which chat. */
   chat_id: ChatId;
   /** Whether the user is typing. */
   is_typing: boolean;

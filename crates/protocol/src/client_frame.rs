@@ -10,25 +10,32 @@ use crate::ids::{ChatId, ClientMessageId, DeviceId, RequestId, UserId};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientFrame {
-    /// The answer to `auth_challenge`.
+    /// The answer to `auth_challenge`: answered by `connection_established`, or by
+    /// `connection_closing` when the token is not good. Once is enough: a second one is a `CONFLICT`.
     Authenticate(Authenticate),
-    /// A newer token for the same user and device.
+    /// A newer token for the same user and device, answered by `token_refreshed`. When it is
+    /// refused, the old token stays in force.
     RefreshToken(RefreshToken),
-    /// "I am alive", answered by `heartbeat_ack`.
+    /// "I am alive", answered at once by `heartbeat_ack`.
     Heartbeat(Heartbeat),
-    /// A message for a chat, answered by `message_ack` once it is stored.
+    /// A message for a chat, answered by `message_ack` once it is stored. The other connections of
+    /// the sender and of every member get it as `message`; the one that sent it gets the ack alone.
     SendMessage(SendMessage),
-    /// How far this user has read; never answered.
+    /// How far this user has received a chat; never answered. The highest number counts, on
+    /// whichever device, and one above the chat's newest is taken for the newest.
     Ack(Ack),
-    /// A page of a chat's messages after a sequence.
+    /// A page of a chat's messages after a sequence, answered by `sync_response`.
     SyncRequest(SyncRequest),
-    /// Every chat of the user with its head.
+    /// Every chat of the user with its newest sequence, answered by `sync_manifest` in pages of
+    /// [`crate::limits::MANIFEST_PAGE_CHATS`] chats.
     SyncManifest(SyncManifestRequest),
-    /// Watch the presence of users.
+    /// Watch the presence of users, answered by `presence_snapshot`; `presence_changed` follows
+    /// with every change. Watches end with their connection.
     PresenceSubscribe(PresenceUsers),
-    /// Watch them no longer.
+    /// Watch them no longer, answered by a `presence_snapshot` without users.
     PresenceUnsubscribe(PresenceUsers),
-    /// The user is, or is no longer, typing.
+    /// The user is, or is no longer, typing; never answered. Too many are not refused: the latest
+    /// is passed on.
     Typing(Typing),
 }
 
@@ -64,7 +71,7 @@ impl fmt::Debug for Token {
 pub struct Authenticate {
     /// The token to check.
     pub token: Token,
-    /// The device, unless the token binds one.
+    /// The device, unless the token or the upgrade named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_id: Option<DeviceId>,
 }
@@ -87,13 +94,14 @@ pub struct Heartbeat {}
 pub struct SendMessage {
     /// Echoed by the answer.
     pub request_id: RequestId,
-    /// Where to.
+    /// To which chat.
     pub chat_id: ChatId,
-    /// The same in every retry of this message.
+    /// The sender's own name for the message, the same in every retry: it is stored once.
     pub client_message_id: ClientMessageId,
-    /// What is said: 1 to 4096 bytes.
+    /// What is said: 1 to [`crate::limits::CONTENT_BYTES_MAX`] bytes of UTF-8.
     pub content: String,
-    /// What kind of content it is, for the application.
+    /// What kind of content it is, for the application: 1 to
+    /// [`crate::limits::CONTENT_TYPE_BYTES_MAX`] bytes, `text/plain` unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
 }
@@ -114,9 +122,11 @@ pub struct SyncRequest {
     pub request_id: RequestId,
     /// The chat.
     pub chat_id: ChatId,
-    /// The page begins after this number.
+    /// The page begins after this number; 0 begins with the first message.
     pub after_sequence: u64,
-    /// How many messages at most.
+    /// How many messages at most: [`crate::limits::SYNC_PAGE_MESSAGES`] unless said, and never more
+    /// than [`crate::limits::SYNC_PAGE_MESSAGES_MAX`] or [`crate::limits::SYNC_PAGE_BYTES_MAX`] bytes
+    /// of content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -126,7 +136,7 @@ pub struct SyncRequest {
 pub struct SyncManifestRequest {
     /// Echoed by the answer.
     pub request_id: RequestId,
-    /// The `next_page` of the page before.
+    /// The `next_page` of the page before; absent for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
 }
@@ -136,14 +146,15 @@ pub struct SyncManifestRequest {
 pub struct PresenceUsers {
     /// Echoed by the answer.
     pub request_id: RequestId,
-    /// Whom.
+    /// Whom: 1 to [`crate::limits::PRESENCE_USERS_PER_FRAME_MAX`] a frame, and at most
+    /// [`crate::limits::PRESENCE_USERS_PER_CONNECTION_MAX`] a connection.
     pub user_ids: Vec<UserId>,
 }
 
 /// See [`ClientFrame::Typing`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Typing {
-    /// Where.
+    /// In which chat.
     pub chat_id: ChatId,
     /// Whether the user is typing.
     pub is_typing: bool,

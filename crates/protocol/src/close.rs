@@ -8,31 +8,33 @@ use crate::limits::CLOSE_REASON_BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseReason {
-    /// No `authenticate` within the timeout.
+    /// No `authenticate` came within the timeout.
     AuthTimeout,
-    /// The token is not good.
+    /// The token is not good; another one may be.
     Unauthorized,
     /// The token ran out and was not refreshed within the grace.
     TokenExpired,
-    /// A newer connection took its place.
+    /// A newer connection of the same device took its place, or of the same user where only one is
+    /// allowed: coming back would take it again.
     SessionReplaced,
-    /// An operator ended it.
+    /// An operator, or the application's back end, ended it.
     SessionEnded,
     /// Too many connections of this user or address.
     ConnectionLimit,
-    /// Nothing was heard for the heartbeat timeout.
+    /// Nothing was heard from the client for the heartbeat timeout.
     HeartbeatTimeout,
-    /// It did not read fast enough.
+    /// The client did not read fast enough: come back and sync what was not written.
     SlowConsumer,
-    /// It went on sending faster than allowed.
+    /// The client went on sending faster than allowed.
     RateLimited,
-    /// It broke the protocol.
+    /// The client broke the protocol. The code tells how: 1002 framing, 1003 too many frames that
+    /// are no JSON object or came before `authenticate`, 1007 text that is not UTF-8, 1009 size.
     ProtocolError,
     /// The server is going away.
     ServerShutdown,
-    /// The connection reached its age limit.
+    /// The connection reached its age limit: nothing is wrong.
     MaxAge,
-    /// The server sheds load.
+    /// The server cannot serve this connection at the moment, or it asked for too much at once.
     Overloaded,
     /// A fault of the server's own.
     InternalError,
@@ -42,9 +44,9 @@ pub enum CloseReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reconnect {
-    /// Not by itself.
+    /// Not by itself: ask the user.
     Never,
-    /// With a token other than the refused one.
+    /// With a token other than the refused one; after a second refusal in a row not by itself.
     WithNewToken,
     /// After the client's own growing pause.
     BackOff,

@@ -6,31 +6,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
-    /// A malformed frame, field or request.
+    /// A malformed frame, field or request; `details.field` names the field. Sending it again does
+    /// not help.
     InvalidMessage,
-    /// No valid token; a new one helps.
+    /// No valid token, or none yet: send `authenticate`, or `refresh_token` with a new one, then the
+    /// request again.
     Unauthorized,
-    /// The role, the scope or the token's owner forbids it.
+    /// The role or the scope forbids it, or the token is another user's or device's.
     Forbidden,
-    /// Not a member of the chat, or there is no such chat.
+    /// Not a member of the chat, or there is no such chat: the two look the same. Forget the chat.
     NotAMember,
     /// There is no such thing.
     NotFound,
-    /// It contradicts what was said before.
+    /// It contradicts what was said before: a `client_message_id` that was used for another
+    /// message, a second `authenticate`, a watch too many; `details.reason` may say which.
     Conflict,
-    /// Content, frame or body over its limit.
+    /// Content, frame or body over its limit: make it smaller.
     MessageTooLarge,
-    /// Too many in too short a time.
+    /// Too many in too short a time: hold everything back for `retry_after_seconds`. Whoever goes on
+    /// regardless is closed.
     RateLimited,
-    /// A warning: read faster within the grace period.
+    /// A warning, not an answer: read faster within `details.grace_period_seconds` or be closed.
     SlowConsumer,
-    /// A queue is full.
+    /// A queue is full and nothing was stored: send it again after `retry_after_seconds`.
     ServerBusy,
-    /// A store or bus failed, or its breaker is open.
+    /// Something behind the server failed, or the connection is closing: send it again after
+    /// `retry_after_seconds`, a message with the same `client_message_id`. `details.outcome` says
+    /// whether it may have been stored.
     ServiceUnavailable,
-    /// The chat is stopped until an operator acts.
+    /// The chat is stopped until an operator acts; nothing was stored.
     ChatHalted,
-    /// A fault of the server's own.
+    /// A fault of the server's own: send it again after a pause.
     InternalError,
 }
 

@@ -18,44 +18,45 @@ use crate::timestamp::Timestamp;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ServerFrame {
-    /// Authenticate within the timeout.
+    /// The socket came without a token: send `authenticate` within the timeout.
     AuthChallenge {
         /// Always 401.
         code: u16,
         /// How long there is to answer.
         timeout_ms: u64,
     },
-    /// The connection is admitted and leased: from here on pushes arrive.
+    /// The connection is admitted and leased: from here on requests are taken and pushes arrive.
     ConnectionEstablished(Box<ConnectionEstablished>),
     /// The answer to `heartbeat`.
     HeartbeatAck {
         /// The server's clock.
         server_time: Timestamp,
     },
-    /// The message is stored and on its way.
+    /// The message is stored and on its way: the answer to `send_message`. Acks may overtake
+    /// pushes.
     MessageAck(MessageAck),
-    /// A message of a chat.
+    /// A message of a chat that the user is a member of.
     Message(Message),
-    /// A page of a chat's messages.
+    /// A page of a chat's messages: the answer to `sync_request`.
     SyncResponse {
         /// The request.
         request_id: RequestId,
         /// The chat.
         chat_id: ChatId,
-        /// In ascending order.
+        /// In ascending order. Numbers that a page leaves out are no longer kept.
         messages: Vec<Message>,
-        /// Whether there is another page.
+        /// Whether there is another page, after the last message of this one.
         has_more: bool,
         /// The chat's newest sequence.
         head_sequence: u64,
     },
-    /// A page of the user's chats.
+    /// A page of the user's chats: the answer to `sync_manifest`.
     SyncManifest {
         /// The request.
         request_id: RequestId,
         /// The chats.
         chats: Vec<ManifestChat>,
-        /// What to ask for next, if there is more.
+        /// The `page` to ask for next; absent on the last one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_page: Option<String>,
     },
@@ -69,18 +70,19 @@ pub enum ServerFrame {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chat: Option<Chat>,
     },
-    /// The presence of the users of a `presence_subscribe`.
+    /// The presence of the users of a `presence_subscribe`, or none after a
+    /// `presence_unsubscribe`.
     PresenceSnapshot {
         /// The request.
         request_id: RequestId,
-        /// Whom it asked for.
+        /// Those whom the request asked for.
         users: Vec<Presence>,
     },
-    /// A watched user came or went.
+    /// A watched user came or went, or may be seen no longer.
     PresenceChanged(Presence),
-    /// Somebody is typing; it expires after 10 s.
+    /// Somebody is typing. Clients forget it after 10 s, should its end never be told.
     TypingIndicator {
-        /// Where.
+        /// In which chat.
         chat_id: ChatId,
         /// Who.
         user_id: UserId,
@@ -96,29 +98,32 @@ pub enum ServerFrame {
     },
     /// Something may have been missed: wait `delay_ms`, then ask for the manifest.
     ResyncRequired {
-        /// Why.
+        /// Why, for logs: `delivery_gap`, `lease_lost`, `link_gap` or `undelivered`. Whichever it
+        /// is, the client does the same.
         reason: String,
         /// Which chats; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chat_ids: Option<Vec<ChatId>>,
-        /// How long to wait.
+        /// How long to wait first, different for every connection.
         delay_ms: u64,
     },
-    /// The token ran out; refresh it within the grace.
+    /// The token ran out: send `refresh_token` within the grace. Until then pushes and heartbeats
+    /// go on, and requests get `UNAUTHORIZED`.
     TokenExpired {
         /// How long the connection stays open.
         grace_period_seconds: u64,
     },
-    /// The newer token is in force.
+    /// The newer token is in force: the answer to `refresh_token`.
     TokenRefreshed {
         /// The request.
         request_id: RequestId,
         /// When the newer token ends.
         expires_at: Timestamp,
     },
-    /// A request was refused, or a warning.
+    /// A request was refused, or, without a `request_id`, a frame or a warning.
     Error(ErrorFrame),
-    /// The connection is about to end; the Close frame follows.
+    /// The connection is about to end; answers to what is in flight come before it, the Close frame
+    /// after it.
     ConnectionClosing(ConnectionClosing),
     /// A type that this version does not know: clients ignore it.
     #[serde(other, skip_serializing)]
@@ -128,7 +133,7 @@ pub enum ServerFrame {
 /// See [`ServerFrame::ConnectionEstablished`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionEstablished {
-    /// This socket.
+    /// This connection.
     pub connection_id: ConnectionId,
     /// The token's user.
     pub user_id: UserId,
@@ -138,7 +143,7 @@ pub struct ConnectionEstablished {
     pub server_id: NodeId,
     /// How often to send `heartbeat`.
     pub heartbeat_interval_ms: u64,
-    /// How long silence is borne.
+    /// How long silence is borne, on either side.
     pub heartbeat_timeout_ms: u64,
     /// The protocol's version.
     pub protocol_version: u32,
@@ -160,7 +165,7 @@ pub struct MessageAck {
     pub client_message_id: ClientMessageId,
     /// The server's name for it.
     pub message_id: MessageId,
-    /// Its number in the chat.
+    /// Its number in the chat: 1, 2, 3 and so on.
     pub sequence: u64,
     /// When it was stored.
     pub created_at: Timestamp,
@@ -173,7 +178,7 @@ pub struct MessageAck {
 pub struct Message {
     /// The chat.
     pub chat_id: ChatId,
-    /// Its number in the chat.
+    /// Its number in the chat: 1, 2, 3 and so on.
     pub sequence: u64,
     /// The server's name for it.
     pub message_id: MessageId,
@@ -199,7 +204,7 @@ pub struct ManifestChat {
     pub chat_id: ChatId,
     /// Its newest sequence.
     pub head_sequence: u64,
-    /// How far the user has read, on any device.
+    /// How far the user has acknowledged it, on any device.
     pub last_acked_sequence: u64,
 }
 
@@ -282,7 +287,8 @@ pub struct Presence {
     /// Present and true when the server itself cannot tell at the moment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// Receivers drop what is not newer; absent with `unknown`, which is always taken.
+    /// Receivers drop what is not newer than what they have; absent with `unknown`, which is always
+    /// taken, as is whatever follows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
 }
@@ -307,11 +313,11 @@ pub struct ErrorFrame {
     pub request_id: Option<RequestId>,
     /// What went wrong.
     pub code: ErrorCode,
-    /// The same for a person.
+    /// The same in words for a person, which may change.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// When to try again.
+    /// How long to wait before trying again; without it the client's own growing pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// More about it.
@@ -339,10 +345,11 @@ pub struct ErrorDetails {
     /// Whether this attempt may have stored something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// How long there is to recover.
+    /// How long there is to recover; with `SLOW_CONSUMER`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<u64>,
-    /// A finer reason, for example `unknown_type`.
+    /// A finer reason: `unknown_type` for a frame of a type that the server does not know,
+    /// `too_many_subscriptions` for a watch too many; others over REST.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The field that was wrong.
@@ -363,13 +370,16 @@ pub enum Outcome {
 /// See [`ServerFrame::ConnectionClosing`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionClosing {
-    /// Why.
+    /// Why, and by that what to do.
     pub reason: CloseReason,
     /// False where coming back with what the client has now cannot help.
     pub reconnect_allowed: bool,
-    /// How long to wait, different for every socket.
+    /// How long to wait before coming back, different for every connection. It counts before the
+    /// client's own pause.
     pub reconnect_delay_ms: u64,
-    /// The first sequence that was not written, per chat.
+    /// The first sequence that was not written, per chat, for at most
+    /// [`crate::limits::SYNC_HINTS_MAX`] chats. A hint and no more: servers may leave it out, and the
+    /// manifest says the same for every chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_hints: Option<BTreeMap<ChatId, u64>>,
 }

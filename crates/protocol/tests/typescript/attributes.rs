@@ -3,31 +3,14 @@
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
 
-/// The doc comment as a TypeScript one, with this indentation.
-pub(crate) fn doc(attributes: &[Attribute], indent: &str) -> String {
-    let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
-    // Links of rustdoc mean nothing here, nor does a comment that is only a reference.
-    let text = lines.join(" ").replace(['[', ']'], "").trim().to_owned();
-    if text.is_empty() || text.starts_with("See ") { String::new() } else { wrapped(&text, indent) }
-}
+use crate::constants;
 
-fn wrapped(text: &str, indent: &str) -> String {
-    let one = format!("{indent}/** {text} */\n");
-    if one.trim_end().chars().count() <= 100 {
-        return one;
-    }
-    let mut comment = format!("{indent}/**\n");
-    let mut line = format!("{indent} *");
-    for word in text.split_whitespace() {
-        if line.chars().count() + 1 + word.chars().count() > 100 {
-            comment.push_str(&line);
-            comment.push('\n');
-            line = format!("{indent} *");
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    format!("{comment}{line}\n{indent} */\n")
+/// The doc comment as one line of text, with the limits that it names as numbers.
+pub(crate) fn text(attributes: &[Attribute]) -> String {
+    let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
+    let text = constants::filled_in(lines.join(" ").trim());
+    // Links of rustdoc mean nothing elsewhere, nor does a comment that is only a reference.
+    if text.starts_with("See [") { String::new() } else { text.replace(['[', ']'], "") }
 }
 
 fn doc_line(attribute: &Attribute) -> Option<String> {

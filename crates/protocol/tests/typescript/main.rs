@@ -6,6 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod attributes;
+mod comment;
+mod constants;
 mod render;
 mod tables;
 mod types;
@@ -28,12 +30,12 @@ fn output() -> PathBuf {
 
 fn module(name: &str) -> syn::File {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(format!("{name}.rs"));
-    syn::parse_file(&std::fs::read_to_string(path).unwrap()).unwrap()
+    constants::file(&path)
 }
 
 /// The whole file.
 fn written() -> String {
-    let mut text = format!("{HEAD}\n{}\n{}", tables::constants(), types::ids());
+    let mut text = format!("{HEAD}\n{}\n{}", tables::constants(), tables::ids());
     for name in MODULES {
         text.push_str(&render::module(name, &module(name)));
     }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use syn::{Field, Fields, File, Item, ItemEnum, ItemStruct, Variant, Visibility};
 
-use crate::attributes::{Serde, doc, renamed};
+use crate::attributes::{Serde, renamed};
+use crate::comment::doc;
 use crate::types;
 
 /// Names that two modules share.

@@ -9,32 +9,22 @@ use heartline_protocol::{
 };
 use serde_json::{Value, json};
 
-/// The limits that a client keeps to by itself.
+use crate::{constants, types};
+
+/// The limits that a client keeps to by itself: their names there and here.
 const NUMBERS: [(&str, &str, u64); 6] = [
-    (
-        "CONTENT_TYPE_BYTES_MAX",
-        "Bytes of a message's content type.",
-        limits::CONTENT_TYPE_BYTES_MAX as u64,
-    ),
-    ("TOKEN_BYTES_MAX", "Bytes of a token.", limits::TOKEN_BYTES_MAX as u64),
+    ("CONTENT_TYPE_BYTES_MAX", "CONTENT_TYPE_BYTES_MAX", limits::CONTENT_TYPE_BYTES_MAX as u64),
+    ("TOKEN_BYTES_MAX", "TOKEN_BYTES_MAX", limits::TOKEN_BYTES_MAX as u64),
     (
         "RECONNECT_JITTER_PERCENT",
-        "How far a pause is moved up or down at random, in percent.",
+        "RECONNECT_JITTER_PERCENT",
         limits::RECONNECT_JITTER_PERCENT as u64,
     ),
-    (
-        "RECONNECT_DELAY_MIN_MS",
-        "The first pause before a reconnect; each failure doubles it.",
-        milliseconds(limits::RECONNECT_DELAY_MIN),
-    ),
-    (
-        "RECONNECT_DELAY_MAX_MS",
-        "The longest pause before a reconnect.",
-        milliseconds(limits::RECONNECT_DELAY_MAX),
-    ),
+    ("RECONNECT_DELAY_MIN_MS", "RECONNECT_DELAY_MIN", milliseconds(limits::RECONNECT_DELAY_MIN)),
+    ("RECONNECT_DELAY_MAX_MS", "RECONNECT_DELAY_MAX", milliseconds(limits::RECONNECT_DELAY_MAX)),
     (
         "CLOSE_ANSWER_DEADLINE_MS",
-        "How long a server that closes waits for what is in flight.",
+        "CLOSE_ANSWER_DEADLINE",
         milliseconds(limits::CLOSE_ANSWER_DEADLINE),
     ),
 ];
@@ -55,7 +45,8 @@ pub(crate) fn constants() -> String {
             json!(DEFAULT_CONTENT_TYPE),
         ),
     ];
-    let numbers = NUMBERS.map(|(name, doc, number)| (name, doc, json!(number)));
+    let numbers = NUMBERS
+        .map(|(name, limit, number)| (name, constants::limit(limit).doc.as_str(), json!(number)));
     for (name, doc, value) in named.into_iter().chain(numbers) {
         writeln!(text, "/** {doc} */\nexport const {name} = {value};").unwrap();
     }
@@ -67,6 +58,13 @@ pub(crate) fn constants() -> String {
     }
     text.push_str("};\n");
     text
+}
+
+/// The types of plain texts.
+pub(crate) fn ids() -> String {
+    let lines =
+        types::TEXTS.map(|(name, doc)| format!("/** {doc} */\nexport type {name} = string;\n"));
+    format!("{}\n", lines.concat())
 }
 
 /// Every closing reason and every error code with what follows from it.

@@ -3,7 +3,7 @@
 use syn::{GenericArgument, PathArguments, Type};
 
 /// Ids and other texts that have a type of their own.
-const TEXTS: [(&str, &str); 10] = [
+pub(crate) const TEXTS: [(&str, &str); 10] = [
     ("ChatId", "`chat_` and a ULID, made by the server."),
     ("MessageId", "`msg_` and a ULID, made by the server."),
     ("ConnectionId", "`conn_`, a ULID and the user's shard, made by the server."),
@@ -15,12 +15,6 @@ const TEXTS: [(&str, &str); 10] = [
     ("Timestamp", "ISO 8601 in UTC, with milliseconds."),
     ("Token", "A JWT."),
 ];
-
-/// The types of plain texts.
-pub(crate) fn ids() -> String {
-    let lines = TEXTS.map(|(name, doc)| format!("/** {doc} */\nexport type {name} = string;\n"));
-    format!("{}\n", lines.concat())
-}
 
 /// A field's type, and whether it may be absent or null.
 pub(crate) fn field(rust: &Type) -> (String, bool) {
