@@ -9,6 +9,7 @@ use crate::item::{Climb, Item, QueueItemUser};
 #[derive(Debug, Clone)]
 pub(super) struct ItemView(pub(super) Item);
 
+/// A climb in the queue, and who put it there.
 #[Object(name = "ClimbQueueItem")]
 impl ItemView {
     /// The item's own id: the same climb may be queued twice, under two of them.
@@ -46,6 +47,7 @@ impl ItemView {
 #[derive(Debug)]
 pub(super) struct QueueItemUserView<'a>(&'a QueueItemUser);
 
+/// Who added an item, for display.
 #[Object(name = "QueueItemUser")]
 impl QueueItemUserView<'_> {
     /// The account, or whatever the client uses for one.
@@ -68,6 +70,7 @@ impl QueueItemUserView<'_> {
 #[derive(Debug)]
 pub(super) struct ClimbView<'a>(&'a Climb);
 
+/// A climb, with everything that is needed to show it.
 #[Object(name = "Climb")]
 impl ClimbView<'_> {
     /// The climb's id in its catalogue.

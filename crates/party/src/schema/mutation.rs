@@ -24,6 +24,7 @@ use crate::validate;
 #[derive(Debug)]
 pub(super) struct Mutation;
 
+/// Changes. Those of the queue name no session: it is the one that the connection has joined.
 #[Object]
 impl Mutation {
     /// Makes the caller a member of a session, which begins with it if nobody has joined before.
@@ -31,9 +32,12 @@ impl Mutation {
     async fn join_session(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which session; any client may make an id up")] session_id: ID,
+        #[graphql(
+            desc = "Which session: 1 to 100 letters, digits and hyphens; any client may make an id up"
+        )]
+        session_id: ID,
         #[graphql(desc = "The board; that of whoever joins first counts")] board_path: String,
-        #[graphql(desc = "The name to show")] username: Option<String>,
+        #[graphql(desc = "The name to show, 1 to 50 characters")] username: Option<String>,
         #[graphql(desc = "The picture to show")] avatar_url: Option<String>,
         #[graphql(desc = "Taken from whoever joins first")] initial_queue: Option<Vec<ItemInput>>,
         #[graphql(desc = "Taken from whoever joins first")] initial_current_climb: Option<
@@ -43,7 +47,8 @@ impl Mutation {
         #[graphql(desc = "Whether to answer a `resumeToken`")] resumable: Option<bool>,
         #[graphql(desc = "Comes back as the member that got this token, and asks for a new one")]
         resume_token: Option<String>,
-        #[graphql(desc = "What the caller calls it")] correlation_id: Option<ID>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
     ) -> Result<SessionView, PartyError> {
         let socket = caller(context).socket().ok_or_else(PartyError::not_in_a_session)?;
         socket.take_join()?;
@@ -70,7 +75,8 @@ impl Mutation {
     async fn create_session(
         &self,
         context: &Context<'_>,
-        input: CreateSessionInput,
+        #[graphql(desc = "What it is to be")] input: CreateSessionInput,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<SessionView, PartyError> {
         let caller = caller(context);
@@ -105,6 +111,7 @@ impl Mutation {
     async fn leave_session(
         &self,
         context: &Context<'_>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         match caller(context).socket() {
@@ -117,7 +124,8 @@ impl Mutation {
     async fn end_session(
         &self,
         context: &Context<'_>,
-        session_id: ID,
+        #[graphql(desc = "Which session")] session_id: ID,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<Option<SessionSummary>, PartyError> {
         let (caller, rooms) = (caller(context), rooms(context));
@@ -142,8 +150,10 @@ impl Mutation {
     async fn update_username(
         &self,
         context: &Context<'_>,
-        username: String,
+        #[graphql(desc = "The name to show, 1 to 50 characters")] username: String,
+        #[graphql(desc = "The picture to show; the one before if it is not said")]
         avatar_url: Option<String>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         match caller(context).socket() {
@@ -173,7 +183,8 @@ impl Mutation {
     async fn remove_queue_item(
         &self,
         context: &Context<'_>,
-        uuid: ID,
+        #[graphql(desc = "Which item")] uuid: ID,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         edit(context, correlation_id, || Ok(Edit::Remove { uuid: uuid.0 })).await.map(|_| true)
@@ -215,7 +226,8 @@ impl Mutation {
     async fn mirror_current_climb(
         &self,
         context: &Context<'_>,
-        mirrored: bool,
+        #[graphql(desc = "Whether it is to be mirrored")] mirrored: bool,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<Option<ItemView>, PartyError> {
         item_answered(edit(context, correlation_id, || Ok(Edit::Mirror { mirrored })).await?)
@@ -225,8 +237,9 @@ impl Mutation {
     async fn replace_queue_item(
         &self,
         context: &Context<'_>,
-        uuid: ID,
-        item: ItemInput,
+        #[graphql(desc = "Which item goes")] uuid: ID,
+        #[graphql(desc = "Which comes in its place")] item: ItemInput,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<ItemView, PartyError> {
         let replace = || Ok(Edit::Replace { uuid: uuid.0, item: item_of("item", item)? });
@@ -238,8 +251,11 @@ impl Mutation {
     async fn set_queue(
         &self,
         context: &Context<'_>,
-        queue: Vec<ItemInput>,
-        current_climb_queue_item: Option<ItemInput>,
+        #[graphql(desc = "The items in their order")] queue: Vec<ItemInput>,
+        #[graphql(desc = "What is current then; none clears it")] current_climb_queue_item: Option<
+            ItemInput,
+        >,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<QueueStateView, PartyError> {
         let items_max = rooms(context).limits().queue_items_max;

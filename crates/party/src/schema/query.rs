@@ -36,13 +36,14 @@ pub(super) struct EventsReplayResponse {
 #[derive(Debug)]
 pub(super) struct Query;
 
+/// Questions.
 #[Object]
 impl Query {
     /// A session that has members.
     async fn session(
         &self,
         context: &Context<'_>,
-        session_id: ID,
+        #[graphql(desc = "Which session")] session_id: ID,
     ) -> Result<Option<SessionView>, PartyError> {
         may_ask(context)?;
         validate::session_id(&session_id)?;
@@ -61,8 +62,8 @@ impl Query {
     async fn events_replay(
         &self,
         context: &Context<'_>,
-        session_id: ID,
-        since_sequence: i64,
+        #[graphql(desc = "The session that the connection is in")] session_id: ID,
+        #[graphql(desc = "The last sequence that the caller has")] since_sequence: i64,
     ) -> Result<EventsReplayResponse, PartyError> {
         may_ask(context)?;
         validate::session_id(&session_id)?;
@@ -116,7 +117,7 @@ impl Query {
     async fn session_summary(
         &self,
         context: &Context<'_>,
-        session_id: ID,
+        #[graphql(desc = "Which session")] session_id: ID,
     ) -> Result<Option<SessionSummary>, PartyError> {
         may_ask(context)?;
         let account = caller(context).account().ok_or_else(PartyError::authentication_required)?;

@@ -31,6 +31,8 @@ impl SessionView {
     }
 }
 
+/// A shared session. Those who are not its members see its id, name and board, and how many are in
+/// it.
 #[Object(name = "Session")]
 impl SessionView {
     /// Its id.
@@ -152,6 +154,7 @@ impl QueueStateView {
     }
 }
 
+/// The queue at one moment, with which a client compares its own.
 #[Object(name = "QueueState")]
 impl QueueStateView {
     /// The number of the event that led here.

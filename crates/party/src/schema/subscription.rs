@@ -16,17 +16,26 @@ use crate::listener::Heard;
 #[derive(Debug)]
 pub(super) struct Subscriptions;
 
+/// What members listen to, over a socket. A subscription may come before its join.
 #[Subscription(name = "Subscription")]
 impl Subscriptions {
     /// What happens to a session's queue, for members: first a `FullSync`, then what follows it.
-    async fn queue_updates(&self, session_id: ID) -> Empty<QueueEventView> {
+    async fn queue_updates(
+        &self,
+        #[graphql(desc = "The session that the connection is in, or is about to join")]
+        session_id: ID,
+    ) -> Empty<QueueEventView> {
         drop(session_id);
         empty()
     }
 
     /// What happens to a session's members, for members: first everybody who is here and who leads,
     /// then what follows.
-    async fn session_updates(&self, session_id: ID) -> Empty<SessionEventView> {
+    async fn session_updates(
+        &self,
+        #[graphql(desc = "The session that the connection is in, or is about to join")]
+        session_id: ID,
+    ) -> Empty<SessionEventView> {
         drop(session_id);
         empty()
     }
