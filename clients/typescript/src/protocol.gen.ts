@@ -62,7 +62,7 @@ export type Token = string;
 
 /** Why the server ends a connection. It is said in `connection_closing` before the Close frame. */
 export type CloseReason =
-  /** No `authenticate` came within the timeout. */
+  /** The client did not authenticate within the timeout. */
   | "auth_timeout"
   /** The token is not good; another one may be. */
   | "unauthorized"

@@ -8,7 +8,7 @@ use crate::limits::CLOSE_REASON_BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseReason {
-    /// No `authenticate` came within the timeout.
+    /// The client did not authenticate within the timeout.
     AuthTimeout,
     /// The token is not good; another one may be.
     Unauthorized,

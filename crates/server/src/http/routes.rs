@@ -99,7 +99,7 @@ fn add_chats(routes: Routes) -> Routes {
             chats::rename,
         )
         .add(
-            Operation::delete(CHAT, "deleteChat", "Deletes a chat with its messages; for owners.")
+            Operation::delete(CHAT, "deleteChat", "Deletes a chat; for owners and `service`.")
                 .for_tokens()
                 .answers_nothing("It is no more.")
                 .refuses(&[NotAMember, Forbidden, Conflict, ServerBusy]),
@@ -223,10 +223,14 @@ fn add_privacy(routes: Routes) -> Routes {
             contacts::put,
         )
         .add(
-            Operation::delete(CONTACT, "removeContact", "Ends that.")
-                .for_tokens()
-                .answers_nothing("They are none.")
-                .refuses(&[ServerBusy]),
+            Operation::delete(
+                CONTACT,
+                "removeContact",
+                "Takes a user out of the caller's contacts.",
+            )
+            .for_tokens()
+            .answers_nothing("They are none.")
+            .refuses(&[ServerBusy]),
             contacts::remove,
         )
         .add(
@@ -236,11 +240,15 @@ fn add_privacy(routes: Routes) -> Routes {
             visibility::read,
         )
         .add(
-            Operation::put(VISIBILITY, "chooseVisibility", "Says who may see it.")
-                .for_tokens()
-                .body("VisibilitySetting")
-                .answers(200, "The choice, in force at once.", "VisibilitySetting")
-                .refuses(&[ServerBusy]),
+            Operation::put(
+                VISIBILITY,
+                "chooseVisibility",
+                "Says who may see the caller's presence.",
+            )
+            .for_tokens()
+            .body("VisibilitySetting")
+            .answers(200, "The choice, in force at once.", "VisibilitySetting")
+            .refuses(&[ServerBusy]),
             visibility::choose,
         )
         .add(

@@ -10,7 +10,9 @@ mod attributes;
 #[path = "../../../protocol/tests/typescript/constants.rs"]
 mod constants;
 mod document;
+mod graphql;
 mod protocol;
+mod rest;
 mod source;
 #[path = "../../../protocol/tests/typescript/types.rs"]
 mod types;

@@ -266,7 +266,8 @@ fn other_limits() -> String {
     let source = document::read("crates/protocol/src/limits.rs");
     let (_, announced) = source.split_once("impl Default for ClientLimits").unwrap();
     let is_other = |limit: &Constant| {
-        !INTERNAL.contains(&limit.name.as_str()) && !announced.contains(&format!(": {}", limit.name))
+        !INTERNAL.contains(&limit.name.as_str())
+            && !announced.contains(&format!(": {}", limit.name))
     };
     let row = |limit: Constant| vec![code(limit.name), limit.value, limit.doc];
     let rows: Vec<_> = all.into_iter().filter(is_other).map(row).collect();

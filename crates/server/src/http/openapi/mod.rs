@@ -45,8 +45,12 @@ impl Routes {
 
     /// The router, with the document of all that was added among it.
     pub(super) fn with_document(self) -> Router<Shared> {
-        let own = Operation::get("/openapi.json", "readDocument", "This document.")
-            .answers_object(200, "An OpenAPI 3.1 document.");
+        let own = Operation::get(
+            "/openapi.json",
+            "readDocument",
+            "The OpenAPI document of these routes.",
+        )
+        .answers_object(200, "An OpenAPI 3.1 document.");
         let mut operations = self.operations;
         operations.push(own);
         let text = serde_json::to_string_pretty(&document::render(&operations));
