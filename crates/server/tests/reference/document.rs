@@ -17,6 +17,13 @@ pub(crate) fn read(path: &str) -> String {
     text.unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// A document on one line, so that sentences can be looked for.
+pub(crate) fn unwrapped(path: &str) -> String {
+    let text = read(path);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
+
 /// Fails unless each section of a document is what the code writes; `HEARTLINE_GOLDEN=write` puts
 /// it there.
 pub(crate) fn assert_current(path: &str, sections: &[(&str, String)]) {
@@ -68,4 +75,32 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 /// A name as code.
 pub(crate) fn code(name: impl std::fmt::Display) -> String {
     format!("`{name}`")
+}
+
+/// What a heading is called in links.
+fn anchors(path: &str) -> Vec<String> {
+    let mut anchors: Vec<String> = Vec::new();
+    for heading in read(path).lines().filter(|line| line.starts_with('#')) {
+        let title = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
+        let anchor: String = title.chars().filter(kept).collect();
+        anchors.push(anchor.replace(' ', "-"));
+    }
+    anchors
+}
+
+#[test]
+fn every_link_of_a_reference_leads_somewhere() {
+    for name in ["protocol.md", "graphql.md", "rest.md", "party.md"] {
+        let text = read(&format!("docs/{name}"));
+        let links = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let file = if file.is_empty() { name } else { file };
+            let path = format!("docs/{file}");
+            assert!(root().join(&path).exists(), "{name} links to {link}");
+            let is_there = anchor.is_empty() || anchors(&path).iter().any(|of| of == anchor);
+            assert!(is_there, "{name} links to {link}, which is no heading");
+        }
+    }
 }

@@ -47,8 +47,11 @@ const SETTINGS: [&str; 10] = [
 /// Bounds that hold however the server is configured.
 const BOUNDS: [&str; 4] = ["QUEUE_BYTES_MAX", "ITEM_BYTES_MAX", "ITEM_NESTING_MAX", "MEMBERS_MAX"];
 
+/// The name of a refusal in the source, and what makes it.
+type Refusal = (&'static str, fn() -> PartyError);
+
 /// The refusals that have a sentence of their own.
-const REFUSALS: [(&str, fn() -> PartyError); 8] = [
+const REFUSALS: [Refusal; 8] = [
     ("not_in_a_session", PartyError::not_in_a_session),
     ("not_in_any_session", PartyError::not_in_any_session),
     ("session_mismatch", PartyError::session_mismatch),
@@ -220,7 +223,7 @@ fn refusals() -> String {
         .collect();
     let names: Vec<String> = named.iter().map(|method| method.sig.ident.to_string()).collect();
     assert_eq!(names, REFUSALS.map(|(name, _)| name), "the refusals of PartyError");
-    let row = |(method, (_, refusal)): (&&ImplItemFn, (&str, fn() -> PartyError))| {
+    let row = |(method, (_, refusal)): (&&ImplItemFn, Refusal)| {
         let PartyError { code: of, message, .. } = refusal();
         vec![code(of.as_str()), code(message), text(&method.attrs)]
     };

@@ -52,7 +52,7 @@ fn the_reference_of_the_protocol_is_current() {
 /// In the hand-written parts a limit is written as its value with its name behind it.
 #[test]
 fn every_limit_that_the_prose_names_has_the_value_that_it_says() {
-    let text = document::read(DOCUMENT);
+    let text = document::unwrapped(DOCUMENT);
     let mut parts = text.split(" (`");
     let mut before = parts.next().unwrap();
     let mut found = 0;

@@ -27,9 +27,7 @@ fn the_reference_of_rest_is_current() {
 
 #[test]
 fn the_numbers_in_the_prose_are_those_of_the_code() {
-    let text = document::read(DOCUMENT);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let text = words.join(" ");
+    let text = document::unwrapped(DOCUMENT);
     for sentence in [
         format!("`limit` is {PAGE_ITEMS} unless given, and at most {PAGE_ITEMS_MAX}"),
         format!("`Idempotency-Key` (1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable characters)"),
