@@ -170,7 +170,8 @@ impl Mutation {
         &self,
         context: &Context<'_>,
         #[graphql(desc = "The item, under a UUID that the client makes")] item: ItemInput,
-        #[graphql(desc = "Where; at the end if it is not said")] position: Option<i32>,
+        #[graphql(desc = "Where, from 0; at the end if it is not said or above it")]
+        position: Option<i32>,
         #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<ItemView, PartyError> {
@@ -179,7 +180,7 @@ impl Mutation {
         item_answered(answer)?.ok_or_else(PartyError::item_not_found)
     }
 
-    /// Takes an item out of the queue.
+    /// Takes an item out of the queue; one that is not there changes nothing, and is no error.
     async fn remove_queue_item(
         &self,
         context: &Context<'_>,
@@ -190,13 +191,13 @@ impl Mutation {
         edit(context, correlation_id, || Ok(Edit::Remove { uuid: uuid.0 })).await.map(|_| true)
     }
 
-    /// Moves an item.
+    /// Moves an item, wherever it is by now.
     async fn reorder_queue_item(
         &self,
         context: &Context<'_>,
         #[graphql(desc = "Which item")] uuid: ID,
         #[graphql(desc = "Where the caller saw it: a hint")] old_index: i32,
-        #[graphql(desc = "Where to")] new_index: i32,
+        #[graphql(desc = "Where to, from 0: a place that the queue has")] new_index: i32,
         #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
@@ -204,7 +205,7 @@ impl Mutation {
         edit(context, correlation_id, reorder).await.map(|_| true)
     }
 
-    /// Makes a climb the current one, or none.
+    /// Makes a climb the current one, or none; it need not be in the queue.
     async fn set_current_climb(
         &self,
         context: &Context<'_>,
@@ -222,7 +223,7 @@ impl Mutation {
         item_answered(edit(context, correlation_id, set).await?)
     }
 
-    /// Mirrors the current climb, or no longer.
+    /// Mirrors the current climb, or no longer; without one nothing happens.
     async fn mirror_current_climb(
         &self,
         context: &Context<'_>,
@@ -233,7 +234,8 @@ impl Mutation {
         item_answered(edit(context, correlation_id, || Ok(Edit::Mirror { mirrored })).await?)
     }
 
-    /// Puts an item in the place of another.
+    /// Puts an item in the place of another, also where that one is current. It is told as a
+    /// `FullSync`.
     async fn replace_queue_item(
         &self,
         context: &Context<'_>,
@@ -247,7 +249,7 @@ impl Mutation {
         item_answered(answer)?.ok_or_else(PartyError::item_not_found)
     }
 
-    /// Puts a whole queue in the place of the present one.
+    /// Puts a whole queue in the place of the present one. It is told as a `FullSync`.
     async fn set_queue(
         &self,
         context: &Context<'_>,
