@@ -228,8 +228,11 @@ fn push_samples() -> Samples {
         ("typing_indicator no longer", typing(false)),
         ("event", event("order_changed", order)),
         ("event without data", event("ping", json!(null))),
-        ("resync_required for some chats", resync("delivery_gap", Some(vec![CHAT, OTHER_CHAT]), 1500)),
-        ("resync_required for all chats", resync("route_lost", None, 0)),
+        (
+            "resync_required for some chats",
+            resync("delivery_gap", Some(vec![CHAT, OTHER_CHAT]), 1500),
+        ),
+        ("resync_required for all chats", resync("lease_lost", None, 0)),
     ]
 }
 
