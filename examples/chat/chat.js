@@ -1,0 +1,31 @@
+/** A chat of two in a terminal: what you type is sent, what is said is shown. */
+import { createInterface } from "node:readline";
+import { Client } from "heartline";
+import { WebSocket } from "ws";
+import { devToken } from "../dev_token.js";
+
+const [me, other] = process.argv.slice(2);
+if (!me || !other) {
+  console.error("usage: node chat/chat.js ME OTHER");
+  process.exit(2);
+}
+const url = process.env["HEARTLINE_URL"] ?? "http://127.0.0.1:7400";
+
+const client = new Client({ url, token: () => devToken(url, me), backlog: "all", WebSocket });
+client.onState((state) => console.log(`(${state})`));
+await client.connect();
+
+const { chat_id } = await client.rest.createChat({ type: "direct", member_ids: [other] });
+const chat = client.chat(chat_id);
+chat.onMessage((message) => console.log(`${message.sender_id}: ${message.content}`));
+console.log(`You are ${me}. Type, and ${other} reads it; Ctrl-D ends.`);
+
+/** @type {Promise<unknown>[]} */
+const sends = [];
+for await (const line of createInterface({ input: process.stdin })) {
+  if (line === "") continue;
+  // It resolves when the server has stored the message, after however many connections.
+  sends.push(chat.send(line).catch((error) => console.log(`not sent, ${error.code}: ${line}`)));
+}
+await Promise.all(sends);
+await client.close();
