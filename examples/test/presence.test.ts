@@ -27,11 +27,12 @@ test("people are seen to come, to go and to hide, also after a kill of the serve
   await bo.shows("● ana is here");
   await ana.showsTogether("-- ana is connected --", "● bo is here", "? cy");
 
-  const after = ana.lines.length;
+  const [after, afterOfBo] = [ana.lines.length, bo.lines.length];
   await server.kill();
   await bo.shows("-- bo is reconnecting --");
   await server.start();
   await ana.shows("-- ana is connected --", after);
+  await bo.shows("-- bo is connected --", afterOfBo);
 
   expect(await bo.ends()).toBe(0);
   await ana.shows(/^○ bo was here at \d{4}-/, after);

@@ -1,0 +1,32 @@
+/** The page of the browser example, as somebody uses it. */
+import type { Page } from "playwright-core";
+import { eventually } from "../../../clients/typescript/test/harness/eventually.js";
+
+/** One person's page. */
+export class ChatPage {
+  constructor(readonly page: Page) {}
+
+  /** Waits until the page says so of its connection. */
+  async is(state: string): Promise<void> {
+    await this.page.locator("#state", { hasText: new RegExp(`^${state}$`) }).waitFor();
+  }
+
+  /** Writes a message. */
+  async says(content: string): Promise<void> {
+    await this.page.getByPlaceholder("Write a message").fill(content);
+    await this.page.getByRole("button", { name: "Send" }).click();
+  }
+
+  /** The lines of a list of the page. */
+  async lines(list: "messages" | "waiting"): Promise<string[]> {
+    return await this.page.locator(`#${list} li`).allTextContents();
+  }
+
+  /** Waits until so many messages are there; answers them. */
+  async shows(count: number): Promise<string[]> {
+    return await eventually(`the page shows ${count} messages`, async () => {
+      const lines = await this.lines("messages");
+      return lines.length >= count && lines;
+    });
+  }
+}
