@@ -1,4 +1,4 @@
-/** The application's own back end: it serves the page, and signs a token for whoever is signed in. */
+/** The back end of the application: it serves the page, and signs tokens for its users. */
 import { createHmac } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
