@@ -11,14 +11,14 @@ const EXAMPLES = join(import.meta.dirname, "../..");
 export class Terminals {
   readonly #scratch = new Scratch("terminals");
 
-  /** Runs a command of words in a directory, that of the examples unless given. */
+  /** Runs a line, as it is typed, in a directory, that of the examples unless given. */
   run(
     command: string,
     environment: Record<string, string> = {},
     directory: string = EXAMPLES,
   ): Terminal {
-    const [program = "", ...parameters] = command.split(" ");
-    const child = spawn(program, parameters, {
+    // The program takes the place of the shell, so that whoever ends one ends the other.
+    const child = spawn("sh", ["-c", `exec env ${command}`], {
       cwd: directory,
       env: { ...process.env, ...environment },
     });
@@ -66,6 +66,12 @@ export class Terminal {
   async showsTogether(...lines: string[]): Promise<void> {
     const wanted = `\n${lines.join("\n")}\n`;
     await this.#waitsFor(wanted, () => `\n${this.lines.join("\n")}\n`.includes(wanted));
+  }
+
+  /** `kill -9`. */
+  async kill(): Promise<void> {
+    this.#child.kill("SIGKILL");
+    await exited(this.#child);
   }
 
   /** Ends its input, as Ctrl-D does, and answers how it ended. */
