@@ -41,7 +41,7 @@ function printed(program: string, file: string, secret: string): string {
   return run("env", [environment, program, file, "ana"], { cwd: scratch.path }).trim();
 }
 
-test.each([
+test.concurrent.each([
   ["node", "token.mjs"],
   ["python3", "token.py"],
   ["php", "token.php"],
