@@ -14,7 +14,9 @@ const client = new Client({
   storage: new IndexedDbStorage({ user_id: me }),
   backlog: "all",
 });
-client.onState((state) => document.getElementById("state")?.replaceChildren(state));
+client.onState((state) => {
+  document.getElementById("state")?.replaceChildren(client.stop_reason ?? state);
+});
 await client.connect();
 
 const { chat_id } = await client.rest.createChat({ type: "direct", member_ids: [other] });

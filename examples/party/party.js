@@ -12,13 +12,18 @@ if (!me) {
 const url = process.env["HEARTLINE_URL"] ?? "http://127.0.0.1:7400";
 const party = new Party({ url, token: () => devToken(url, me), WebSocket });
 
+let shown = "";
 party.subscribe(() => {
   const { status, members, queue, current, pendingEdits } = party.state;
   const names = members.map(({ username }) => username).join(", ");
-  console.log(`-- ${status}: ${names}${pendingEdits > 0 ? `; ${pendingEdits} on the way` : ""} --`);
-  queue.forEach(({ uuid, climb }, index) =>
-    console.log(`${uuid === current?.uuid ? ">" : " "} ${index + 1}. ${climb.name}`),
-  );
+  const waiting = pendingEdits > 0 ? `; ${pendingEdits} on the way` : "";
+  const items = queue.map(({ uuid, climb }, index) => {
+    return `\n${uuid === current?.uuid ? ">" : " "} ${index + 1}. ${climb.name}`;
+  });
+  const lines = `-- ${status}: ${names}${waiting} --${items.join("")}`;
+  // Some changes are not on the screen, such as a number that rose.
+  if (lines !== shown) console.log(lines);
+  shown = lines;
 });
 
 /** @type {Record<string, (argument: string) => Promise<void>>} */

@@ -53,6 +53,20 @@ test("two pages chat through a kill of the server and a reload", async () => {
   expect(browser.errors).toEqual([]);
 });
 
+test("a page that may not connect says why, or its console does", async () => {
+  const refused = await opens("no%20id", "bo");
+  await refused.is("token_refused");
+  expect(browser.errors.splice(0)).toEqual(["the client has stopped: token_refused"]);
+  // Asked for by its own port, the page is of an origin that the server was not told of.
+  const foreign = new ChatPage(await browser.open(`${page_url}/?me=cy&with=bo`));
+  const said = await foreign.page.waitForEvent("console", {
+    predicate: (message) => message.text().includes("WebSocket"),
+  });
+  expect(said.text()).toContain("403");
+  await foreign.is("connecting");
+  await foreign.page.close();
+});
+
 test("its back end gives the files of the page and no others", async () => {
   const status = async (path: string) => (await fetch(`${page_url}${path}`)).status;
   for (const path of ["/", "/main.js", "/heartline/index.js", "/heartline/party/index.js"]) {
