@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Scratch, run } from "../../clients/typescript/test/harness/process.js";
+import { DevServer } from "./harness/dev_server.js";
 import { blocksOf, textOf } from "./harness/document.js";
 
 const EXAMPLES = join(import.meta.dirname, "..");
@@ -39,10 +40,8 @@ declare function showTyping(user_id: string, is_typing: boolean): void;
 declare function showNotice(...what: unknown[]): void;
 declare function showParty(state: import("heartline/party").PartyState): void;
 declare module "react" {
-  type Stop = () => void;
-  export function useEffect(effect: () => Stop | void, inputs: unknown[]): void;
-  export function useState<T>(first: T): [T, (next: (present: T) => T) => void];
-  export function useSyncExternalStore<T>(on: (changed: () => void) => Stop, get: () => T): T;
+  type Subscribe = (changed: () => void) => () => void;
+  export function useSyncExternalStore<T>(subscribe: Subscribe, get: () => T): T;
 }
 declare module "vue" {
   export function onUnmounted(stop: () => void): void;
@@ -99,6 +98,14 @@ test("a piece that is wrong would be noticed", () => {
   const said = complaints("wrong", wrong);
   expect(said).toContain("piece_1.ts");
   expect(said).toContain("piece_2.ts");
+});
+
+test("a server takes the settings that the guide names for tests", async () => {
+  const settings = [...textOf("client.md").matchAll(/`(HEARTLINE__\w+)=(\w+)`/g)];
+  expect(settings.length).toBeGreaterThanOrEqual(3);
+  const named = settings.map(([, name = "", value = ""]): [string, string] => [name, value]);
+  const server = await DevServer.start(Object.fromEntries(named));
+  await server.remove();
 });
 
 test("the guide names every state, reason to stop and code of the library", () => {
