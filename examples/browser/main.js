@@ -1,4 +1,4 @@
-import { Client, IndexedDbStorage } from "heartline";
+import { Client, IndexedDbStorage, RefusedError } from "heartline";
 
 const query = new URLSearchParams(location.search);
 const me = query.get("me") ?? "ana";
@@ -19,8 +19,7 @@ client.onState((state) => {
 });
 await client.connect();
 
-const { chat_id } = await client.rest.createChat({ type: "direct", member_ids: [other] });
-const chat = client.chat(chat_id);
+const chat = client.chat(await chatWith(other));
 chat.onMessage(({ sender_id, content }) => void show("messages", `${sender_id}: ${content}`));
 
 const form = /** @type {HTMLFormElement} */ (document.getElementById("form"));
@@ -42,4 +41,20 @@ function show(list, text) {
   line.textContent = text;
   document.getElementById(list)?.append(line);
   return line;
+}
+
+/**
+ * A chat of two is made once, however often it is asked for: asking again is safe.
+ *
+ * @param {string} user_id
+ * @returns {Promise<string>}
+ */
+async function chatWith(user_id) {
+  try {
+    return (await client.rest.createChat({ type: "direct", member_ids: [user_id] })).chat_id;
+  } catch (error) {
+    if (error instanceof RefusedError && !error.retryable) throw error;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    return await chatWith(user_id);
+  }
 }

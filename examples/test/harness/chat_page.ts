@@ -24,9 +24,16 @@ export class ChatPage {
 
   /** Waits until so many messages are there; answers them. */
   async shows(count: number): Promise<string[]> {
-    return await eventually(`the page shows ${count} messages`, async () => {
-      const lines = await this.lines("messages");
-      return lines.length >= count && lines;
-    });
+    let lines: string[] = [];
+    try {
+      return await eventually(`the page shows ${count} messages`, async () => {
+        lines = await this.lines("messages");
+        return lines.length >= count && lines;
+      });
+    } catch (error) {
+      const shown = JSON.stringify({ lines, waiting: await this.lines("waiting") });
+      const state = await this.page.locator("#state").textContent();
+      throw new Error(`${String(error)}\nIt is ${state} and shows ${shown}`);
+    }
   }
 }
