@@ -41,6 +41,7 @@ test("two pages chat through a kill of the server and a reload", async () => {
   await ana.is("reconnecting");
   await ana.says("are you there?");
   expect(await ana.lines("waiting")).toEqual(["are you there?"]);
+  await ana.keeps(1);
   await ana.page.reload();
   await ana.is("connecting");
   await server.start();

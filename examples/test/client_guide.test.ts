@@ -17,6 +17,7 @@ type Party = import("heartline/party").Party;
 declare const HeartlineError: typeof import("heartline").HeartlineError;
 declare const client: Client;
 declare const chat: import("heartline").ChatHandle;
+declare const storage: import("heartline").IndexedDbStorage;
 declare const chat_id: string;
 declare const text: string;
 declare const token: (need: TokenNeed) => Promise<string>;

@@ -22,6 +22,13 @@ export class ChatPage {
     return await this.page.locator(`#${list} li`).allTextContents();
   }
 
+  /** Waits until the browser keeps so many messages that are not sent: a reload may come then. */
+  async keeps(count: number): Promise<void> {
+    await eventually(`the browser keeps ${count} messages`, async () => {
+      return (await this.page.evaluate(draftCount)) === count;
+    });
+  }
+
   /** Waits until so many messages are there; answers them. */
   async shows(count: number): Promise<string[]> {
     let lines: string[] = [];
@@ -36,4 +43,20 @@ export class ChatPage {
       throw new Error(`${String(error)}\nIt is ${state} and shows ${shown}`);
     }
   }
+}
+
+/** Runs in the page: how many messages wait in the outbox of its user. */
+async function draftCount(): Promise<number> {
+  const me = new URLSearchParams(location.search).get("me");
+  const database = await new Promise<IDBDatabase>((resolve, reject) => {
+    const opening = indexedDB.open(`heartline:${me}`);
+    opening.onsuccess = () => resolve(opening.result);
+    opening.onerror = () => reject(opening.error);
+  });
+  return await new Promise((resolve, reject) => {
+    const counting = database.transaction("drafts").objectStore("drafts").count();
+    counting.onsuccess = () => resolve(counting.result);
+    counting.onerror = () => reject(counting.error);
+    database.close();
+  });
 }
