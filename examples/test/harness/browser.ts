@@ -5,6 +5,7 @@ import {
   type Page,
   chromium,
 } from "playwright-core";
+import { PATIENCE_MS } from "../../../clients/typescript/test/harness/process.js";
 
 const FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"];
 
@@ -25,6 +26,7 @@ export class Browser {
     );
     const browser = await chromium.launch({
       executablePath: process.env["HEARTLINE_CHROMIUM"] ?? "/usr/bin/chromium",
+      timeout: PATIENCE_MS,
       args: [...FLAGS, `--host-resolver-rules=${rules.join(",")}`],
     });
     return new Browser(browser);
@@ -33,6 +35,7 @@ export class Browser {
   /** Opens a page in a profile of its own. */
   async open(url: string): Promise<Page> {
     const context: BrowserContext = await this.#browser.newContext();
+    context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
     page.on("pageerror", (error) => this.errors.push(error.message));
     await page.goto(url);

@@ -82,7 +82,7 @@ export class Terminal {
 
   async #waitsFor<T>(what: string, ask: () => T | undefined | false): Promise<T> {
     try {
-      return await eventually(`${this.command} prints ${what}`, ask, 60_000);
+      return await eventually(`${this.command} prints ${what}`, ask);
     } catch (error) {
       throw new Error(`${String(error)}\nIt printed:\n${this.lines.join("\n")}`);
     }
