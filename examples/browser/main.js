@@ -50,11 +50,12 @@ function show(list, text) {
  * @returns {Promise<string>}
  */
 async function chatWith(user_id) {
-  try {
-    return (await client.rest.createChat({ type: "direct", member_ids: [user_id] })).chat_id;
-  } catch (error) {
-    if (error instanceof RefusedError && !error.retryable) throw error;
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-    return await chatWith(user_id);
+  for (;;) {
+    try {
+      return (await client.rest.createChat({ type: "direct", member_ids: [user_id] })).chat_id;
+    } catch (error) {
+      if (error instanceof RefusedError && !error.retryable) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
   }
 }

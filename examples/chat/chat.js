@@ -2,6 +2,7 @@
 import { createInterface } from "node:readline";
 import { Client } from "heartline";
 import { WebSocket } from "ws";
+import { chatWith } from "../chat_with.js";
 import { devToken } from "../dev_token.js";
 
 const [me, other] = process.argv.slice(2);
@@ -15,8 +16,7 @@ const client = new Client({ url, token: () => devToken(url, me), backlog: "all",
 client.onState((state) => console.log(`(${state})`));
 await client.connect();
 
-const { chat_id } = await client.rest.createChat({ type: "direct", member_ids: [other] });
-const chat = client.chat(chat_id);
+const chat = await chatWith(client, other);
 chat.onMessage((message) => console.log(`${message.sender_id}: ${message.content}`));
 console.log(`You are ${me}. Type, and ${other} reads it; Ctrl-D ends.`);
 

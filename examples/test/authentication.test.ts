@@ -1,7 +1,9 @@
 /** What docs/authentication.md says, done. */
+import { execFile } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { Client, RefusedError } from "heartline";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
@@ -34,11 +36,17 @@ async function takes(signed: string, url: string = server.url): Promise<string> 
   return body.user_id ?? `${answer.status} ${body.error?.code}`;
 }
 
-/** Runs a program of the document; answers the token that it prints. */
-function printed(program: string, file: string, secret: string): string {
+/**
+ * Runs a program of the document; answers the token that it prints. It does not stop the world
+ * meanwhile: others wait for answers here.
+ */
+async function printed(program: string, file: string, secret: string): Promise<string> {
   writeFileSync(join(scratch.path, file), blockOf(DOCUMENT, file));
-  const environment = `HEARTLINE_SECRET=${secret}`;
-  return run("env", [environment, program, file, "ana"], { cwd: scratch.path }).trim();
+  const { stdout } = await promisify(execFile)(program, [file, "ana"], {
+    cwd: scratch.path,
+    env: { ...process.env, HEARTLINE_SECRET: secret },
+  });
+  return stdout.trim();
 }
 
 test.concurrent.each([
@@ -46,12 +54,13 @@ test.concurrent.each([
   ["python3", "token.py"],
   ["php", "token.php"],
 ])("what %s signs with %s connects, and with another secret it does not", async (program, file) => {
-  const good = new Client({ url: server.url, token: printed(program, file, SECRET), WebSocket });
+  const signedWell = await printed(program, file, SECRET);
+  const good = new Client({ url: server.url, token: signedWell, WebSocket });
   await good.connect();
   expect(good.user_id).toBe("ana");
   await good.close();
 
-  const signed = printed(program, file, OTHER_SECRET);
+  const signed = await printed(program, file, OTHER_SECRET);
   expect(await takes(signed)).toBe("401 UNAUTHORIZED");
   const bad = new Client({ url: server.url, token: signed, WebSocket });
   await expect(bad.connect()).rejects.toMatchObject({ code: "STOPPED" });
@@ -71,12 +80,12 @@ test("a pair of keys is made and used as the document says", async () => {
     environment: { HEARTLINE__AUTH__HMAC_SECRET: "", [name]: join(scratch.path, file) },
   });
   try {
-    expect(await takes(printed("node", "token_ed25519.mjs", ""), other.url)).toBe("ana");
+    expect(await takes(await printed("node", "token_ed25519.mjs", ""), other.url)).toBe("ana");
     expect(await takes(token("ana"), other.url)).toBe("401 UNAUTHORIZED");
     const { privateKey } = generateKeyPairSync("ed25519");
     const pem = privateKey.export({ type: "pkcs8", format: "pem" });
     writeFileSync(join(scratch.path, "private.pem"), pem);
-    const forged = printed("node", "token_ed25519.mjs", "");
+    const forged = await printed("node", "token_ed25519.mjs", "");
     expect(await takes(forged, other.url)).toBe("401 UNAUTHORIZED");
   } finally {
     await other.remove();
