@@ -50,9 +50,9 @@ async function printed(program: string, file: string, secret: string): Promise<s
 }
 
 test.concurrent.each([
-  ["node", "token.mjs"],
-  ["python3", "token.py"],
-  ["php", "token.php"],
+  ["node", "sign_token.mjs"],
+  ["python3", "sign_token.py"],
+  ["php", "sign_token.php"],
 ])("what %s signs with %s connects, and with another secret it does not", async (program, file) => {
   const signedWell = await printed(program, file, SECRET);
   const good = new Client({ url: server.url, token: signedWell, WebSocket });
@@ -80,12 +80,12 @@ test("a pair of keys is made and used as the document says", async () => {
     environment: { HEARTLINE__AUTH__HMAC_SECRET: "", [name]: join(scratch.path, file) },
   });
   try {
-    expect(await takes(await printed("node", "token_ed25519.mjs", ""), other.url)).toBe("ana");
+    expect(await takes(await printed("node", "sign_token_ed25519.mjs", ""), other.url)).toBe("ana");
     expect(await takes(token("ana"), other.url)).toBe("401 UNAUTHORIZED");
     const { privateKey } = generateKeyPairSync("ed25519");
     const pem = privateKey.export({ type: "pkcs8", format: "pem" });
     writeFileSync(join(scratch.path, "private.pem"), pem);
-    const forged = await printed("node", "token_ed25519.mjs", "");
+    const forged = await printed("node", "sign_token_ed25519.mjs", "");
     expect(await takes(forged, other.url)).toBe("401 UNAUTHORIZED");
   } finally {
     await other.remove();
@@ -186,7 +186,7 @@ test("a good token without the scope is forbidden what is a service's", async ()
 
 test("no program of the document is left out here", () => {
   const files = blocksOf(DOCUMENT).flatMap(({ file }) => (file === undefined ? [] : [file]));
-  expect(files).toEqual(["token.mjs", "token.py", "token.php", "token_ed25519.mjs"]);
+  expect(files).toEqual(["sign_token.mjs", "sign_token.py", "sign_token.php", "sign_token_ed25519.mjs"]);
 });
 
 function unsigned(): string {
