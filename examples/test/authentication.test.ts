@@ -186,7 +186,8 @@ test("a good token without the scope is forbidden what is a service's", async ()
 
 test("no program of the document is left out here", () => {
   const files = blocksOf(DOCUMENT).flatMap(({ file }) => (file === undefined ? [] : [file]));
-  expect(files).toEqual(["sign_token.mjs", "sign_token.py", "sign_token.php", "sign_token_ed25519.mjs"]);
+  const signing = ["sign_token.mjs", "sign_token.py", "sign_token.php"];
+  expect(files).toEqual([...signing, "sign_token_ed25519.mjs"]);
 });
 
 function unsigned(): string {
