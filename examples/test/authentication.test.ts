@@ -137,6 +137,7 @@ test.each<[string, string, string]>([
   ["with a fraction of a second", sign({ ...GOOD, exp: IN_A_MINUTE + 0.5 }), WRONG_CLAIM],
   ["with a number for a user", sign({ ...GOOD, sub: 7 }), WRONG_CLAIM],
   ["with a space in the user's id", sign({ ...GOOD, sub: "ana maria" }), "sub is not a user id"],
+  ["with milliseconds", sign({ ...GOOD, exp: IN_A_MINUTE * 1000 }), "exp is not in seconds"],
   ["that has ended", sign({ ...GOOD, exp: 1 }), "it has expired"],
   ["that begins later", sign({ ...GOOD, nbf: IN_A_MINUTE }), "it is not valid yet (nbf)"],
   ["that is none", "undefined", "it does not have three parts"],

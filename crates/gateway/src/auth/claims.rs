@@ -63,12 +63,19 @@ impl OneOrMany {
     }
 }
 
+/// The latest `exp`: the year 5138. A time that was given in milliseconds lies beyond it, and would
+/// make a token that is good for ever.
+const EXPIRY_MAX_SECONDS: u64 = 99_999_999_999;
+
 /// Checks signed claims against the rules at a point in time.
 pub(super) fn check(
     claims: TokenClaims,
     rules: &Rules,
     now: Timestamp,
 ) -> Result<Claims, AuthError> {
+    if claims.exp > EXPIRY_MAX_SECONDS {
+        return Err(AuthError::Invalid("exp is not in seconds"));
+    }
     let expires_at = Timestamp::from_unix_seconds(claims.exp);
     if now >= expires_at.plus(rules.leeway) {
         return Err(AuthError::Invalid("it has expired"));

@@ -178,6 +178,8 @@ fn times_of_the_wrong_type_are_refused() {
         json!({"exp": [1_700_000_060]}),
         json!({"exp": true}),
         json!({"exp": 0}),
+        json!({"exp": (NOW_SECONDS + 60) * 1000}),
+        json!({"exp": u64::MAX}),
         json!({"exp": NOW_SECONDS - 5}),
         json!({"exp": NOW_SECONDS - 30}),
         json!({"exp": NOW_SECONDS - 61}),
