@@ -3,7 +3,7 @@ import { ChatHandle, type SendOptions } from "./chat_handle.js";
 import type { WebSocketConstructor } from "./connection.js";
 import { CursorKeeper } from "./cursor_keeper.js";
 import type { MessageListener } from "./delivery.js";
-import { type Draft, type Receipt, messageOf, newId } from "./draft.js";
+import { type Draft, type Receipt, type StoredDraft, messageOf, newId } from "./draft.js";
 import { endpointOf } from "./endpoint.js";
 import { HeartlineError, RefusedError } from "./error.js";
 import { type Backlog, Inbox } from "./inbox.js";
@@ -62,14 +62,28 @@ export interface ClientOptions {
   document?: PageDocument;
 }
 
+/** What waits to be stored by the server, in every tab that shares the storage. */
+export interface Drafts {
+  /**
+   * The messages that wait, in their order: after a reload those of the page before, too. One that
+   * was just stored may be among them for a moment longer; its `client_message_id` tells.
+   */
+  list(): Promise<StoredDraft[]>;
+  /** Tells that one came or went. */
+  onChange(listener: () => void): Unsubscribe;
+}
+
 /** A client of one user. */
 export class Client {
   /** Everything but live messages. */
   readonly rest: Rest;
   /** Who is online. */
   readonly presence: Presence;
+  /** What waits to be stored by the server. */
+  readonly outbox: Drafts;
   /** This device. */
   readonly device_id: DeviceId;
+  readonly #tokens: TokenSource;
   readonly #socket: Socket;
   readonly #storage: Storage;
   readonly #cursors: CursorKeeper | undefined;
@@ -87,6 +101,7 @@ export class Client {
     const endpoints = [options.url].flat().map(endpointOf);
     if (endpoints.length === 0) throw new TypeError("a client needs the url of a server");
     const tokens = new TokenSource(options.token);
+    this.#tokens = tokens;
     this.device_id = checkedDevice(options.device_id ?? newId());
     this.rest = new Rest(
       endpoints.map(({ rest_url }) => rest_url),
@@ -94,6 +109,10 @@ export class Client {
       options.fetch ?? ((...request) => fetch(...request)),
     );
     const storage = options.storage ?? new MemoryStorage();
+    this.outbox = {
+      list: () => storage.draftsAfter(0),
+      onChange: (listener) => storage.onChange(listener),
+    };
     this.#socket = new Socket({
       WebSocket: options.WebSocket ?? defaultWebSocket(),
       urls: endpoints.map(({ socket_url }) => socket_url),
@@ -126,7 +145,7 @@ export class Client {
     this.#pump = new Pump(this.#socket, this.#sending, others);
     this.#page = new Page(
       {
-        wake: () => this.#wake(),
+        wake: () => this.retryNow(),
         sleep: () => this.#sleep(),
         offline: () => this.#socket.offline(),
       },
@@ -148,6 +167,14 @@ export class Client {
     return this.#socket.stop_reason;
   }
 
+  /**
+   * When the next attempt to connect will be, in milliseconds since the epoch; undefined while one
+   * is under way, or none is needed.
+   */
+  get next_attempt_at(): number | undefined {
+    return this.#socket.next_attempt_at;
+  }
+
   /** Who this is, once a server has said so. */
   get user_id(): UserId | undefined {
     return this.#established?.user_id;
@@ -167,6 +194,23 @@ export class Client {
     // An application need not wait.
     connected.catch(() => {});
     return connected;
+  }
+
+  /**
+   * Tries at once what waits for its next attempt, as when the page wakes: for a button. A pause
+   * that the server has asked for stands, and attempts are a second apart.
+   */
+  retryNow(): void {
+    this.#socket.wake();
+    this.#sending.look();
+  }
+
+  /**
+   * Fetches a token now and hands it to the server, as after a change of the user's rights. What is
+   * asked after it has resolved is asked with the new one. Rejects if the provider does.
+   */
+  async refreshToken(): Promise<void> {
+    this.#socket.offer(await this.#tokens.get("refresh"));
   }
 
   /** Tells the server how far the application has come, and ends the client for good. */
@@ -223,6 +267,11 @@ export class Client {
     return this.#socket.onState.add(listener);
   }
 
+  /** Tells when the next attempt to connect will be, and undefined when it begins. */
+  onNextAttempt(listener: (next_attempt_at: number | undefined) => void): Unsubscribe {
+    return this.#socket.onNextAttempt.add(listener);
+  }
+
   /** Tells once for each connection that every chat has come as far as it was when it began. */
   onSynced(listener: () => void): Unsubscribe {
     return this.#inbox.onSynced.add(listener);
@@ -271,6 +320,7 @@ export class Client {
     const { content_type } = options;
     const draft: Draft = { chat_id, client_message_id, content };
     if (content_type !== undefined) draft.content_type = content_type;
+    this.#typing.sent(chat_id);
     return this.#sending.send(draft);
   }
 
@@ -279,11 +329,6 @@ export class Client {
     if (!this.#socket.isOpen) return;
     this.#typing.say(chat_id, is_typing, performance.now());
     this.#pump.kick();
-  }
-
-  #wake(): void {
-    this.#socket.wake();
-    this.#sending.look();
   }
 
   #sleep(): void {
@@ -322,8 +367,11 @@ export class Client {
         }
         break;
       }
+      case "message":
+        this.#typing.heard(frame.chat_id, frame.sender_id, false);
+        break;
       case "typing_indicator":
-        this.#typing.onIndicator(frame);
+        this.#typing.heard(frame.chat_id, frame.user_id, frame.is_typing);
         break;
       case "event":
         this.#onEvent.tell(frame.name, frame.data);

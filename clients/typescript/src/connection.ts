@@ -111,6 +111,12 @@ export class Connection {
     if (!this.#hasEnded) this.#socket.send(JSON.stringify(frame));
   }
 
+  /** Hands a newer token to the server. */
+  offer(token: string): void {
+    if (!this.isOpen) return;
+    this.send({ type: "refresh_token", request_id: this.#refresh.offer(token), token });
+  }
+
   /** Asks the server whether it is still there, with little patience. */
   probe(): void {
     if (!this.isOpen) return;
@@ -235,9 +241,8 @@ export class Connection {
     const need = this.#refresh.begin();
     try {
       const token = await this.#setup.tokens.get(need);
-      if (this.#hasEnded) return;
       if (token === this.#token) this.#refresh.notYet(performance.now(), Date.now());
-      else this.send({ type: "refresh_token", request_id: this.#refresh.offer(token), token });
+      else this.offer(token);
     } catch (error) {
       // The connection lives on until the server ends it; then the same error decides.
       const hasEnded = error instanceof HeartlineError && error.code === "TOKEN_ENDED";

@@ -1,6 +1,6 @@
 /** Client of the Heartline real-time server. */
 export { ChatHandle, type SendOptions } from "./chat_handle.js";
-export { Client, type ClientOptions } from "./client.js";
+export { Client, type ClientOptions, type Drafts } from "./client.js";
 export type { WebSocketConstructor, WebSocketLike } from "./connection.js";
 export type { MessageListener } from "./delivery.js";
 export type { Draft, Receipt, StoredDraft } from "./draft.js";

@@ -45,6 +45,7 @@ const ATTEMPT_INTERVAL_MIN_MS = 1000;
 /** The lasting connection. */
 export class Socket {
   readonly onState = new Listeners<[SocketState]>();
+  readonly onNextAttempt = new Listeners<[number | undefined]>();
   readonly onEstablished = new Listeners<[ServerFrameOf<"connection_established">]>();
   readonly onFrame = new Listeners<[ServerFrame]>();
   readonly onEnded = new Listeners<[]>();
@@ -67,6 +68,8 @@ export class Socket {
   #lastAttemptAt = Number.NEGATIVE_INFINITY;
   /** Changes when an attempt is of no interest any more. */
   #generation = 0;
+  /** The date of the next attempt, while one is waited for. */
+  next_attempt_at: number | undefined;
   /** Why it has stopped. */
   stop_reason: StopReason | undefined;
 
@@ -96,6 +99,11 @@ export class Socket {
     this.#needsNewToken = false;
     this.#policy.established();
     void this.#attempt();
+  }
+
+  /** Hands a newer token to the server; the next connection asks for one anyway. */
+  offer(token: string): void {
+    this.#connection?.offer(token);
   }
 
   /** Sends a frame on the present connection. */
@@ -144,6 +152,7 @@ export class Socket {
   #leave(state: SocketState): void {
     this.#generation += 1;
     this.#clearTimer();
+    this.#setNextAttempt(undefined);
     const connection = this.#connection;
     this.#connection = undefined;
     connection?.close();
@@ -160,6 +169,7 @@ export class Socket {
   #waitAndAttempt(delayMs: number, isAsked: boolean): void {
     this.#clearTimer();
     this.#isPauseAsked = isAsked;
+    this.#setNextAttempt(Date.now() + delayMs);
     this.#showTrying();
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -170,6 +180,7 @@ export class Socket {
   async #attempt(): Promise<void> {
     const generation = ++this.#generation;
     this.#lastAttemptAt = performance.now();
+    this.#setNextAttempt(undefined);
     this.#showTrying();
     const { tokens, WebSocket, urls, device_id } = this.#setup;
     const refused = this.#needsNewToken ? this.#lastToken : undefined;
@@ -229,6 +240,12 @@ export class Socket {
   #showTrying(): void {
     const trying = this.#hasConnected ? "reconnecting" : "connecting";
     this.#setState(this.#policy.failures >= FAILURES_UNTIL_OFFLINE ? "offline" : trying);
+  }
+
+  #setNextAttempt(at: number | undefined): void {
+    if (this.next_attempt_at === at) return;
+    this.next_attempt_at = at;
+    this.onNextAttempt.tell(at);
   }
 
   #setState(state: SocketState): void {

@@ -31,7 +31,7 @@ export interface Storage {
   cursors(): Promise<[ChatId, number][]>;
   /** Remembers that; a number only rises, and undefined forgets the chat. */
   saveCursors(cursors: [ChatId, number | undefined][]): Promise<void>;
-  /** Tells when another tab may have added or settled something. */
+  /** Tells when something may have been added or settled, by this tab or another. */
   onChange(listener: () => void): Unsubscribe;
   /** Is needed no longer. */
   close(): void;

@@ -1,7 +1,7 @@
 /** Who is typing, and saying so. */
 import type { FrameSource } from "./frame_source.js";
 import { Listeners } from "./listeners.js";
-import type { ChatId, ClientFrame, ServerFrameOf, UserId } from "./protocol.gen.js";
+import type { ChatId, ClientFrame, UserId } from "./protocol.gen.js";
 
 /** How long somebody counts as typing. */
 const INDICATOR_MS = 10_000;
@@ -61,9 +61,18 @@ export class Typing implements FrameSource {
     return undefined;
   }
 
-  /** Somebody is typing, or no longer. Without another word it ends by itself. */
-  onIndicator(frame: ServerFrameOf<"typing_indicator">): void {
-    const { chat_id, user_id, is_typing } = frame;
+  /** The user sends a message, by which others see that the typing has ended. */
+  sent(chat_id: ChatId): void {
+    this.#unsaid.delete(chat_id);
+    const said = this.#said.get(chat_id);
+    if (said !== undefined) said.is_typing = false;
+  }
+
+  /**
+   * Somebody is typing, or no longer: they said so, or have sent their message. Without another
+   * word it ends by itself.
+   */
+  heard(chat_id: ChatId, user_id: UserId, is_typing: boolean): void {
     const key = `${chat_id}/${user_id}`;
     const known = this.#indicators.get(key);
     clearTimeout(known?.timer);

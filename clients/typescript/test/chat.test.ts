@@ -156,7 +156,7 @@ describe("besides messages", () => {
     await ana.close();
   });
 
-  test("typing is told once, and events and changes of chats come", async () => {
+  test("typing is told once and ended by its message, and events and changes of chats come", async () => {
     const { ana, bo, chat_id } = await pair();
     const typing: boolean[] = [];
     bo.client.chat(chat_id).onTyping((user_id, is_typing) => {
@@ -169,6 +169,17 @@ describe("besides messages", () => {
     await eventually("bo sees its end", () => typing.length === 2);
     expect(typing).toEqual([true, false]);
     expect(ana.count("typing")).toBe(2);
+
+    // A message says that its typing has ended, and what is typed after it is said anew.
+    ana.client.chat(chat_id).typing();
+    await eventually("bo sees it again", () => typing.length === 3);
+    await ana.client.chat(chat_id).send("done");
+    await eventually("the message ends it", () => typing.length === 4);
+    ana.client.chat(chat_id).typing(false);
+    ana.client.chat(chat_id).typing();
+    await eventually("bo sees the next one", () => typing.length === 5, 3000);
+    expect(typing).toEqual([true, false, true, false, true]);
+    expect(ana.count("typing")).toBe(4);
 
     const events: unknown[] = [];
     ana.client.onEvent((name, data) => events.push([name, data]));

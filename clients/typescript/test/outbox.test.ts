@@ -123,6 +123,38 @@ describe("an outbox that lasts", () => {
     expect(attempts(second).size).toBe(21);
   });
 
+  test("shows what waits, after a reload too, until it is stored", async () => {
+    const running = await server();
+    const proxy = await Proxy.to(() => running.port);
+    cleanUps.push(() => proxy.remove());
+    const storage = database("ana");
+    const first = await User.connected("ana", proxy.url, { storage: storage() });
+    const chat_id = await first.chatWith("bo");
+    expect(await first.client.outbox.list()).toEqual([]);
+    proxy.down();
+    let changes = 0;
+    first.client.outbox.onChange(() => (changes += 1));
+    const words = ["one", "two", "three"];
+    for (const word of words) first.client.chat(chat_id).send(word).catch(() => {});
+    const shown = async (user: User) => {
+      return (await user.client.outbox.list()).map(({ content }) => content);
+    };
+    await eventually("all wait", async () => (await shown(first)).length === 3);
+    expect(await shown(first)).toEqual(words);
+    expect(changes).toBe(3);
+    await first.close();
+
+    const second = new User("ana", proxy.url, { storage: storage() });
+    cleanUps.push(() => second.close());
+    expect(await shown(second)).toEqual(words);
+    const left: string[] = [];
+    second.client.outbox.onChange(async () => void left.push((await shown(second)).join()));
+    proxy.up();
+    await second.client.connect();
+    await eventually("nothing waits", () => left.at(-1) === "");
+    expect(left.every((waiting) => words.join().endsWith(waiting))).toBe(true);
+  });
+
   test("tells of what was refused although nobody waits any more", async () => {
     const { url } = await server();
     const storage = database("ana");

@@ -70,9 +70,15 @@ test("what is packed can be installed, type-checked and run as the README says",
   const block = /```ts\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
   expect(block.trim().split("\n").filter((line) => line !== "").length).toBeLessThanOrEqual(10);
   const program = `import { WebSocket } from "ws";
+import type { Chat, ChatHandle, Presence, PresenceWatch } from "heartline";
 Object.assign(globalThis, { WebSocket: globalThis.WebSocket ?? WebSocket });
 const fetchToken = async () => process.env["TOKEN"] ?? "";
 ${block.replace("http://127.0.0.1:7400", server.url)}
+const handle: ChatHandle = client.chat(chat_id);
+const chat: Chat = await client.rest.getChat(handle.chat_id);
+const presence: Presence = client.presence.get(chat.members[0]?.user_id ?? "");
+const watch: PresenceWatch = client.presence;
+watch.unsubscribe([presence.user_id]);
 await client.close();
 `;
   writeFileSync(join(project, "main.ts"), program);

@@ -50,6 +50,34 @@ test("a token is renewed before it ends, without a new connection", async () => 
   expect(new Set(needs)).toEqual(new Set(["connect", "refresh"]));
 });
 
+test("a token is renewed when the application asks, for the socket and for REST", async () => {
+  const given: string[] = [];
+  let isAway = false;
+  const ana = user("ana-now", {
+    token: (need) => {
+      if (isAway) throw new HeartlineError("NO_TOKEN", "not now");
+      given.push(token("ana-now", 3600, { need, n: given.length }));
+      return given.at(-1) ?? "";
+    },
+    fetch: async (url, init) => {
+      const { Authorization } = init?.headers as Record<string, string>;
+      expect(Authorization).toBe(`Bearer ${given.at(-1)}`);
+      return await fetch(url, init);
+    },
+  });
+  await ana.client.refreshToken();
+  expect(given.length).toBe(1);
+  await ana.client.connect();
+  await ana.client.refreshToken();
+  expect(ana.sent.at(-1)).toMatchObject({ type: "refresh_token", token: given.at(-1) });
+  const answer = '"token_refreshed"';
+  await eventually("it is taken", () => ana.received.some((text) => text.includes(answer)));
+  await ana.client.rest.getMe();
+  isAway = true;
+  await expect(ana.client.refreshToken()).rejects.toMatchObject({ code: "NO_TOKEN" });
+  expect(ana.states).toEqual(["connecting", "connected"]);
+});
+
 test("a provider that comes late costs a connection and no message", async () => {
   const tokens: string[] = [];
   let isLate = false;

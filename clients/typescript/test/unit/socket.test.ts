@@ -126,6 +126,36 @@ test("a page that wakes tries at once what waits by the client's own choice", as
   expect(FakeWebSocket.all.length).toBe(3);
 });
 
+test("it says when the next attempt will be, whenever that changes", async () => {
+  const told: (number | undefined)[] = [];
+  const seen: unknown[] = [];
+  socket.onNextAttempt.add((at) => told.push(at));
+  socket.onState.add((state) => seen.push([state, socket.next_attempt_at]));
+  await connect();
+  expect(told).toEqual([]);
+  const begun = Date.now();
+  last().onclose?.({ code: 1006 });
+  expect(told).toEqual([begun + 1000]);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(told).toEqual([begun + 1000, undefined]);
+  last().onclose?.({ code: 1006 });
+  expect(told.at(-1)).toBe(begun + 3000);
+  // Somebody does not want to wait for two seconds; one is the least.
+  socket.wake();
+  expect(told.at(-1)).toBe(begun + 2000);
+  await vi.advanceTimersByTimeAsync(1000);
+  last().onclose?.({ code: 1006 });
+  expect(told.length).toBe(6);
+  socket.close();
+  expect([told.at(-1), socket.next_attempt_at]).toEqual([undefined, undefined]);
+  expect(seen).toEqual([
+    ["connecting", undefined],
+    ["connected", undefined],
+    ["reconnecting", begun + 1000],
+    ["closed", undefined],
+  ]);
+});
+
 test("a server that leaves a heartbeat unanswered for the timeout is left", async () => {
   await connect();
   await vi.advanceTimersByTimeAsync(5000);
