@@ -156,7 +156,7 @@ describe("besides messages", () => {
     await ana.close();
   });
 
-  test("typing is told once and ended by its message, and events and changes of chats come", async () => {
+  test("typing is told once until its message, and events and changes of chats come", async () => {
     const { ana, bo, chat_id } = await pair();
     const typing: boolean[] = [];
     bo.client.chat(chat_id).onTyping((user_id, is_typing) => {

@@ -33,7 +33,7 @@ test("a killed server loses, repeats and reorders nothing", async () => {
   const { server, ana, bo, stream } = await talking();
   bo.client.presence.subscribe(["ana", "cy"]);
   for (let round = 0; round < 3; round += 1) {
-    await server.end("SIGKILL");
+    await ana.inMidSend(() => server.end("SIGKILL"));
     await passes(200);
     await server.start();
     await Promise.all([ana.becomes("connected"), bo.becomes("connected")]);

@@ -17,6 +17,8 @@ export class Proxy {
   #isDown = false;
   #isDark = false;
   #isStalled = false;
+  /** How long every byte is under way. */
+  delayMs = 0;
   /** How many connections were accepted so far. */
   accepted = 0;
   port = 0;
@@ -78,6 +80,7 @@ export class Proxy {
   /** Everything works again; what was held back goes on its way. */
   up(): void {
     this.#isDown = this.#isDark = this.#isStalled = false;
+    this.delayMs = 0;
     for (const pair of this.#pairs) {
       pair.client.resume();
       pair.server.resume();
@@ -118,15 +121,23 @@ export class Proxy {
 
   #forward(pair: Pair, from: Socket, to: Socket): void {
     from.setNoDelay(true);
-    from.on("data", (chunk) => {
-      if (to.writable && !to.write(chunk)) {
-        from.pause();
-        to.once("drain", () => {
-          if (!this.#isDark && !this.#isStalled) from.resume();
-        });
-      }
-    });
-    from.on("end", () => to.end());
+    let arrivesAt = 0;
+    /** Does something after the delay, and never before what came earlier. */
+    const later = (work: () => void) => {
+      const now = performance.now();
+      arrivesAt = Math.max(arrivesAt, now + this.delayMs);
+      if (arrivesAt <= now) work();
+      else setTimeout(work, arrivesAt - now);
+    };
+    const write = (chunk: Buffer) => {
+      if (!to.writable || to.write(chunk)) return;
+      from.pause();
+      to.once("drain", () => {
+        if (!this.#isDark && !this.#isStalled) from.resume();
+      });
+    };
+    from.on("data", (chunk) => later(() => write(chunk)));
+    from.on("end", () => later(() => to.end()));
     from.on("error", () => to.resetAndDestroy());
     from.on("close", () => this.#pairs.delete(pair));
   }

@@ -20,23 +20,31 @@ export class User {
   readonly received: string[] = [];
   readonly messages: Message[] = [];
   readonly states: SocketState[] = [];
+  /** Every socket that was made. */
+  readonly sockets: WebSocket[] = [];
   synced = 0;
+  /** Called when a frame was written, before anything can answer it. */
+  onSent: (frame: ClientFrame) => void = () => {};
 
   constructor(
     readonly user_id: string,
     url: string | string[],
     options: Partial<ClientOptions> = {},
   ) {
-    const { sent, received } = this;
+    const { sent, received, sockets } = this;
+    const onSent = (frame: ClientFrame) => this.onSent(frame);
     class RecordingWebSocket extends WebSocket {
       constructor(address: string, protocols: string[]) {
         super(address, protocols);
+        sockets.push(this);
         this.on("message", (data) => received.push(String(data)));
       }
 
       override send(text: string): void {
-        sent.push(JSON.parse(text) as ClientFrame);
+        const frame = JSON.parse(text) as ClientFrame;
+        sent.push(frame);
         super.send(text);
+        onSent(frame);
       }
     }
     this.client = new Client({
@@ -100,6 +108,17 @@ export class User {
   /** Waits until the client stands there. */
   async becomes(state: SocketState): Promise<void> {
     await eventually(`${this.user_id} is ${state}`, () => this.client.state === state);
+  }
+
+  /** Does something while a message is on its way that nobody has answered. */
+  async inMidSend<T>(work: () => Promise<T>): Promise<T> {
+    return await new Promise((resolve) => {
+      this.onSent = ({ type }) => {
+        if (type !== "send_message") return;
+        this.onSent = () => {};
+        resolve(work());
+      };
+    });
   }
 
   async close(): Promise<void> {

@@ -1,0 +1,92 @@
+/** How long a party waits unless told otherwise, on a clock of its own. */
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { WebSocketLike } from "../../src/connection.js";
+import { EMPTY } from "../../src/party/queue.js";
+import { orderHash, stateHash } from "../../src/party/hash.js";
+import { Party } from "../../src/party/party.js";
+import { item } from "./climbs.js";
+import { BOARD, type Message } from "./player.js";
+
+/** A server that answers everything but edits. */
+class FakeServer implements WebSocketLike {
+  /** How often each was asked for. */
+  static asked: Record<string, number> = {};
+  /** What it says that the hash is when it is asked. */
+  static head = "";
+  bufferedAmount = 0;
+  onopen: ((event: never) => void) | null = null;
+  onmessage: ((event: never) => void) | null = null;
+  onclose: ((event: never) => void) | null = null;
+  onerror: ((event: never) => void) | null = null;
+
+  constructor() {
+    queueMicrotask(() => this.onopen?.(undefined as never));
+  }
+
+  send(text: string): void {
+    const { type, id, payload } = JSON.parse(text) as Message;
+    if (type === "connection_init") this.#say({ type: "connection_ack" });
+    if (type === "ping") this.#say({ type: "pong" });
+    if (type !== "subscribe") return;
+    const { queue, current } = EMPTY;
+    const hashes = { stateHash: stateHash(queue, current), orderHash: orderHash(queue, current) };
+    const state = { sequence: 1, incarnation: 0, queue, currentClimbQueueItem: null, ...hashes };
+    const ana = { id: "ana", username: "Ana", isLeader: true, avatarUrl: null };
+    const answers: Record<string, unknown> = {
+      joinSession: { ...BOARD, name: null, clientId: "ana", resumeToken: null, users: [ana] },
+      queueUpdates: { __typename: "FullSync", state },
+      queueState: { ...state, stateHash: FakeServer.head || hashes.stateHash },
+    };
+    const name = /joinSession|queueUpdates|sessionUpdates|queueState|addQueueItem/.exec(
+      payload.query,
+    )?.[0] as string;
+    FakeServer.asked[name] = (FakeServer.asked[name] ?? 0) + 1;
+    const answer = answers[name];
+    if (answer === undefined) return;
+    const data = name === "queueState" ? { session: { queueState: answer } } : { [name]: answer };
+    this.#say({ type: "next", id, payload: { data } });
+    if (name !== "queueUpdates") this.#say({ type: "complete", id });
+  }
+
+  close(): void {}
+
+  #say(message: Message): void {
+    queueMicrotask(() => this.onmessage?.({ data: JSON.stringify(message) } as never));
+  }
+}
+
+let party: Party;
+beforeEach(async () => {
+  vi.useFakeTimers();
+  FakeServer.asked = {};
+  FakeServer.head = "";
+  party = new Party({ url: "http://nowhere", WebSocket: FakeServer, storage: null });
+  void party.join("quiet", BOARD);
+  await vi.advanceTimersByTimeAsync(10);
+  expect(party.state.status).toBe("live");
+});
+afterEach(() => {
+  party.close();
+  vi.useRealTimers();
+});
+
+it("compares a quiet queue with the server's every sixty seconds", async () => {
+  await vi.advanceTimersByTimeAsync(59_900);
+  expect(FakeServer.asked["queueState"]).toBeUndefined();
+  await vi.advanceTimersByTimeAsync(200);
+  expect(FakeServer.asked["queueState"]).toBe(1);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(FakeServer.asked).toMatchObject({ queueState: 2, queueUpdates: 1 });
+  FakeServer.head = "another";
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(FakeServer.asked).toMatchObject({ queueState: 3, queueUpdates: 2 });
+});
+
+it("takes an edit back that is without an answer for thirty seconds", async () => {
+  const adding = party.add(item(1)).catch((error: unknown) => error);
+  await vi.advanceTimersByTimeAsync(29_900);
+  expect(party.state).toMatchObject({ pendingEdits: 1, queue: [item(1)] });
+  await vi.advanceTimersByTimeAsync(200);
+  expect(party.state).toMatchObject({ pendingEdits: 0, queue: [] });
+  expect(await adding).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
+});
