@@ -5,7 +5,7 @@ import { CursorKeeper } from "./cursor_keeper.js";
 import type { MessageListener } from "./delivery.js";
 import { type Draft, type Receipt, type StoredDraft, messageOf, newId } from "./draft.js";
 import { endpointOf } from "./endpoint.js";
-import { HeartlineError, RefusedError } from "./error.js";
+import { HeartlineError, RefusedError, closed } from "./error.js";
 import { type Backlog, Inbox } from "./inbox.js";
 import { Listeners, type Unsubscribe } from "./listeners.js";
 import { MemoryStorage } from "./memory_storage.js";
@@ -297,7 +297,7 @@ export class Client {
       const settle = (state: SocketState) => {
         if (state === "connected") resolve();
         else if (state === "stopped") reject(stopped(this.stop_reason));
-        else if (state === "closed") reject(new HeartlineError("CLOSED", "the client is closed"));
+        else if (state === "closed") reject(closed());
         else return false;
         return true;
       };

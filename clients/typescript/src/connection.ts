@@ -1,4 +1,5 @@
 /** One WebSocket from its upgrade to its end, and what the client owes the server on it. */
+import { NEVER } from "./frame_source.js";
 import { Heartbeat } from "./heartbeat.js";
 import type { Ending } from "./policy.js";
 import {
@@ -212,10 +213,9 @@ export class Connection {
 
   #schedule(): void {
     if (this.#hasEnded) return;
-    const { nextAt, deadAt } = this.#heartbeat ?? {};
-    const phaseEndsAt = this.isOpen ? undefined : this.#phaseEndsAt;
-    const moments = [nextAt, deadAt, phaseEndsAt, this.#refresh.dueAt];
-    const at = Math.min(...moments.filter((moment) => moment !== undefined));
+    const { nextAt = NEVER, deadAt = NEVER } = this.#heartbeat ?? {};
+    const phaseEndsAt = this.isOpen ? NEVER : this.#phaseEndsAt;
+    const at = Math.min(nextAt, deadAt, phaseEndsAt, this.#refresh.dueAt);
     if (at === this.#timerAt) return;
     clearTimeout(this.#timer);
     this.#timerAt = at;
@@ -227,13 +227,13 @@ export class Connection {
     const heartbeat = this.#heartbeat;
     if (now - this.#timerAt > LATE_MS) heartbeat?.resumed(now);
     this.#timerAt = 0;
-    const isPhaseOver = !this.isOpen && now >= this.#phaseEndsAt;
-    if (isPhaseOver || (heartbeat?.deadAt !== undefined && now >= heartbeat.deadAt)) {
+    const { nextAt = NEVER, deadAt = NEVER } = heartbeat ?? {};
+    if (now >= deadAt || (!this.isOpen && now >= this.#phaseEndsAt)) {
       this.#giveUp();
       return;
     }
-    if (heartbeat !== undefined && now >= heartbeat.nextAt) this.#beat(now);
-    if (this.#refresh.dueAt !== undefined && now >= this.#refresh.dueAt) void this.#fetchToken();
+    if (now >= nextAt) this.#beat(now);
+    if (now >= this.#refresh.dueAt) void this.#fetchToken();
     this.#schedule();
   }
 

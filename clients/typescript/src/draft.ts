@@ -1,5 +1,5 @@
 /** A message that the application wants sent. */
-import { HeartlineError } from "./error.js";
+import { type ClientErrorCode, HeartlineError } from "./error.js";
 import {
   CONTENT_TYPE_BYTES_MAX,
   type ChatId,
@@ -42,23 +42,19 @@ export function newId(): string {
 
 /** Throws for what no server could take. */
 export function check(draft: Draft): void {
-  const contentMax = DEFAULT_LIMITS.content_bytes;
-  if (!isWithin(draft.content, contentMax)) {
-    throw new HeartlineError("INVALID_CONTENT", `content must have 1 to ${contentMax} bytes`);
-  }
-  if (draft.content_type !== undefined && !isWithin(draft.content_type, CONTENT_TYPE_BYTES_MAX)) {
-    const message = `content_type must have 1 to ${CONTENT_TYPE_BYTES_MAX} bytes`;
-    throw new HeartlineError("INVALID_CONTENT_TYPE", message);
-  }
+  const { content, content_type = DEFAULT_CONTENT_TYPE } = draft;
+  checkBytes("INVALID_CONTENT", content, DEFAULT_LIMITS.content_bytes);
+  checkBytes("INVALID_CONTENT_TYPE", content_type, CONTENT_TYPE_BYTES_MAX);
   if (!/^[\w.@|:+-]{1,64}$/.test(draft.client_message_id)) {
     const message = "client_message_id must have 1 to 64 of A-Z a-z 0-9 _ . @ | : + -";
     throw new HeartlineError("INVALID_CLIENT_MESSAGE_ID", message);
   }
 }
 
-function isWithin(text: string, bytesMax: number): boolean {
+function checkBytes(code: ClientErrorCode, text: string, bytesMax: number): void {
   const bytes = new TextEncoder().encode(text).length;
-  return bytes >= 1 && bytes <= bytesMax;
+  const isWithin = bytes >= 1 && bytes <= bytesMax;
+  if (!isWithin) throw new HeartlineError(code, `it must have 1 to ${bytesMax} bytes: ${bytes}`);
 }
 
 /** The message as everybody else sees it, now that the server has acknowledged it. */

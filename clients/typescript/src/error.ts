@@ -41,6 +41,11 @@ export class HeartlineError extends Error {
   }
 }
 
+/** The client was closed. */
+export function closed(): HeartlineError {
+  return new HeartlineError("CLOSED", "the client is closed");
+}
+
 /** A server's refusal. */
 export class RefusedError extends HeartlineError {
   override readonly name = "RefusedError";

@@ -1,4 +1,5 @@
 /** When to say "I am alive", and when the server is not. */
+import { NEVER } from "./frame_source.js";
 
 /** A shorter advertised interval is a mistake of the server and would keep the client spinning. */
 const INTERVAL_MIN_MS = 10;
@@ -10,7 +11,7 @@ export class Heartbeat {
   /** When the next one is due. */
   nextAt: number;
   /** When the server will count as dead, if nothing comes before. */
-  deadAt: number | undefined;
+  deadAt = NEVER;
   /** Whether the client has stood still since it last heard something. */
   #hasResumed = false;
 
@@ -25,13 +26,12 @@ export class Heartbeat {
    */
   sent(now: number, patienceMs: number = this.#timeoutMs): void {
     this.nextAt = now + this.intervalMs;
-    const deadAt = now + Math.min(patienceMs, this.#timeoutMs);
-    this.deadAt = Math.min(this.deadAt ?? deadAt, deadAt);
+    this.deadAt = Math.min(this.deadAt, now + Math.min(patienceMs, this.#timeoutMs));
   }
 
   /** Something came from the server: whatever it is, it is alive. */
   heard(): void {
-    this.deadAt = undefined;
+    this.deadAt = NEVER;
     this.#hasResumed = false;
   }
 
@@ -40,7 +40,7 @@ export class Heartbeat {
    * wait for an answer begins anew: once, because the timers of a hidden page are always late.
    */
   resumed(now: number): void {
-    if (this.deadAt === undefined || this.#hasResumed) return;
+    if (this.deadAt === NEVER || this.#hasResumed) return;
     this.#hasResumed = true;
     this.deadAt = now + this.#timeoutMs;
   }

@@ -1,6 +1,6 @@
 /** Asking for the manifest: every chat of the user with its head, page by page. */
 import { BackOff, SERVER_DELAY_MAX_MS } from "./back_off.js";
-import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
+import { type FrameSource, NEVER, REQUEST_TIMEOUT_MS } from "./frame_source.js";
 import type { ChatId, ClientFrame, ErrorFrame, ManifestChat } from "./protocol.gen.js";
 import { judge } from "./verdict.js";
 
@@ -30,7 +30,7 @@ export class Manifest implements FrameSource {
   #current: Round | undefined;
   /** A round that was asked for while the current one had begun, and may have been too early. */
   #following: Round | undefined;
-  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #pausedUntil = 0;
   #requests = 0;
 
   constructor(backOff: BackOff) {
@@ -46,12 +46,12 @@ export class Manifest implements FrameSource {
   /** The connection is over, and every question with it. */
   ended(): void {
     this.#current = this.#following = undefined;
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
   /** A newer token is in force: what waited for it goes on. */
   tokenRefreshed(): void {
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
   /** Something may have been missed in these chats, or in all. */
@@ -64,17 +64,16 @@ export class Manifest implements FrameSource {
     else this.#current = merged(current, wanted);
   }
 
-  dueAt(now: number): number | undefined {
+  dueAt(now: number): number {
     const current = this.#current;
-    if (current === undefined) return undefined;
+    if (current === undefined) return NEVER;
     if (current.request_id !== undefined && now >= current.dueAt) current.request_id = undefined;
     return Math.max(current.dueAt, this.#pausedUntil);
   }
 
   next(now: number): ClientFrame | undefined {
-    const dueAt = this.dueAt(now);
     const current = this.#current;
-    if (current === undefined || dueAt === undefined || dueAt > now) return undefined;
+    if (current === undefined || this.dueAt(now) > now) return undefined;
     this.#requests += 1;
     const request_id = `manifest-${this.#requests}`;
     current.request_id = request_id;

@@ -4,7 +4,7 @@
  */
 import { BackOff } from "./back_off.js";
 import { type StoredDraft, keyOf } from "./draft.js";
-import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
+import { type FrameSource, NEVER, REQUEST_TIMEOUT_MS } from "./frame_source.js";
 import { Pace } from "./pace.js";
 import {
   type ChatId,
@@ -44,7 +44,7 @@ export class Outbox implements FrameSource {
   /** The messages of each chat in order; no queue is empty. */
   readonly #chats = new Map<ChatId, Entry[]>();
   #inFlight = 0;
-  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #pausedUntil = 0;
   #attempts = 0;
   #pace = new Pace(DEFAULT_LIMITS.send_rate, DEFAULT_LIMITS.send_burst);
 
@@ -56,7 +56,7 @@ export class Outbox implements FrameSource {
   /** Takes the next message of its chat. */
   push(draft: StoredDraft): void {
     const queue = this.#chats.get(draft.chat_id) ?? [];
-    queue.push({ draft, notBefore: Number.NEGATIVE_INFINITY, sent: undefined });
+    queue.push({ draft, notBefore: 0, sent: undefined });
     this.#chats.set(draft.chat_id, queue);
   }
 
@@ -70,27 +70,26 @@ export class Outbox implements FrameSource {
   ended(): void {
     this.#chats.clear();
     this.#inFlight = 0;
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
   /** A newer token is in force: what waited for it goes on. */
   tokenRefreshed(): void {
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
-  dueAt(now: number): number | undefined {
-    let dueAt = Number.POSITIVE_INFINITY;
-    let expiresAt = Number.POSITIVE_INFINITY;
+  dueAt(now: number): number {
+    let dueAt = NEVER;
+    let expiresAt = NEVER;
     for (const [entry] of this.#chats.values()) {
       if (entry === undefined) continue;
       this.#expire(entry, now);
       if (entry.sent === undefined) dueAt = Math.min(dueAt, entry.notBefore);
       else expiresAt = Math.min(expiresAt, entry.sent.until);
     }
-    const isFull = this.#inFlight >= IN_FLIGHT_MAX || dueAt === Number.POSITIVE_INFINITY;
+    const isFull = this.#inFlight >= IN_FLIGHT_MAX;
     const sendAt = Math.max(dueAt, this.#pausedUntil, this.#pace.readyAt(now));
-    const at = Math.min(expiresAt, isFull ? Number.POSITIVE_INFINITY : sendAt);
-    return at === Number.POSITIVE_INFINITY ? undefined : at;
+    return Math.min(expiresAt, isFull ? NEVER : sendAt);
   }
 
   /** The message to send now: of all that may go, the one that came first. */

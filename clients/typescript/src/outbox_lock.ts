@@ -26,7 +26,7 @@ export class OutboxLock {
   readonly #locks: LockManagerLike | undefined;
   #abort: AbortController | undefined;
   #release: (() => void) | undefined;
-  #heldUntil = Number.NEGATIVE_INFINITY;
+  #heldUntil = 0;
   /** The last claim, until its lease is given back. */
   #claiming: Promise<void> = Promise.resolve();
 
@@ -52,7 +52,7 @@ export class OutboxLock {
 
   /** Gives it to the next, or waits no longer. */
   release(): void {
-    this.#heldUntil = Number.NEGATIVE_INFINITY;
+    this.#heldUntil = 0;
     this.#abort?.abort();
     this.#abort = undefined;
     this.#release?.();
@@ -87,7 +87,7 @@ export class OutboxLock {
       if (signal.aborted) break;
       const wasHeld = this.isHeld;
       // A second less than is written, so that the next one never begins before this one ends.
-      this.#heldUntil = isMine ? asked + LEASE_MS - CLAIM_INTERVAL_MS : Number.NEGATIVE_INFINITY;
+      this.#heldUntil = isMine ? asked + LEASE_MS - CLAIM_INTERVAL_MS : 0;
       if (isMine && !wasHeld) held();
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, CLAIM_INTERVAL_MS);

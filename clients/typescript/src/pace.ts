@@ -9,7 +9,7 @@ export class Pace {
   /** How far the budget may be overdrawn: the burst. */
   readonly #slackMs: number;
   /** When the whole burst is available again. */
-  #fullAt = Number.NEGATIVE_INFINITY;
+  #fullAt = 0;
 
   /**
    * A tenth of both stays unused, so that frames which the network bunches together do not go over

@@ -1,5 +1,5 @@
 /** Sends what is due, and comes back when the next is. */
-import type { FrameSource } from "./frame_source.js";
+import { type FrameSource, NEVER } from "./frame_source.js";
 import { Pace } from "./pace.js";
 import { type ClientFrame, type ClientLimits, DEFAULT_LIMITS } from "./protocol.gen.js";
 
@@ -62,7 +62,7 @@ export class Pump {
     if (!this.#sink.isOpen) return;
     const now = performance.now();
     const at = this.#sink.isCongested ? now + CONGESTED_MS : this.#nextAt(now);
-    if (at === undefined) return;
+    if (at === NEVER) return;
     const delayMs = Math.min(Math.max(0, at - now), TIMER_MAX_MS);
     this.#timer = setTimeout(() => this.#run(), Math.ceil(delayMs));
   }
@@ -79,11 +79,9 @@ export class Pump {
     return undefined;
   }
 
-  #nextAt(now: number): number | undefined {
-    const others = this.#others.flatMap((source) => source.dueAt(now) ?? []);
-    const moments = others.map((at) => Math.max(at, this.#pace.readyAt(now)));
-    const all = [...moments, ...[this.#messages.dueAt(now) ?? []].flat()];
-    return all.length === 0 ? undefined : Math.min(...all);
+  #nextAt(now: number): number {
+    const otherAt = Math.min(...this.#others.map((source) => source.dueAt(now)));
+    return Math.min(this.#messages.dueAt(now), Math.max(otherAt, this.#pace.readyAt(now)));
   }
 }
 

@@ -41,27 +41,23 @@ export class Receipts implements FrameSource {
     this.#chats.delete(chat_id);
   }
 
-  dueAt(): number | undefined {
-    if (this.#chats.size === 0) return undefined;
+  dueAt(): number {
     return Math.min(...[...this.#chats.values()].map(dueAt));
   }
 
   next(now: number): ClientFrame | undefined {
-    for (const [chat_id, untold] of this.#chats) {
-      if (dueAt(untold) > now) continue;
-      this.#chats.delete(chat_id);
-      return { type: "ack", chat_id, last_acked_sequence: untold.sequence };
-    }
-    return undefined;
+    const due = [...this.#chats].find(([, untold]) => dueAt(untold) <= now);
+    return due && this.#take(...due);
   }
 
   /** Everything that the server does not know yet, due or not. */
   takeAll(): ClientFrame[] {
-    const chats = [...this.#chats];
-    this.#chats.clear();
-    return chats.map(([chat_id, untold]) => {
-      return { type: "ack", chat_id, last_acked_sequence: untold.sequence };
-    });
+    return [...this.#chats].map((untold) => this.#take(...untold));
+  }
+
+  #take(chat_id: ChatId, { sequence }: Untold): ClientFrame {
+    this.#chats.delete(chat_id);
+    return { type: "ack", chat_id, last_acked_sequence: sequence };
   }
 }
 

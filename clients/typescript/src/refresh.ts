@@ -1,4 +1,5 @@
 /** When a newer token is due, and which one is on its way. */
+import { NEVER } from "./frame_source.js";
 import type { TokenNeed } from "./token.js";
 
 /**
@@ -20,7 +21,7 @@ export class Refresh {
   #lastWasRefused = false;
   #offers = 0;
   /** When to ask the provider. */
-  dueAt: number | undefined;
+  dueAt = NEVER;
 
   /**
    * The server took a token. If that has ended already by the client's date, then the date is
@@ -30,7 +31,7 @@ export class Refresh {
     const end = expiresAt !== undefined && expiresAt > wall ? expiresAt : undefined;
     this.#expiresAt = end;
     this.#lastWasRefused = false;
-    this.dueAt = end === undefined ? undefined : now + pauseBefore(end, wall);
+    this.dueAt = end === undefined ? NEVER : now + pauseBefore(end, wall);
   }
 
   /** The server says that the token has ended. A fetch or an offer under way goes on. */
@@ -41,7 +42,7 @@ export class Refresh {
 
   /** The provider is being asked. */
   begin(): TokenNeed {
-    this.dueAt = undefined;
+    this.dueAt = NEVER;
     return this.#lastWasRefused ? "refused" : "refresh";
   }
 
@@ -53,7 +54,7 @@ export class Refresh {
 
   /** A newer token is sent to the server in the request of this name. */
   offer(token: string): string {
-    this.dueAt = undefined;
+    this.dueAt = NEVER;
     this.#offers += 1;
     const request_id = `refresh-${this.#offers}`;
     this.#offered = { request_id, token };

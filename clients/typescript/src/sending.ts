@@ -1,13 +1,15 @@
 /** From `send` to the durable answer: across connections, tabs and pages. */
 import { BackOff } from "./back_off.js";
 import { type Draft, type Receipt, type StoredDraft, check, keyOf } from "./draft.js";
-import { HeartlineError, RefusedError } from "./error.js";
-import type { FrameSource } from "./frame_source.js";
+import { RefusedError, closed } from "./error.js";
+import { type FrameSource, NEVER } from "./frame_source.js";
 import { Listeners, type Unsubscribe } from "./listeners.js";
+import { alreadyWaiting } from "./memory_storage.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxLock } from "./outbox_lock.js";
 import type { ChatId, ClientFrame, ClientLimits, ErrorFrame, MessageAck } from "./protocol.gen.js";
 import type { Outcome, Storage } from "./storage.js";
+import { Turns } from "./turns.js";
 
 /** How often others are looked at where they cannot be heard. */
 const LOOK_INTERVAL_MS = 2000;
@@ -24,6 +26,7 @@ export interface SendingSetup {
 
 /** Somebody waits for the end of a message. */
 interface Waiter {
+  draft: Draft;
   resolve(receipt: Receipt): void;
   reject(error: Error): void;
 }
@@ -38,15 +41,13 @@ export class Sending implements FrameSource {
   readonly #outbox: Outbox;
   readonly #waiters = new Map<string, Waiter>();
   readonly #unsubscribe: Unsubscribe;
+  readonly #loading = new Turns(() => this.#load());
+  readonly #asking = new Turns(() => this.#askOutcomes());
   #lookTimer: ReturnType<typeof setInterval> | undefined;
   /** The place of the last draft that was read from the storage. */
   #lastOrder = 0;
   /** Changes whenever drafts have to be read from the first again. */
   #term = 0;
-  #isLoading = false;
-  #isLoadWanted = false;
-  #isAsking = false;
-  #isAskWanted = false;
   #isClosed = false;
 
   constructor(setup: SendingSetup, random?: () => number) {
@@ -63,20 +64,14 @@ export class Sending implements FrameSource {
     if (this.#isClosed) throw closed();
     check(draft);
     const key = keyOf(draft);
-    if (this.#waiters.has(key)) throw new HeartlineError("ALREADY_WAITING", "it waits already");
-    const answered = new Promise<Receipt>((resolve, reject) => {
-      this.#waiters.set(key, { resolve, reject });
+    if (this.#waiters.has(key)) throw alreadyWaiting();
+    await this.#setup.storage.add(draft, this.#setup.draftsMax);
+    if (this.#isClosed) throw closed();
+    return await new Promise((resolve, reject) => {
+      this.#waiters.set(key, { draft, resolve, reject });
+      // Another tab may have been so quick that its answer is there already.
+      this.look();
     });
-    // Storing it may fail first, and then nobody waits for the answer.
-    answered.catch(() => {});
-    try {
-      await this.#setup.storage.add(draft, this.#setup.draftsMax);
-    } catch (error) {
-      this.#waiters.delete(key);
-      throw error;
-    }
-    void this.#load();
-    return await answered;
   }
 
   /** A connection begins. */
@@ -85,9 +80,9 @@ export class Sending implements FrameSource {
     this.#begin();
     this.#setup.lock.acquire(() => {
       this.#begin();
-      void this.#load();
+      void this.#loading.take();
       // The one who sent before may have had answers that were not heard of here.
-      void this.#askOutcomes();
+      void this.#asking.take();
     });
   }
 
@@ -104,9 +99,9 @@ export class Sending implements FrameSource {
 
   /** Something may have happened in another tab. */
   look(): void {
-    void this.#load();
+    void this.#loading.take();
     // Whoever sends knows the answers first.
-    if (!this.#setup.lock.isHeld) void this.#askOutcomes();
+    if (!this.#setup.lock.isHeld) void this.#asking.take();
   }
 
   /** Sends nothing more. Whoever waits is told. */
@@ -120,8 +115,8 @@ export class Sending implements FrameSource {
     await this.#setup.lock.close();
   }
 
-  dueAt(now: number): number | undefined {
-    return this.#setup.lock.isHeld ? this.#outbox.dueAt(now) : undefined;
+  dueAt(now: number): number {
+    return this.#setup.lock.isHeld ? this.#outbox.dueAt(now) : NEVER;
   }
 
   next(now: number): ClientFrame | undefined {
@@ -175,38 +170,34 @@ export class Sending implements FrameSource {
 
   /** Reads what was added, in this tab or in another, in the order in which it was. */
   async #load(): Promise<void> {
-    this.#isLoadWanted = true;
-    if (this.#isLoading) return;
-    this.#isLoading = true;
-    while (this.#isLoadWanted && this.#setup.lock.isHeld) {
-      this.#isLoadWanted = false;
-      const term = this.#term;
-      const drafts = await this.#setup.storage.draftsAfter(this.#lastOrder).catch(() => []);
-      if (term !== this.#term) continue;
-      for (const draft of drafts) {
-        this.#outbox.push(draft);
-        this.#lastOrder = draft.order;
-      }
+    const term = this.#term;
+    if (!this.#setup.lock.isHeld) return;
+    const drafts = await this.#setup.storage.draftsAfter(this.#lastOrder).catch(() => []);
+    if (term !== this.#term) return;
+    for (const draft of drafts) {
+      this.#outbox.push(draft);
+      this.#lastOrder = draft.order;
     }
-    this.#isLoading = false;
     this.#setup.kick();
   }
 
   /** Asks how messages ended that another tab has sent. */
   async #askOutcomes(): Promise<void> {
-    this.#isAskWanted = true;
-    if (this.#isAsking) return;
-    this.#isAsking = true;
-    while (this.#isAskWanted && this.#waiters.size > 0) {
-      this.#isAskWanted = false;
-      const keys = [...this.#waiters.keys()];
-      const outcomes = await this.#setup.storage.outcomes(keys).catch(() => []);
-      for (const [key, outcome] of outcomes) this.#tell(key, outcome);
+    const waiters = [...this.#waiters];
+    if (waiters.length === 0) return;
+    const { storage, draftsMax } = this.#setup;
+    try {
+      // In this order: what is settled between the two has an outcome.
+      const waiting = new Set((await storage.draftsAfter(0)).map(keyOf));
+      const outcomes = new Map(await storage.outcomes(waiters.map(([key]) => key)));
+      for (const [key, { draft }] of waiters) {
+        const outcome = outcomes.get(key);
+        if (outcome !== undefined) this.#tell(key, outcome);
+        // It ended so long ago that only the server remembers how.
+        else if (!waiting.has(key)) await storage.add(draft, draftsMax);
+      }
+    } catch {
+      // With the next change it is asked again.
     }
-    this.#isAsking = false;
   }
-}
-
-function closed(): HeartlineError {
-  return new HeartlineError("CLOSED", "the client is closed");
 }

@@ -47,7 +47,7 @@ export class Sync implements FrameSource {
    */
   readonly #wanted = new Map<ChatId, Want>();
   readonly #inFlight = new Map<string, Asked>();
-  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #pausedUntil = 0;
   #requests = 0;
   #limit = 100;
 
@@ -71,19 +71,19 @@ export class Sync implements FrameSource {
   ended(): void {
     this.#wanted.clear();
     this.#inFlight.clear();
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
   /** A newer token is in force: what waited for it goes on. */
   tokenRefreshed(): void {
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
   /** A chat seems to be behind: ask at that time, unless it is asked for earlier anyway. */
   want(chat_id: ChatId, at: number): void {
     if ([...this.#inFlight.values()].some((asked) => asked.chat_id === chat_id)) return;
     const want = this.#wanted.get(chat_id);
-    if (want === undefined) this.#wanted.set(chat_id, { at, notBefore: Number.NEGATIVE_INFINITY });
+    if (want === undefined) this.#wanted.set(chat_id, { at, notBefore: 0 });
     else want.at = Math.min(want.at, at);
   }
 
@@ -97,7 +97,7 @@ export class Sync implements FrameSource {
     this.#wanted.delete(chat_id);
   }
 
-  dueAt(now: number): number | undefined {
+  dueAt(now: number): number {
     for (const [request_id, asked] of this.#inFlight) {
       if (asked.until > now) continue;
       this.#inFlight.delete(request_id);
@@ -106,8 +106,7 @@ export class Sync implements FrameSource {
     const untils = [...this.#inFlight.values()].map((asked) => asked.until);
     const wants = [...this.#wanted.values()].map(dueAt);
     const asks = wants.map((at) => Math.max(at, this.#pausedUntil));
-    const moments = this.#inFlight.size < IN_FLIGHT_MAX ? [...untils, ...asks] : untils;
-    return moments.length === 0 ? undefined : Math.min(...moments);
+    return Math.min(...untils, ...(this.#inFlight.size < IN_FLIGHT_MAX ? asks : []));
   }
 
   /**

@@ -43,9 +43,8 @@ export class Typing implements FrameSource {
     else if (this.#unsaid.size < KEPT_MAX) this.#unsaid.set(chat_id, is_typing);
   }
 
-  dueAt(): number | undefined {
-    const moments = [...this.#unsaid.keys()].map((chat_id) => this.#readyAt(chat_id));
-    return moments.length === 0 ? undefined : Math.min(...moments);
+  dueAt(): number {
+    return Math.min(...[...this.#unsaid.keys()].map((chat_id) => this.#readyAt(chat_id)));
   }
 
   next(now: number): ClientFrame | undefined {
@@ -98,6 +97,7 @@ export class Typing implements FrameSource {
   }
 
   #readyAt(chat_id: ChatId): number {
-    return (this.#said.get(chat_id)?.at ?? Number.NEGATIVE_INFINITY) + INTERVAL_MS;
+    const said = this.#said.get(chat_id);
+    return said === undefined ? 0 : said.at + INTERVAL_MS;
   }
 }

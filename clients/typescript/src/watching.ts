@@ -1,7 +1,7 @@
 /** Whose presence the application wants to know, and telling the server so on every connection. */
 import { BackOff } from "./back_off.js";
 import { HeartlineError } from "./error.js";
-import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
+import { type FrameSource, NEVER, REQUEST_TIMEOUT_MS } from "./frame_source.js";
 import { Pace } from "./pace.js";
 import {
   type ClientFrame,
@@ -30,7 +30,7 @@ export class Watching implements FrameSource {
   readonly #untold = new Map<UserId, Wish>();
   /** The request on its way. There is one at a time, so that wishes arrive in their order. */
   #asked: Asked | undefined;
-  #pausedUntil = Number.NEGATIVE_INFINITY;
+  #pausedUntil = 0;
   #limits: ClientLimits = DEFAULT_LIMITS;
   #pace = paceOf(DEFAULT_LIMITS);
   #isConnected = false;
@@ -80,26 +80,25 @@ export class Watching implements FrameSource {
   ended(): void {
     this.#isConnected = false;
     this.#asked = undefined;
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
     this.#untold.clear();
   }
 
   /** A newer token is in force: what waited for it goes on. */
   tokenRefreshed(): void {
-    this.#pausedUntil = Number.NEGATIVE_INFINITY;
+    this.#pausedUntil = 0;
   }
 
-  dueAt(now: number): number | undefined {
+  dueAt(now: number): number {
     if (this.#asked !== undefined && this.#asked.until <= now) this.#askAgain();
     if (this.#asked !== undefined) return this.#asked.until;
-    if (this.#untold.size === 0) return undefined;
+    if (this.#untold.size === 0) return NEVER;
     return Math.max(this.#pace.readyAt(now), this.#pausedUntil);
   }
 
   /** What to tell it now. Ends come first, because they make room. */
   next(now: number): ClientFrame | undefined {
-    const dueAt = this.dueAt(now);
-    if (this.#asked !== undefined || dueAt === undefined || dueAt > now) return undefined;
+    if (this.dueAt(now) > now || this.#asked !== undefined) return undefined;
     const wish: Wish = [...this.#untold.values()].includes("end") ? "end" : "begin";
     const ofWish = [...this.#untold].filter(([, other]) => other === wish);
     const user_ids = ofWish

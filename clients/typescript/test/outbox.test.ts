@@ -1,6 +1,13 @@
 import "fake-indexeddb/auto";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Draft, IndexedDbStorage, MemoryStorage, RefusedError } from "../src/index.js";
+import {
+  type Draft,
+  IndexedDbStorage,
+  MemoryStorage,
+  RefusedError,
+  type SendOutcome,
+  type StoredDraft,
+} from "../src/index.js";
 import { eventually, passes } from "./harness/eventually.js";
 import { Locks } from "./harness/locks.js";
 import { Proxy } from "./harness/proxy.js";
@@ -87,6 +94,32 @@ describe.each([
     });
     expect(two.count("send_message")).toBe(1);
   });
+});
+
+test("a tab that learns too late how its message ended asks the server again", async () => {
+  const { url } = await server();
+  /** Has forgotten how the first message ended when it is asked. */
+  class Forgetful extends MemoryStorage {
+    settled = 0;
+
+    override async settle(draft: StoredDraft, outcome: SendOutcome): Promise<void> {
+      this.settled += 1;
+      await super.settle(draft, outcome);
+    }
+
+    override async outcomes(keys: string[]): Promise<[string, SendOutcome][]> {
+      return this.settled === 1 ? [] : await super.outcomes(keys);
+    }
+  }
+  const options = { storage: new Forgetful({ user_id: "ana" }), locks: new Locks() };
+  const one = await User.connected("ana", url, options);
+  const two = await User.connected("ana", url, options);
+  cleanUps.push(() => one.close(), () => two.close());
+  const chat_id = await one.chatWith("bo");
+  const receipt = await two.client.chat(chat_id).send("hello");
+  expect(receipt).toMatchObject({ sequence: 1, duplicate: true });
+  expect([...attempts(one, two).values()]).toEqual([2]);
+  expect(two.contents(chat_id)).toEqual(["hello"]);
 });
 
 describe("an outbox that lasts", () => {

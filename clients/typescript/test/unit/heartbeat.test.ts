@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { NEVER } from "../../src/frame_source.js";
 import { Heartbeat } from "../../src/heartbeat.js";
 import { Refresh } from "../../src/refresh.js";
 import { expiryOf } from "../../src/token.js";
@@ -6,18 +7,18 @@ import { sign } from "../harness/token.js";
 
 test("silence alone is no death, only an unanswered heartbeat is", () => {
   const heartbeat = new Heartbeat(5000, 10_000, 0);
-  expect(heartbeat.deadAt).toBeUndefined();
+  expect(heartbeat.deadAt).toBe(NEVER);
   heartbeat.sent(5000);
   heartbeat.sent(10_000);
   expect(heartbeat.deadAt).toBe(15_000);
   heartbeat.heard();
-  expect(heartbeat.deadAt).toBeUndefined();
+  expect(heartbeat.deadAt).toBe(NEVER);
 });
 
 test("a pause of the client is not held against the server", () => {
   const heartbeat = new Heartbeat(5000, 10_000, 0);
   heartbeat.resumed(1);
-  expect(heartbeat.deadAt).toBeUndefined();
+  expect(heartbeat.deadAt).toBe(NEVER);
   heartbeat.sent(5000);
   heartbeat.resumed(100_000);
   expect(heartbeat.deadAt).toBe(110_000);
@@ -53,7 +54,7 @@ test("a token is renewed after four fifths of its life, and at once when it has 
 test("a client whose clock is ahead waits for the server's word", () => {
   const refresh = new Refresh();
   refresh.inForce(1000, 0, 2000);
-  expect(refresh.dueAt).toBeUndefined();
+  expect(refresh.dueAt).toBe(NEVER);
 });
 
 test("only its own requests are its business, and a refused token is replaced", () => {

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { NEVER } from "../../src/frame_source.js";
 import { BackOff } from "../../src/back_off.js";
 import { Manifest } from "../../src/manifest.js";
 import type { ErrorFrame } from "../../src/protocol.gen.js";
@@ -26,7 +27,7 @@ test("a resync waits for its delay, and two become one", () => {
   // Everything that was meant has been met, so the rest is not read.
   const id = second?.type === "sync_manifest" ? second.request_id : "";
   expect(some.answered(id, [chat("b")], "page-3", 520)).toBe("complete");
-  expect(some.dueAt(520)).toBeUndefined();
+  expect(some.dueAt(520)).toBe(NEVER);
 });
 
 test("a resync during a round is followed by another round", () => {
@@ -39,7 +40,7 @@ test("a resync during a round is followed by another round", () => {
   expect(some.dueAt(20)).toBe(110);
   ask(some, 110);
   some.ended();
-  expect(some.dueAt(200)).toBeUndefined();
+  expect(some.dueAt(200)).toBe(NEVER);
 });
 
 test("a refused page is asked for again after the pause, and one without an answer too", () => {

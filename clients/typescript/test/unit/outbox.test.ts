@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { NEVER } from "../../src/frame_source.js";
 import { BackOff } from "../../src/back_off.js";
 import { Outbox } from "../../src/outbox.js";
 import type { ClientFrameOf, ErrorFrame, MessageAck } from "../../src/protocol.gen.js";
@@ -54,7 +55,7 @@ test("an open outcome keeps the message with its id, and a definite refusal give
   expect(second?.request_id).not.toBe(first?.request_id);
   expect(some.refused(refusal(first?.request_id, {}), 1000)).toEqual({ kind: "not_mine" });
   expect(some.refused(refusal(second?.request_id, {}), 1000)).toMatchObject({ kind: "definitely" });
-  expect(some.dueAt(1000)).toBeUndefined();
+  expect(some.dueAt(1000)).toBe(NEVER);
 });
 
 test("a rate limit holds every chat until the server's pause is over or a token is new", () => {
@@ -73,7 +74,7 @@ test("a message without any answer is sent again with the same id", () => {
   some.push(draft("a", 1));
   next(some, 0);
   expect(some.dueAt(0)).toBe(20_000);
-  const dueAt = some.dueAt(20_000) ?? 0;
+  const dueAt = some.dueAt(20_000);
   expect(dueAt).toBe(21_000);
   expect(next(some, dueAt)?.client_message_id).toBe("m1");
 });
