@@ -34,6 +34,8 @@ interface Waiting {
 export class EditSender {
   readonly pending = new PendingEdits();
   readonly #waiting = new Map<PendingEdit, Waiting>();
+  /** The ends of what is shown because it was answered. */
+  readonly #shown = new Set<ReturnType<typeof setTimeout>>();
   readonly #timeoutMs: number;
   readonly #listener: SenderListener;
   #connection: PartyConnection | null = null;
@@ -88,6 +90,10 @@ export class EditSender {
     this.stop();
     const waiting = [...this.#waiting.values()];
     this.#waiting.clear();
+    for (const timer of this.#shown) {
+      clearTimeout(timer);
+    }
+    this.#shown.clear();
     this.pending.clear();
     for (const { reject, timer } of waiting) {
       clearTimeout(timer);
@@ -150,7 +156,11 @@ export class EditSender {
     pending.isAnswered = true;
     pending.answeredAt = answer.setQueue ?? null;
     this.#take(pending)?.resolve();
-    setTimeout(() => this.#forget(pending), SHOWN_AFTER_ANSWER_MS);
+    const timer = setTimeout(() => {
+      this.#shown.delete(timer);
+      this.#forget(pending);
+    }, SHOWN_AFTER_ANSWER_MS);
+    this.#shown.add(timer);
     this.#listener.changed();
   }
 

@@ -7,10 +7,12 @@ import { Party } from "../../src/party/party.js";
 import { item } from "./climbs.js";
 import { BOARD, type Message } from "./player.js";
 
-/** A server that answers everything but edits. */
+/** A server that answers everything but edits, unless told to. */
 class FakeServer implements WebSocketLike {
   /** How often each was asked for. */
   static asked: Record<string, number> = {};
+  /** Whether it answers edits, too, though never with their event. */
+  static answersEdits = false;
   /** What it says that the hash is when it is asked. */
   static head = "";
   bufferedAmount = 0;
@@ -35,6 +37,7 @@ class FakeServer implements WebSocketLike {
     const answers: Record<string, unknown> = {
       joinSession: { ...BOARD, name: null, clientId: "ana", resumeToken: null, users: [ana] },
       queueUpdates: { __typename: "FullSync", state },
+      addQueueItem: FakeServer.answersEdits ? { uuid: "" } : undefined,
       queueState: { ...state, stateHash: FakeServer.head || hashes.stateHash },
     };
     const name = /joinSession|queueUpdates|sessionUpdates|queueState|addQueueItem/.exec(
@@ -60,6 +63,7 @@ beforeEach(async () => {
   vi.useFakeTimers();
   FakeServer.asked = {};
   FakeServer.head = "";
+  FakeServer.answersEdits = false;
   party = new Party({ url: "http://nowhere", WebSocket: FakeServer, storage: null });
   void party.join("quiet", BOARD);
   await vi.advanceTimersByTimeAsync(10);
@@ -89,4 +93,22 @@ it("takes an edit back that is without an answer for thirty seconds", async () =
   await vi.advanceTimersByTimeAsync(200);
   expect(party.state).toMatchObject({ pendingEdits: 0, queue: [] });
   expect(await adding).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
+});
+
+it("leaves no timer behind when it is closed", async () => {
+  const adding = party.add(item(1)).catch((error: unknown) => error);
+  await vi.advanceTimersByTimeAsync(10);
+  party.close();
+  expect(await adding).toMatchObject({ code: "NOT_IN_A_SESSION" });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(vi.getTimerCount()).toBe(0);
+
+  FakeServer.answersEdits = true;
+  void party.join("again", BOARD);
+  await vi.advanceTimersByTimeAsync(10);
+  await party.add(item(2));
+  expect(party.state.pendingEdits).toBe(1);
+  party.close();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(vi.getTimerCount()).toBe(0);
 });
