@@ -3,7 +3,7 @@
  *
  * A cursor stands at the highest number up to which everything came, by push, page or own ack.
  * What comes above a hole waits until the hole is filled, so that the application gets every
- * message once and in ascending order.
+ * message once and in ascending order. It moves down only for what nobody was there to take.
  */
 import type { ChatId, Message } from "./protocol.gen.js";
 
@@ -69,6 +69,12 @@ export class Cursors {
     cursor.highestSeen = Math.max(cursor.highestSeen, sequence);
   }
 
+  /** What was given out after this number came to nobody. */
+  rewind(chat_id: ChatId, sequence: number): void {
+    const cursor = this.#cursor(chat_id);
+    cursor.reached = Math.min(cursor.reached, sequence);
+  }
+
   /** The user is no longer a member. */
   forget(chat_id: ChatId): void {
     this.#aheadCount -= this.#chats.get(chat_id)?.ahead.size ?? 0;
@@ -128,8 +134,7 @@ export class Cursors {
   }
 
   /**
-   * Moves a cursor up to `target` and on over what waits just above, giving out what it passes. A
-   * cursor never moves down.
+   * Moves a cursor up to `target` and on over what waits just above, giving out what it passes.
    */
   #advance(cursor: Cursor, target: number): Message[] {
     const ready: Message[] = [];

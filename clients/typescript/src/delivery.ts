@@ -15,6 +15,8 @@ export type MessageListener = (message: Message, own: boolean) => unknown;
 export interface DeliveryEvents {
   /** The application has had this message. */
   handedOver(message: Message): void;
+  /** Nobody listens to this chat: what follows this number was not handed over. */
+  left(chat_id: ChatId, sequence: number): void;
   /** Messages may come again that were not accepted before: of this chat, or of all. */
   accepts(chat_id: ChatId | undefined): void;
 }
@@ -43,6 +45,7 @@ export class Delivery {
       remove();
       const isLast = chat_id !== undefined && listeners.size === 0;
       if (isLast && this.#inChat.get(chat_id) === listeners) this.#inChat.delete(chat_id);
+      for (const [id, queue] of this.#queues) this.#leave(id, queue);
     };
   }
 
@@ -60,7 +63,12 @@ export class Delivery {
 
   /** Hands messages of one chat over, in this order. */
   push(chat_id: ChatId, messages: Message[]): void {
-    if (messages.length === 0) return;
+    const [first] = messages;
+    if (first === undefined) return;
+    if (!this.isHeard(chat_id)) {
+      this.#events.left(chat_id, first.sequence - 1);
+      return;
+    }
     this.#waiting += messages.length;
     const queue = this.#queues.get(chat_id);
     if (queue !== undefined) {
@@ -101,6 +109,15 @@ export class Delivery {
       this.#wasFull = false;
       this.#events.accepts(undefined);
     }
+  }
+
+  /** What nobody listens to any more is left with the server, but for what is being taken. */
+  #leave(chat_id: ChatId, queue: Message[]): void {
+    const [taken] = queue;
+    if (taken === undefined || this.isHeard(chat_id)) return;
+    this.#waiting -= queue.length - 1;
+    queue.length = 1;
+    this.#events.left(chat_id, taken.sequence);
   }
 
   #done(chat_id: ChatId, message: Message): void {

@@ -66,6 +66,7 @@ export class Inbox {
     this.sync = new Sync(this.#cursors, hasGap, new BackOff(random));
     this.delivery = new Delivery({
       handedOver: (message) => this.#handedOver(message),
+      left: (chat_id, sequence) => this.#cursors.rewind(chat_id, sequence),
       accepts: (chat_id) => this.#reviewAll(chat_id),
     });
   }

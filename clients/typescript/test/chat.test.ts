@@ -56,6 +56,11 @@ describe("a chat", () => {
     await eventually("an ack of ten", () => bo.count("ack") > 0);
     expect(bo.count("ack")).toBeLessThan(6);
     await bo.close();
+    await eventually("the server has heard the last one", async () => {
+      const { items } = await ana.client.rest.listDelivery(chat_id);
+      const isBo = (item: { user_id: string }) => item.user_id === bo.user_id;
+      return items.find(isBo)?.last_acked_sequence === 12;
+    });
     const again = new User(bo.user_id, server.url, { backlog: { unread_max: 500 } });
     again.listen();
     await again.client.connect();
@@ -87,6 +92,39 @@ describe("a chat", () => {
     expect(order).toEqual(["one", "two", "three"]);
     await Promise.all([ana.close(), bo.close(), late.close()]);
   });
+});
+
+test("what waited for a listener that is gone comes to the next one, once", async () => {
+  const { ana, bo, chat_id } = await pair();
+  const reader = new User(bo.user_id, server.url);
+  await reader.client.connect();
+  const chat = reader.client.chat(chat_id);
+  const heard: string[] = [];
+  let finish = () => {};
+  const remove = chat.onMessage(async ({ content }) => {
+    heard.push(content);
+    await new Promise<void>((resolve) => (finish = resolve));
+  });
+  const words = ["one", "two", "three", "four", "five"];
+  for (const word of words.slice(0, 3)) await ana.client.chat(chat_id).send(word);
+  await eventually("the first is taken", () => heard.length === 1);
+  const isThere = (text: string) => text.includes('"message"') && text.includes('"three"');
+  await eventually("the others wait", () => reader.received.some(isThere));
+  remove();
+  finish();
+  await ana.client.chat(chat_id).send("four");
+  await eventually("another comes", () => reader.received.some((text) => text.includes('"four"')));
+  // Somebody who wants only one.
+  const removeNext = chat.onMessage(({ content }) => {
+    heard.push(content);
+    removeNext();
+  });
+  await eventually("the next one is heard", () => heard.length === 2);
+  reader.client.onMessage(({ content }) => void heard.push(content));
+  await ana.client.chat(chat_id).send("five");
+  await eventually("all are heard", () => heard.length >= 5);
+  expect(heard).toEqual(words);
+  await Promise.all([ana.close(), bo.close(), reader.close()]);
 });
 
 describe("a refused send", () => {
