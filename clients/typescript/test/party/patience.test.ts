@@ -11,6 +11,8 @@ import { BOARD, type Message } from "./player.js";
 class FakeServer implements WebSocketLike {
   /** How often each was asked for. */
   static asked: Record<string, number> = {};
+  static isDown = false;
+  static last: FakeServer;
   /** Whether it answers edits, too, though never with their event. */
   static answersEdits = false;
   /** What it says that the hash is when it is asked. */
@@ -22,7 +24,13 @@ class FakeServer implements WebSocketLike {
   onerror: ((event: never) => void) | null = null;
 
   constructor() {
-    queueMicrotask(() => this.onopen?.(undefined as never));
+    FakeServer.last = this;
+    queueMicrotask(() => (FakeServer.isDown ? this.end() : this.onopen?.(undefined as never)));
+  }
+
+  /** The connection breaks, or never was one. */
+  end(): void {
+    this.onclose?.({ code: 1006, reason: "" } as never);
   }
 
   send(text: string): void {
@@ -63,7 +71,7 @@ beforeEach(async () => {
   vi.useFakeTimers();
   FakeServer.asked = {};
   FakeServer.head = "";
-  FakeServer.answersEdits = false;
+  FakeServer.answersEdits = FakeServer.isDown = false;
   party = new Party({ url: "http://nowhere", WebSocket: FakeServer, storage: null });
   void party.join("quiet", BOARD);
   await vi.advanceTimersByTimeAsync(10);
@@ -93,6 +101,18 @@ it("takes an edit back that is without an answer for thirty seconds", async () =
   await vi.advanceTimersByTimeAsync(200);
   expect(party.state).toMatchObject({ pendingEdits: 0, queue: [] });
   expect(await adding).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
+});
+
+it("takes an edit back that could not be sent for thirty seconds", async () => {
+  FakeServer.isDown = true;
+  FakeServer.last.end();
+  await vi.advanceTimersByTimeAsync(0);
+  const adding = party.add(item(1)).catch((error: unknown) => error);
+  await vi.advanceTimersByTimeAsync(29_900);
+  expect(party.state).toMatchObject({ status: "reconnecting", pendingEdits: 1 });
+  await vi.advanceTimersByTimeAsync(200);
+  expect(party.state).toMatchObject({ status: "reconnecting", pendingEdits: 0, queue: [] });
+  expect(await adding).toMatchObject({ code: "TIMEOUT", outcome: "rejected" });
 });
 
 it("leaves no timer behind when it is closed", async () => {
