@@ -57,9 +57,9 @@ test("what is packed can be installed, type-checked and run as the README says",
       !/^package\/(dist\/.+\.(js|d\.ts)|README\.md|LICENSE|package\.json)$/.test(name),
   );
   expect(unexpected).toEqual([]);
-  for (const name of ["LICENSE", "README.md", "dist/index.js", "dist/index.d.ts"]) {
-    expect(files).toContain(`package/${name}`);
-  }
+  const entries = ["dist/index", "dist/party/index"];
+  const code = entries.flatMap((entry) => [`${entry}.js`, `${entry}.d.ts`]);
+  for (const name of ["LICENSE", "README.md", ...code]) expect(files).toContain(`package/${name}`);
 
   writeFileSync(join(project, "package.json"), '{ "type": "module", "private": true }');
   run("npm", ["install", "--offline", "--no-audit", join(packed, file)], { cwd: project });
@@ -71,6 +71,7 @@ test("what is packed can be installed, type-checked and run as the README says",
   expect(block.trim().split("\n").filter((line) => line !== "").length).toBeLessThanOrEqual(10);
   const program = `import { WebSocket } from "ws";
 import type { Chat, ChatHandle, Presence, PresenceWatch } from "heartline";
+import { Party, type PartyState } from "heartline/party";
 Object.assign(globalThis, { WebSocket: globalThis.WebSocket ?? WebSocket });
 const fetchToken = async () => process.env["TOKEN"] ?? "";
 ${block.replace("http://127.0.0.1:7400", server.url)}
@@ -79,6 +80,10 @@ const chat: Chat = await client.rest.getChat(handle.chat_id);
 const presence: Presence = client.presence.get(chat.members[0]?.user_id ?? "");
 const watch: PresenceWatch = client.presence;
 watch.unsubscribe([presence.user_id]);
+const party = new Party({ url: "${server.url}" });
+const state: PartyState = await party.join("packed", { boardPath: "/kilter/1/10/26_27" });
+console.log(\`a party is \${state.status}\`);
+await party.leave();
 await client.close();
 `;
   writeFileSync(join(project, "main.ts"), program);
@@ -96,4 +101,5 @@ await client.close();
   expect(await exited(child)).toBe(0);
   expect(output).toContain("ana: hello");
   expect(output).toContain("stored as number 1");
+  expect(output).toContain("a party is live");
 });
