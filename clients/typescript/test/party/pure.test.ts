@@ -232,6 +232,14 @@ describe("a replica", () => {
     }
   });
 
+  it.each(["stateHash", "orderHash"])("verifies the %s of every event by itself", (hash) => {
+    const replica = new Replica();
+    expect(replica.hear(whole(2, upTo(2)), 0, applied)).toBe("fine");
+    expect(replica.hear(delta(3, added(3), upTo(3)), 0, applied)).toBe("fine");
+    const wrong = delta(4, added(4), upTo(4), { [hash]: "0" });
+    expect(replica.hear(wrong, 0, applied)).toBe("resync");
+  });
+
   it("fetches everything of a new incarnation, and ignores what comes from an old one", () => {
     const replica = new Replica();
     replica.hear(whole(5, EMPTY, { incarnation: 1 }), 0, applied);
