@@ -28,16 +28,16 @@ export interface IndexedDbOptions {
 export class IndexedDbStorage implements Storage {
   readonly user_id: string;
   readonly hearsOthers: boolean;
-  readonly #database: Promise<IDBDatabase>;
+  readonly #name: string;
+  #database: Promise<IDBDatabase>;
   readonly #channel: BroadcastChannel | undefined;
   readonly #changed = new Listeners<[]>();
 
   constructor(options: IndexedDbOptions) {
     this.user_id = options.user_id;
     const name = `${options.name ?? "heartline"}:${options.user_id}`;
-    this.#database = open(name);
-    // Whoever uses it hears of a failure; without a use there is none.
-    this.#database.catch(() => {});
+    this.#name = name;
+    this.#database = this.#open();
     this.hearsOthers = typeof BroadcastChannel === "function";
     if (this.hearsOthers) {
       this.#channel = new BroadcastChannel(name);
@@ -143,6 +143,13 @@ export class IndexedDbStorage implements Storage {
     );
   }
 
+  #open(): Promise<IDBDatabase> {
+    const database = open(this.#name, () => (this.#database = this.#open()));
+    // Whoever uses it hears of a failure; without a use there is none.
+    database.catch(() => {});
+    return database;
+  }
+
   /** Other clients of this page hear of it as well as other tabs. */
   #tell(): void {
     this.#changed.tell();
@@ -180,7 +187,8 @@ export class IndexedDbStorage implements Storage {
   }
 }
 
-function open(name: string): Promise<IDBDatabase> {
+/** Opens a database, and tells when the browser has lost it, as some do with a page that sleeps. */
+function open(name: string, lost: () => void): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(name, 1);
     request.onupgradeneeded = () => {
@@ -196,6 +204,7 @@ function open(name: string): Promise<IDBDatabase> {
     request.onsuccess = () => {
       // A later version of the library in another tab may change the shape.
       request.result.onversionchange = () => request.result.close();
+      request.result.onclose = lost;
       resolve(request.result);
     };
     request.onerror = () => reject(request.error);

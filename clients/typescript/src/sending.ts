@@ -54,9 +54,7 @@ export class Sending implements FrameSource {
     this.#setup = setup;
     this.#outbox = new Outbox((chat_id) => setup.highestSeen(chat_id), new BackOff(random));
     this.#unsubscribe = setup.storage.onChange(() => this.look());
-    if (!setup.storage.hearsOthers) {
-      this.#lookTimer = setInterval(() => this.look(), LOOK_INTERVAL_MS);
-    }
+    if (!setup.storage.hearsOthers) this.#lookOften();
   }
 
   /** Takes a message for sending. It resolves once the server has stored it. */
@@ -162,6 +160,11 @@ export class Sending implements FrameSource {
     else waiter?.reject(new RefusedError(outcome.error));
   }
 
+  /** Nobody tells of what happens in the storage, or it has failed. */
+  #lookOften(): void {
+    if (!this.#isClosed) this.#lookTimer ??= setInterval(() => this.look(), LOOK_INTERVAL_MS);
+  }
+
   #begin(): void {
     this.#term += 1;
     this.#lastOrder = 0;
@@ -172,9 +175,11 @@ export class Sending implements FrameSource {
   async #load(): Promise<void> {
     const term = this.#term;
     if (!this.#setup.lock.isHeld) return;
-    const drafts = await this.#setup.storage.draftsAfter(this.#lastOrder).catch(() => []);
+    const drafts = await this.#setup.storage.draftsAfter(this.#lastOrder).catch(() => {
+      this.#lookOften();
+    });
     if (term !== this.#term) return;
-    for (const draft of drafts) {
+    for (const draft of drafts ?? []) {
       this.#outbox.push(draft);
       this.#lastOrder = draft.order;
     }
@@ -197,7 +202,7 @@ export class Sending implements FrameSource {
         else if (!waiting.has(key)) await storage.add(draft, draftsMax);
       }
     } catch {
-      // With the next change it is asked again.
+      this.#lookOften();
     }
   }
 }

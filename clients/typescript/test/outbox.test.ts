@@ -122,6 +122,28 @@ test("a tab that learns too late how its message ended asks the server again", a
   expect(two.contents(chat_id)).toEqual(["hello"]);
 });
 
+test("a storage that fails for a while delays a message, and keeps none", async () => {
+  const { url } = await server();
+  const failing = { reads: 1 };
+  class Failing extends MemoryStorage {
+    override async draftsAfter(order: number): Promise<StoredDraft[]> {
+      failing.reads -= 1;
+      if (failing.reads >= 0) throw new Error("not now");
+      return await super.draftsAfter(order);
+    }
+  }
+  const options = { storage: new Failing({ user_id: "ana" }), locks: new Locks() };
+  const one = await User.connected("ana", url, options);
+  const two = await User.connected("ana", url, options);
+  cleanUps.push(() => one.close(), () => two.close());
+  const chat_id = await one.chatWith("bo");
+  for (const tab of [one, two]) {
+    failing.reads = 2;
+    await tab.client.chat(chat_id).send("hello");
+  }
+  expect(failing.reads).toBeLessThan(0);
+});
+
 describe("an outbox that lasts", () => {
   test("is sent by the next page after the server was killed in mid-send", async () => {
     const running = await server();

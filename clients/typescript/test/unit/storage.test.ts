@@ -1,5 +1,5 @@
 import "fake-indexeddb/auto";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { IndexedDbStorage } from "../../src/indexed_db_storage.js";
 import { MemoryStorage } from "../../src/memory_storage.js";
 import type { Storage } from "../../src/storage.js";
@@ -78,4 +78,23 @@ describe.each(kinds)("a storage %s", (_, make) => {
     await storage.add(draft("b"), 2);
     expect(changes).toBe(1);
   });
+});
+
+test("a database that the browser has lost is opened again", async () => {
+  const opened: IDBDatabase[] = [];
+  const open = indexedDB.open.bind(indexedDB);
+  const spy = vi.spyOn(indexedDB, "open").mockImplementation((name, version) => {
+    const request = open(name, version);
+    request.addEventListener("success", () => opened.push(request.result));
+    return request;
+  });
+  const storage = new IndexedDbStorage({ user_id: "ana", name: "lost" });
+  await storage.add(draft("a"), 10);
+  opened[0]?.close();
+  await expect(storage.add(draft("b"), 10)).rejects.toThrow();
+  opened[0]?.onclose?.(new Event("close"));
+  await storage.add(draft("c"), 10);
+  expect((await storage.draftsAfter(0)).map(({ content }) => content)).toEqual(["a", "c"]);
+  storage.close();
+  spy.mockRestore();
 });
