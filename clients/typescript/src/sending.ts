@@ -199,7 +199,7 @@ export class Sending implements FrameSource {
         const outcome = outcomes.get(key);
         if (outcome !== undefined) this.#tell(key, outcome);
         // It ended so long ago that only the server remembers how.
-        else if (!waiting.has(key)) await storage.add(draft, draftsMax);
+        else if (this.#waiters.has(key) && !waiting.has(key)) await storage.add(draft, draftsMax);
       }
     } catch {
       this.#lookOften();
