@@ -15,8 +15,8 @@ class FakeServer implements WebSocketLike {
   static last: FakeServer;
   /** Whether it answers edits, too, though never with their event. */
   static answersEdits = false;
-  /** What it says that the hash is when it is asked. */
-  static head = "";
+  /** What it says of itself otherwise than it is, when it is asked. */
+  static head = {};
   bufferedAmount = 0;
   onopen: ((event: never) => void) | null = null;
   onmessage: ((event: never) => void) | null = null;
@@ -46,7 +46,7 @@ class FakeServer implements WebSocketLike {
       joinSession: { ...BOARD, name: null, clientId: "ana", resumeToken: null, users: [ana] },
       queueUpdates: { __typename: "FullSync", state },
       addQueueItem: FakeServer.answersEdits ? { uuid: "" } : undefined,
-      queueState: { ...state, stateHash: FakeServer.head || hashes.stateHash },
+      queueState: { ...state, ...FakeServer.head },
     };
     const name = /joinSession|queueUpdates|sessionUpdates|queueState|addQueueItem/.exec(
       payload.query,
@@ -70,7 +70,7 @@ let party: Party;
 beforeEach(async () => {
   vi.useFakeTimers();
   FakeServer.asked = {};
-  FakeServer.head = "";
+  FakeServer.head = {};
   FakeServer.answersEdits = FakeServer.isDown = false;
   party = new Party({ url: "http://nowhere", WebSocket: FakeServer, storage: null });
   void party.join("quiet", BOARD);
@@ -89,9 +89,13 @@ it("compares a quiet queue with the server's every sixty seconds", async () => {
   expect(FakeServer.asked["queueState"]).toBe(1);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(FakeServer.asked).toMatchObject({ queueState: 2, queueUpdates: 1 });
-  FakeServer.head = "another";
-  await vi.advanceTimersByTimeAsync(60_000);
-  expect(FakeServer.asked).toMatchObject({ queueState: 3, queueUpdates: 2 });
+  let fetched = 1;
+  for (const head of [{ stateHash: "other" }, { orderHash: "other" }, { incarnation: 1 }]) {
+    FakeServer.head = head;
+    await vi.advanceTimersByTimeAsync(60_000);
+    fetched += 1;
+    expect(FakeServer.asked).toMatchObject({ queueState: fetched + 1, queueUpdates: fetched });
+  }
 });
 
 it("takes an edit back that is without an answer for thirty seconds", async () => {
