@@ -10,6 +10,7 @@ import {
 } from "../src/index.js";
 import { eventually, passes } from "./harness/eventually.js";
 import { Locks } from "./harness/locks.js";
+import { FakePage } from "./harness/page.js";
 import { Proxy } from "./harness/proxy.js";
 import { Server } from "./harness/server.js";
 import { User, isGapFree } from "./harness/user.js";
@@ -142,6 +143,23 @@ test("a storage that fails for a while delays a message, and keeps none", async 
     await tab.client.chat(chat_id).send("hello");
   }
   expect(failing.reads).toBeLessThan(0);
+});
+
+test("a tab that sleeps does not keep the others from sending", async () => {
+  const { url } = await server();
+  const storage = database("ana");
+  const locks = new Locks();
+  const page = new FakePage();
+  const { window, document } = page;
+  const one = await User.connected("ana", url, { storage: storage(), locks, window, document });
+  const chat_id = await one.chatWith("bo");
+  await one.client.chat(chat_id).send("by the first");
+  const two = await User.connected("ana", url, { storage: storage(), locks });
+  cleanUps.push(() => one.close(), () => two.close());
+  page.freeze();
+  expect(one.client.state).toBe("asleep");
+  await two.client.chat(chat_id).send("by the second");
+  expect([one.count("send_message"), two.count("send_message")]).toEqual([1, 1]);
 });
 
 describe("an outbox that lasts", () => {
