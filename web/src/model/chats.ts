@@ -167,8 +167,10 @@ export class Chats extends Observable {
   }
 
   #take(message: Message, own: boolean): void {
-    const { chat_id, sequence } = message;
+    const { chat_id, sequence, sender_id } = message;
     this.#conversations.get(chat_id)?.take(message);
+    // Who has said it types it no longer, even if that word is still on its way.
+    this.#typing.get(chat_id)?.delete(sender_id);
     const entry = this.#entries.get(chat_id);
     // A chat beyond the pages that were asked for, or one whose making is still on its way.
     if (entry === undefined) void this.#fetch(chat_id, message);
