@@ -12,8 +12,11 @@ const target = document.getElementById("app");
 if (target === null) throw new Error("the page has no place for the application");
 const [theme, route] = [new Theme(), new Route()];
 const [node, device_id] = await Promise.all([askNode().catch(() => undefined), claimDevice()]);
+// Only a development server signs in whomever a link names.
+const guest = node?.sign_in === "name" ? route.takeGuest() : undefined;
+const signIn = guest === undefined ? remembered() : { name: guest };
 render(
-  <App theme={theme} route={route} node={node} device_id={device_id} signIn={remembered()} />,
+  <App theme={theme} route={route} node={node} device_id={device_id} signIn={signIn} />,
   target,
 );
 // For whoever measures how soon the page can be used.

@@ -90,6 +90,11 @@ export class Chats extends Observable {
     return Math.max(0, entry.chat.head_sequence - read);
   }
 
+  /** The unread messages of all chats. */
+  get unreadTotal(): number {
+    return [...this.#entries.values()].reduce((sum, entry) => sum + this.unread(entry), 0);
+  }
+
   /** Who is typing in a chat. */
   typing(chat_id: string): string[] {
     return [...(this.#typing.get(chat_id) ?? [])];

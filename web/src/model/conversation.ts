@@ -32,6 +32,8 @@ export class Conversation extends Observable {
   /** Whether there are older messages. */
   hasOlder = false;
   error: string | undefined;
+  /** What is being written and was not sent, for when the reader comes back to it. */
+  text = "";
 
   constructor(
     client: Client,
@@ -41,6 +43,10 @@ export class Conversation extends Observable {
     super();
     this.#client = client;
     this.#user_id = user_id;
+    // What could not be had while the server was away is asked for again.
+    client.onState((state) => {
+      if (state === "connected" && this.#isShown && !this.isLoaded) void this.older();
+    });
   }
 
   /** The stored messages, oldest first. */

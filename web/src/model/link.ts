@@ -64,6 +64,11 @@ export class Link extends Observable {
     return this.state === "stopped";
   }
 
+  /** Whether there was a connection and is none. */
+  get isAway(): boolean {
+    return ["reconnecting", "offline", "stopped"].includes(this.state);
+  }
+
   /** One short sentence. */
   get text(): string {
     const seconds = Math.ceil((this.#nextAt - performance.now()) / 1000);

@@ -22,6 +22,21 @@ export class Route extends Observable {
     return this.#parts[1] || undefined;
   }
 
+  /** The person whose direct chat is wanted, if the address names one in the place of a chat. */
+  get person(): string | undefined {
+    const { view, subject } = this;
+    return view === "chats" && subject?.startsWith("@") ? subject.slice(1) : undefined;
+  }
+
+  /** Who is to be signed in by this address; from then on it is that of the view alone. */
+  takeGuest(): string | undefined {
+    const [first, name, ...view] = this.#parts;
+    if (first !== "as" || name === undefined) return undefined;
+    const hash = `#/${view.map(encodeURIComponent).join("/")}`;
+    history.replaceState(null, "", hash);
+    return name;
+  }
+
   /** Opens a view. */
   open(view: View, subject?: string): void {
     location.hash = linkTo(view, subject).slice(1);
@@ -36,6 +51,21 @@ export class Route extends Observable {
   get #parts(): string[] {
     return location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
   }
+}
+
+/** The address of a direct chat with somebody. */
+export function linkToPerson(user_id: string): string {
+  return linkTo("chats", `@${user_id}`);
+}
+
+/** The whole address by which a development server's page signs somebody in and opens a view. */
+export function guestLink(name: string, link: string): string {
+  return `${location.origin}${location.pathname}#/as/${encodeURIComponent(name)}/${link.slice(2)}`;
+}
+
+/** Somebody else to try things out with. */
+export function guestOf(user_id: string): string {
+  return user_id === "bo" ? "ana" : "bo";
 }
 
 /** The address of a view, within this page. */

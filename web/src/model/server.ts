@@ -133,7 +133,11 @@ export class Operator {
 }
 
 async function ask(path: string, init: RequestInit = {}): Promise<Response> {
-  const answer = await fetch(path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const answer = await fetch(path, { ...init, signal }).catch((cause) => {
+    // Browsers have words of their own for it, each others.
+    throw new Error("the server did not answer", { cause });
+  });
   if (answer.ok) return answer;
   const body = (await answer.json().catch(() => ({}))) as { error?: { message?: string } };
   throw new ServerRefusal(answer.status, body.error?.message ?? `HTTP ${answer.status}`);

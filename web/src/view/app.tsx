@@ -1,5 +1,5 @@
 /** The whole page: the way in, or the views of whoever is in. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Identity, type SignIn, forget } from "../model/identity.js";
 import { useObservable } from "../model/observable.js";
 import type { Route } from "../model/route.js";
@@ -35,9 +35,19 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
   };
   const [session, setSession] = useState(() => begin(signIn));
   useObservable(route);
+  useEffect(() => {
+    if (session === undefined) document.title = "Heartline";
+  }, [session]);
   if (node === undefined) return <Unreachable />;
   if (session === undefined) {
-    return <SignInView node={node} theme={theme} onSignIn={(how) => setSession(begin(how))} />;
+    return (
+      <SignInView
+        node={node}
+        theme={theme}
+        isInvited={route.view === "party" && route.subject !== undefined}
+        onSignIn={(how) => setSession(begin(how))}
+      />
+    );
   }
   const signOut = () => {
     forget();

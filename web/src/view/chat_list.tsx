@@ -5,20 +5,21 @@ import { linkTo } from "../model/route.js";
 import type { Session } from "../model/session.js";
 import { Avatar } from "./avatar.js";
 import { PresenceMark } from "./presence_mark.js";
+import { sentence } from "./sentence.js";
 import { clock } from "./time.js";
+import { typingWords } from "./typing_words.js";
 
 /** What the list needs. */
 interface ChatListProps {
   session: Session;
   open: string | undefined;
-  onCreate: () => void;
 }
 
 /** The list. */
-export function ChatList({ session, open, onCreate }: ChatListProps) {
+export function ChatList({ session, open }: ChatListProps) {
   const chats = useObservable(session.chats);
   const { list } = chats;
-  if (list.length === 0) return <NoChats session={session} onCreate={onCreate} />;
+  if (list.length === 0) return <NoChats session={session} />;
   return (
     <ul class="rows">
       {list.map((entry) => (
@@ -30,31 +31,10 @@ export function ChatList({ session, open, onCreate }: ChatListProps) {
   );
 }
 
-function NoChats({ session, onCreate }: { session: Session; onCreate: () => void }) {
-  const { chats, identity } = session;
-  if (chats.error !== undefined) return <p class="note error">{chats.error}</p>;
-  if (!chats.isLoaded) return <p class="note">Looking for your chats…</p>;
-  const other = identity.user_id === "bo" ? "ana" : "bo";
-  return (
-    <div class="note">
-      <p>No chats yet.</p>
-      <ol>
-        <li>
-          <a href={location.pathname} target="_blank" rel="noopener">
-            Open this page in a second tab
-          </a>{" "}
-          and sign in as <b>{other}</b>.
-        </li>
-        <li>
-          Here,{" "}
-          <button type="button" class="inline" onClick={onCreate}>
-            begin a chat
-          </button>{" "}
-          with <b>{other}</b> and say something.
-        </li>
-      </ol>
-    </div>
-  );
+function NoChats({ session }: { session: Session }) {
+  const { chats } = session;
+  if (chats.error !== undefined) return <p class="note error">{sentence(chats.error)}</p>;
+  return <p class="note">{chats.isLoaded ? "No chats yet." : "Looking for your chats…"}</p>;
 }
 
 interface ChatRowProps {
@@ -82,7 +62,7 @@ function ChatRow({ session, entry, isOpen }: ChatRowProps) {
       <span class="row-text">
         <span class="row-title">{title}</span>
         <span class="row-last">
-          {typing.length > 0 ? `${typing.join(", ")} is typing…` : said}
+          {typing.length > 0 ? typingWords(typing) : said}
         </span>
       </span>
       <span class="row-end">

@@ -1,5 +1,6 @@
 /** The chats: the list, and the conversation that is open. */
-import { useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { wordsOf } from "../model/chats.js";
 import { useObservable } from "../model/observable.js";
 import type { Route } from "../model/route.js";
 import type { Session } from "../model/session.js";
@@ -7,6 +8,8 @@ import { ChatList } from "./chat_list.js";
 import { ConversationView } from "./conversation.js";
 import { Icon } from "./icon.js";
 import { NewChat } from "./new_chat.js";
+import { sentence } from "./sentence.js";
+import { Welcome } from "./welcome.js";
 
 /** The chats. On a narrow screen either the list or the conversation is shown. */
 export function ChatsView({ session, route }: { session: Session; route: Route }) {
@@ -14,6 +17,8 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
   const dialog = useRef<HTMLDialogElement>(null);
   const entry = route.subject === undefined ? undefined : chats.get(route.subject);
   const create = () => dialog.current?.showModal();
+  const refusal = usePerson(session, route);
+  const isNew = chats.isLoaded && chats.list.length === 0 && route.subject === undefined;
   return (
     <div class="chats">
       <h1 class="hidden">Chats</h1>
@@ -27,11 +32,13 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
             New chat
           </button>
         </div>
-        <ChatList session={session} open={route.subject} onCreate={create} />
+        <ChatList session={session} open={route.subject} />
       </section>
-      {entry === undefined ? (
-        <NothingOpen session={session} subject={route.subject} />
-      ) : (
+      {isNew && <Welcome session={session} route={route} onCreate={create} />}
+      {!isNew && entry === undefined && (
+        <NothingOpen text={refusal ?? hintOf(session, route)} isError={refusal !== undefined} />
+      )}
+      {entry !== undefined && (
         <ConversationView key={entry.chat.chat_id} session={session} entry={entry} route={route} />
       )}
       <NewChat
@@ -43,14 +50,37 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
   );
 }
 
-function NothingOpen({ session, subject }: { session: Session; subject: string | undefined }) {
-  const isMissing = subject !== undefined && session.chats.isLoaded;
+/** Opens the direct chat with the person whom the address names; answers why it could not. */
+function usePerson({ chats }: Session, route: Route): string | undefined {
+  const { person } = route;
+  const [refusal, setRefusal] = useState<string>();
+  useEffect(() => {
+    setRefusal(undefined);
+    if (person === undefined) return;
+    chats.create([person], undefined).then(
+      (chat_id) => {
+        if (route.person === person) route.replace("chats", chat_id);
+      },
+      (error) => setRefusal(sentence(wordsOf(error))),
+    );
+  }, [chats, person]);
+  return refusal;
+}
+
+/** What stands where no conversation is. */
+function hintOf({ chats }: Session, route: Route): string {
+  if (route.person !== undefined) return `Opening the chat with ${route.person}…`;
+  const isMissing = route.subject !== undefined && chats.isLoaded;
+  return isMissing ? "You are not in this chat, or no longer." : "Choose a chat, or begin one.";
+}
+
+function NothingOpen({ text, isError }: { text: string; isError: boolean }) {
   return (
     <section class="conversation empty" aria-label="Conversation">
       <div class="hint">
         <Icon name="chats" />
-        <p>
-          {isMissing ? "You are not in this chat, or no longer." : "Choose a chat, or begin one."}
+        <p class={isError ? "error" : undefined} role={isError ? "alert" : undefined}>
+          {text}
         </p>
       </div>
     </section>

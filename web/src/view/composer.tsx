@@ -10,7 +10,7 @@ const ROWS_MAX = 6;
 
 /** The composer. */
 export function Composer({ conversation, title }: { conversation: Conversation; title: string }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useState(conversation.text);
   const input = useRef<HTMLTextAreaElement>(null);
   const bytes = new TextEncoder().encode(text).length;
   const isTooLong = bytes > CONTENT_BYTES_MAX;
@@ -19,15 +19,19 @@ export function Composer({ conversation, title }: { conversation: Conversation; 
     if (matchMedia("(pointer: fine)").matches) input.current?.focus();
     return () => conversation.typing(false);
   }, [conversation]);
+  const write = (value: string) => {
+    conversation.text = value;
+    setText(value);
+  };
   const send = () => {
     const content = text.trim();
     if (content === "" || isTooLong) return;
-    setText("");
+    write("");
     conversation.typing(false);
     void conversation.send(content);
   };
   const typed = (value: string) => {
-    setText(value);
+    write(value);
     conversation.typing(value !== "");
   };
   const pressed = (event: KeyboardEvent) => {

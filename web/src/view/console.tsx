@@ -1,4 +1,5 @@
 /** The console: how this server is doing. */
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useObservable } from "../model/observable.js";
 import type { Console } from "../model/console.js";
@@ -7,7 +8,8 @@ import type { Session } from "../model/session.js";
 import { Chart } from "./chart.js";
 import { ConnectionTable } from "./connection_table.js";
 import { bytes, figure } from "./figure.js";
-import { ago } from "./time.js";
+import { sentence } from "./sentence.js";
+import { ago, leaseWords } from "./time.js";
 
 /** The console. */
 export function ConsoleView({ session }: { session: Session }) {
@@ -22,7 +24,7 @@ export function ConsoleView({ session }: { session: Session }) {
       </div>
       {console.error !== undefined && !isLocked && (
         <p class="notice error" role="alert">
-          {console.error}
+          {sentence(console.error)} These are the last figures.
         </p>
       )}
       {isLocked ? <Unlock console={console} /> : <Figures console={console} />}
@@ -85,27 +87,42 @@ function Figures({ console }: { console: Console }) {
           format={bytes}
         />
       </div>
-      <dl class="figures">
-        <Figure label="Slow, warned" value={value("gateway_slow_consumer_warnings_total")} />
-        <Figure label="Slow, cut" value={value("gateway_slow_consumer_disconnects_total")} />
-        <Figure label="Over their rate" value={value("gateway_rate_limited_total")} />
-        <Figure label="Without a lease" value={value("routing_connections_unleased")} />
-        <Figure label="Leases renewed" value={value("routing_renewals_total")} />
-        <Figure label="Leases lost" value={value("routing_leases_lost_total")} />
-        <Figure label="Leases swept" value={value("routing_leases_swept_total")} />
-        <Breaker
-          label="Write breaker"
-          state={metrics.value("gateway_circuit_breaker_write_state")}
-        />
-        <Breaker label="Read breaker" state={metrics.value("gateway_circuit_breaker_read_state")} />
-        {metrics.has("redis_breaker_state") && (
-          <Breaker label="Redis breaker" state={metrics.value("redis_breaker_state")} />
-        )}
-        <Figure label="Party sessions" value={value("party_sessions")} />
-      </dl>
+      <div class="groups">
+        <Group title="Slow consumers">
+          <Figure label="Warned" value={value("gateway_slow_consumer_warnings_total")} />
+          <Figure label="Cut" value={value("gateway_slow_consumer_disconnects_total")} />
+          <Figure label="Over their rate" value={value("gateway_rate_limited_total")} />
+        </Group>
+        <Group title="Leases">
+          <Figure label="Renewed" value={value("routing_renewals_total")} />
+          <Figure label="Lost" value={value("routing_leases_lost_total")} />
+          <Figure label="Swept" value={value("routing_leases_swept_total")} />
+          <Figure label="Connections without one" value={value("routing_connections_unleased")} />
+        </Group>
+        <Group title="Breakers">
+          <Breaker label="Writing" state={metrics.value("gateway_circuit_breaker_write_state")} />
+          <Breaker label="Reading" state={metrics.value("gateway_circuit_breaker_read_state")} />
+          {metrics.has("redis_breaker_state") && (
+            <Breaker label="Redis" state={metrics.value("redis_breaker_state")} />
+          )}
+        </Group>
+        <Group title="Parties">
+          <Figure label="Sessions" value={value("party_sessions")} />
+          <Figure label="Members" value={value("party_members")} />
+        </Group>
+      </div>
       <Nodes console={console} />
       <ConnectionTable console={console} />
     </>
+  );
+}
+
+function Group({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <section class="card group" aria-label={title}>
+      <h2>{title}</h2>
+      <dl>{children}</dl>
+    </section>
   );
 }
 
@@ -146,6 +163,7 @@ function Nodes({ console }: { console: Console }) {
                 Connections
               </th>
               <th scope="col">Started</th>
+              <th scope="col">Lease</th>
             </tr>
           </thead>
           <tbody>
@@ -155,6 +173,7 @@ function Nodes({ console }: { console: Console }) {
                 <td>{node.planes.join(", ")}</td>
                 <td class="number">{node.connections}</td>
                 <td>{ago(node.started_at)}</td>
+                <td>{leaseWords(node.lease_ends_at)}</td>
               </tr>
             ))}
           </tbody>

@@ -10,6 +10,7 @@ import { Icon } from "./icon.js";
 import { Members } from "./members.js";
 import { MessageList } from "./message_list.js";
 import { PresenceMark, presenceWords } from "./presence_mark.js";
+import { typingWords } from "./typing_words.js";
 
 /** What a conversation needs. */
 interface ConversationProps {
@@ -70,14 +71,25 @@ export function ConversationView({ session, entry, route }: ConversationProps) {
         <div class="conversation-main">
           <MessageList session={session} conversation={conversation} chat={entry.chat} />
           <p class="typing" aria-live="polite">
-            {typing.length > 0 &&
-              `${typing.join(", ")} ${typing.length > 1 ? "are" : "is"} typing…`}
+            {typing.length > 0 && typingWords(typing)}
           </p>
+          <Away session={session} />
           <Composer conversation={conversation} title={title} />
         </div>
         {areMembersShown && <Members session={session} entry={entry} />}
       </div>
     </section>
+  );
+}
+
+/** Without a connection one may go on writing. */
+function Away({ session }: { session: Session }) {
+  const { isAway } = useObservable(session.link);
+  if (!isAway) return null;
+  return (
+    <p class="away notice">
+      Not connected. What you write waits here, and is sent when the connection is back.
+    </p>
   );
 }
 

@@ -6,6 +6,7 @@ import { useObservable } from "../model/observable.js";
 import type { Session } from "../model/session.js";
 import { Avatar } from "./avatar.js";
 import { PresenceMark, presenceWords } from "./presence_mark.js";
+import { sentence } from "./sentence.js";
 
 /** The members, and for a group what can be done about them. */
 export function Members({ session, entry }: { session: Session; entry: ChatEntry }) {
@@ -77,7 +78,7 @@ function GroupActions({ session, chat_id }: { session: Session; chat_id: string 
       </button>
       {error !== undefined && (
         <p class="error" role="alert">
-          {error}
+          {sentence(error)}
         </p>
       )}
     </>

@@ -1,10 +1,15 @@
 /** What was said, oldest first; scrolling up brings older messages. */
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { Component } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Message } from "heartline";
 import type { Chat } from "../model/chats.js";
 import type { Conversation, Pending } from "../model/conversation.js";
+import { useObservable } from "../model/observable.js";
+import { guestLink, linkToPerson } from "../model/route.js";
 import type { Session } from "../model/session.js";
 import { Avatar } from "./avatar.js";
+import { Icon } from "./icon.js";
+import { sentence } from "./sentence.js";
 import { clock, day } from "./time.js";
 
 /** This close to an end counts as being there, in pixels. */
@@ -18,36 +23,18 @@ interface MessageListProps {
 
 /** The messages. */
 export function MessageList({ session, conversation, chat }: MessageListProps) {
-  const { messages, pending } = conversation;
-  const box = useRef<HTMLDivElement>(null);
-  const place = useRef({ isAtEnd: true, height: 0, first: 0 });
-  const first = messages[0]?.sequence ?? 0;
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (element === null) return;
-    const { isAtEnd, height, first: before } = place.current;
-    if (isAtEnd) element.scrollTop = element.scrollHeight;
-    // Older messages push what was being read down; it stays where it was on the screen.
-    else if (first < before) element.scrollTop += element.scrollHeight - height;
-    place.current = { isAtEnd, height: element.scrollHeight, first };
-  }, [messages.length, pending.length, first]);
-  const scrolled = () => {
-    const element = box.current;
-    if (element === null) return;
-    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
-    place.current.isAtEnd = below < NEAR_PX;
-    if (element.scrollTop < NEAR_PX) void conversation.older();
-  };
+  const { messages, pending, deliveredToAll = 0 } = conversation;
+  const { box, onScroll, hasNew, toEnd } = usePlace(conversation, messages, pending);
   return (
     <div
       class="messages"
       ref={box}
-      onScroll={scrolled}
+      onScroll={onScroll}
       role="log"
       aria-label="Messages"
       tabIndex={0}
     >
-      <Beginning conversation={conversation} />
+      <Beginning session={session} conversation={conversation} chat={chat} />
       {messages.map((message, index) => (
         <StoredMessage
           key={message.sequence}
@@ -55,18 +42,59 @@ export function MessageList({ session, conversation, chat }: MessageListProps) {
           before={messages[index - 1]}
           isOwn={message.sender_id === session.identity.user_id}
           isGroup={chat.type === "group"}
-          isDelivered={message.sequence <= (conversation.deliveredToAll ?? 0)}
+          isDelivered={message.sequence <= deliveredToAll}
         />
       ))}
       {pending.map((one) => (
         <PendingMessage key={one.client_message_id} conversation={conversation} pending={one} />
       ))}
+      {hasNew && (
+        <button type="button" class="small primary to-end" onClick={toEnd}>
+          <Icon name="down" />
+          New messages
+        </button>
+      )}
     </div>
   );
 }
 
-function Beginning({ conversation }: { conversation: Conversation }) {
-  if (conversation.error !== undefined) return <p class="note error">{conversation.error}</p>;
+/**
+ * Where the reader is: at the end, which then stays in sight, or further up, where nothing moves
+ * under their eyes and a button says that there is something new.
+ */
+function usePlace(conversation: Conversation, messages: Message[], pending: readonly Pending[]) {
+  const box = useRef<HTMLDivElement>(null);
+  const place = useRef({ isAtEnd: true, height: 0, first: 0, last: 0, pending: 0 });
+  const [hasNew, setHasNew] = useState(false);
+  const [first, last] = [messages[0]?.sequence ?? 0, messages.at(-1)?.sequence ?? 0];
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const before = place.current;
+    // Who says something wants to see it.
+    const isAtEnd = before.isAtEnd || pending.length > before.pending;
+    if (isAtEnd) element.scrollTop = element.scrollHeight;
+    // Older messages push what was being read down; it stays where it was on the screen.
+    else if (first < before.first) element.scrollTop += element.scrollHeight - before.height;
+    else if (last > before.last) setHasNew(true);
+    const height = element.scrollHeight;
+    place.current = { isAtEnd, height, first, last, pending: pending.length };
+  }, [messages.length, pending.length, first]);
+  const onScroll = () => {
+    const element = box.current;
+    if (element === null) return;
+    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
+    place.current.isAtEnd = below < NEAR_PX;
+    if (place.current.isAtEnd) setHasNew(false);
+    if (element.scrollTop < NEAR_PX) void conversation.older();
+  };
+  const toEnd = () => box.current?.scrollTo({ top: box.current.scrollHeight });
+  return { box, onScroll, hasNew, toEnd };
+}
+
+function Beginning({ session, conversation, chat }: MessageListProps) {
+  const { error } = conversation;
+  if (error !== undefined) return <p class="note error">{sentence(error)}</p>;
   if (!conversation.isLoaded) return <p class="note">Looking for messages…</p>;
   if (conversation.hasOlder) {
     return (
@@ -77,8 +105,26 @@ function Beginning({ conversation }: { conversation: Conversation }) {
   }
   const isEmpty = conversation.messages.length + conversation.pending.length === 0;
   return (
-    <p class="note">
-      {isEmpty ? "Nothing was said here yet. Say something." : "This is where it began."}
+    <div class="note">
+      <p>{isEmpty ? "Nothing was said here yet. Say something." : "This is where it began."}</p>
+      <Guest session={session} chat={chat} />
+    </div>
+  );
+}
+
+/** On a development server whoever is away is one click away. */
+function Guest({ session, chat }: { session: Session; chat: Chat }) {
+  const people = useObservable(session.people);
+  const { user_id, isDevelopment } = session.identity;
+  const peer = session.chats.peer(chat);
+  const isAway = peer !== undefined && people.presence(peer).status !== "online";
+  if (!isDevelopment || !isAway) return null;
+  return (
+    <p>
+      <a href={guestLink(peer, linkToPerson(user_id))} target="_blank" rel="noopener">
+        Answer as {peer}
+      </a>{" "}
+      in a second tab.
     </p>
   );
 }
@@ -91,7 +137,19 @@ interface StoredMessageProps {
   isDelivered: boolean;
 }
 
-function StoredMessage({ message, before, isOwn, isGroup, isDelivered }: StoredMessageProps) {
+/** A stored message. A long chat has hundreds, of which a new one changes none. */
+class StoredMessage extends Component<StoredMessageProps> {
+  override shouldComponentUpdate(next: StoredMessageProps): boolean {
+    const names = Object.keys(next) as (keyof StoredMessageProps)[];
+    return names.some((name) => next[name] !== this.props[name]);
+  }
+
+  override render() {
+    return <MessageBubble {...this.props} />;
+  }
+}
+
+function MessageBubble({ message, before, isOwn, isGroup, isDelivered }: StoredMessageProps) {
   const isNewDay = before === undefined || day(before.created_at) !== day(message.created_at);
   const isFirst = isNewDay || before?.sender_id !== message.sender_id;
   return (

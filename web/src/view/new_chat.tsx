@@ -3,6 +3,7 @@ import type { RefObject } from "preact";
 import { useState } from "preact/hooks";
 import { wordsOf } from "../model/chats.js";
 import type { Session } from "../model/session.js";
+import { sentence } from "./sentence.js";
 
 interface NewChatProps {
   session: Session;
@@ -60,7 +61,7 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
         </label>
         {error !== undefined && (
           <p class="error" role="alert">
-            {error}
+            {sentence(error)}
           </p>
         )}
         <div class="actions">

@@ -9,6 +9,7 @@ import { CurrentClimb } from "./current_climb.js";
 import { Icon } from "./icon.js";
 import { Queue } from "./queue.js";
 import { Roster } from "./roster.js";
+import { sentence } from "./sentence.js";
 
 /** The party. A link that names a session joins it. */
 export function PartyView({ session, route }: { session: Session; route: Route }) {
@@ -37,7 +38,7 @@ export function PartyView({ session, route }: { session: Session; route: Route }
             <AddClimb room={room} user_id={session.identity.user_id} />
           </section>
         </div>
-        {room.isShared && <Roster room={room} />}
+        {room.isShared && <Roster room={room} identity={session.identity} />}
       </div>
     </div>
   );
@@ -71,7 +72,7 @@ function Notice({ room }: { room: Room }) {
   if (room.refusal !== undefined) {
     return (
       <p class="notice error" role="alert">
-        {room.refusal}
+        {sentence(room.refusal)}
       </p>
     );
   }
@@ -88,7 +89,8 @@ function Begin({ room, route }: { room: Room; route: Route }) {
       <div>
         <h2 id="begin-title">This queue is yours alone</h2>
         <p>
-          Start a party, and whoever opens the link edits it with you. Nothing you queued is lost.
+          The climbs of an evening, in order. Start a party, and whoever opens its link edits the
+          queue with you; nothing you queued is lost.
         </p>
       </div>
       <button type="button" class="primary" onClick={() => void start()}>
@@ -126,7 +128,7 @@ function Share({ room, route }: { room: Room; route: Route }) {
         Leave
       </button>
       {isLeader && (
-        <button type="button" class="danger" onClick={() => void leave(room.end())}>
+        <button type="button" class="danger end" onClick={() => void leave(room.end())}>
           End for everybody
         </button>
       )}

@@ -1,11 +1,14 @@
 /** Who is in the party, and who leads it. */
+import type { Identity } from "../model/identity.js";
 import type { Room } from "../model/room.js";
+import { guestLink, guestOf, linkTo } from "../model/route.js";
 import { Avatar } from "./avatar.js";
 import { Icon } from "./icon.js";
 
 /** The roster. */
-export function Roster({ room }: { room: Room }) {
-  const { members, leaderId, clientId } = room.state;
+export function Roster({ room, identity }: { room: Room; identity: Identity }) {
+  const { members, leaderId, clientId, sessionId } = room.state;
+  const guest = guestOf(identity.user_id);
   return (
     <section class="card roster" aria-labelledby="roster-title">
       <h2 id="roster-title">
@@ -30,8 +33,17 @@ export function Roster({ room }: { room: Room }) {
           </li>
         ))}
       </ul>
-      {members.length === 1 && (
-        <p class="faint">Open the link in a second tab to join as somebody else.</p>
+      {members.length === 1 && identity.isDevelopment && (
+        <p class="faint">
+          <a
+            href={guestLink(guest, linkTo("party", sessionId ?? ""))}
+            target="_blank"
+            rel="noopener"
+          >
+            Join as {guest}
+          </a>{" "}
+          in a second tab.
+        </p>
       )}
       <p class="faint">Whoever has been here longest leads. When they go, the next one does.</p>
     </section>

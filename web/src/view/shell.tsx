@@ -31,11 +31,9 @@ export function Shell({ session, theme, route, onSignOut, children }: ShellProps
   const { identity } = session;
   const views = Object.keys(TITLES) as View[];
   const shown = views.filter((view) => view !== "break" || session.faults !== undefined);
-  useEffect(() => {
-    document.title = `${TITLES[route.view]} · ${identity.user_id} · Heartline`;
-  }, [route.view, identity.user_id]);
   return (
     <div class="shell" data-view={route.view} data-subject={route.subject !== undefined}>
+      <Title session={session} view={TITLES[route.view]} />
       <a class="skip" href="#main" onClick={skip}>
         Skip to the content
       </a>
@@ -81,9 +79,19 @@ function skip(event: Event): void {
   document.getElementById("main")?.focus();
 }
 
+/** The name of the tab: first what tells two tabs apart, and whether there is something new. */
+function Title({ session, view }: { session: Session; view: string }) {
+  const { unreadTotal } = useObservable(session.chats);
+  const { user_id } = session.identity;
+  useEffect(() => {
+    const unread = unreadTotal === 0 ? "" : `(${unreadTotal}) `;
+    document.title = `${unread}${user_id} · ${view} · Heartline`;
+  }, [unreadTotal, view, user_id]);
+  return null;
+}
+
 function UnreadTotal({ session }: { session: Session }) {
-  const chats = useObservable(session.chats);
-  const total = chats.list.reduce((sum, entry) => sum + chats.unread(entry), 0);
+  const { unreadTotal: total } = useObservable(session.chats);
   if (total === 0) return null;
   return (
     <span class="badge">

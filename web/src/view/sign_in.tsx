@@ -1,7 +1,7 @@
 /** The way in: any name in development, else a token. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type SignIn, subjectOf } from "../model/identity.js";
-import type { ServerNode } from "../model/server.js";
+import { type ServerNode, askNode } from "../model/server.js";
 import type { Theme } from "../model/theme.js";
 import { ThemeSwitch } from "./theme_switch.js";
 import { Wordmark } from "./wordmark.js";
@@ -11,15 +11,20 @@ const NAMES = ["ana", "bo", "cy"];
 /** What the server takes as a user id. */
 const NAME_PATTERN = "[\\w.@\\|:+\\-]{1,128}";
 
+/** How often a server that did not answer is asked again. */
+const RETRY_MS = 2000;
+
 /** What the way in needs. */
 export interface SignInProps {
   node: ServerNode;
   theme: Theme;
+  /** Whether the address leads into somebody's party. */
+  isInvited: boolean;
   onSignIn: (how: SignIn) => void;
 }
 
 /** The way in. */
-export function SignInView({ node, theme, onSignIn }: SignInProps) {
+export function SignInView({ node, theme, isInvited, onSignIn }: SignInProps) {
   const [isByToken, setByToken] = useState(node.sign_in === "token");
   return (
     <main class="sign-in">
@@ -28,8 +33,10 @@ export function SignInView({ node, theme, onSignIn }: SignInProps) {
           <Wordmark />
         </h1>
         <p class="lead">
-          Messages that arrive, presence that tells the truth, and queues that everybody edits. This
-          page is a live client of this very server.
+          {isInvited
+            ? "Somebody shares a party with you. Say who you are, and you are in it."
+            : "Messages that arrive, presence that tells the truth, and queues that everybody " +
+              "edits. This page is a live client of this very server."}
         </p>
         {isByToken ? <ByToken onSignIn={onSignIn} /> : <ByName onSignIn={onSignIn} />}
         {node.sign_in === "name" && (
@@ -70,15 +77,16 @@ function ByName({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
           autocomplete="username"
           autocapitalize="none"
           spellcheck={false}
-          placeholder="any name"
+          aria-describedby="name-hint"
           required
         />
       </label>
+      <small id="name-hint">Any name will do: this is a development server, without passwords.</small>
       <button type="submit" class="primary wide">
         Sign in
       </button>
       <div class="quick-names" role="group" aria-label="Sign in as somebody at once">
-        <span aria-hidden="true">or as</span>
+        <span aria-hidden="true">or at once as</span>
         {NAMES.map((quick) => (
           <button key={quick} type="button" class="chip" onClick={() => onSignIn({ name: quick })}>
             {quick}
@@ -126,15 +134,23 @@ function ByToken({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
 
 /** What is shown if the server does not say who it is. */
 export function Unreachable() {
+  useEffect(() => {
+    const retry = () => askNode().then(
+      () => location.reload(),
+      () => {},
+    );
+    const timer = setInterval(() => void retry(), RETRY_MS);
+    return () => clearInterval(timer);
+  }, []);
   return (
     <main class="sign-in">
       <div class="sign-in-card">
         <h1>
           <Wordmark />
         </h1>
-        <p role="alert">The server does not answer. Is it running?</p>
+        <p role="alert">The server does not answer. Is it running? This page keeps asking.</p>
         <button type="button" class="primary wide" onClick={() => location.reload()}>
-          Try again
+          Try now
         </button>
       </div>
     </main>

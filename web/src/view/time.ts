@@ -3,6 +3,8 @@
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+/** Made once: a long chat shows hundreds of times, and making one takes as long as showing many. */
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 
 /** How long ago a moment was. */
 export function ago(timestamp: string): string {
@@ -13,10 +15,15 @@ export function ago(timestamp: string): string {
   return `${Math.floor(passed / DAY)} d ago`;
 }
 
+/** How long a lease still holds. */
+export function leaseWords(ends_at: string): string {
+  const seconds = Math.ceil((Date.parse(ends_at) - Date.now()) / 1000);
+  return seconds > 0 ? `${seconds} s left` : "has ended";
+}
+
 /** The time of day. */
 export function clock(moment: string | Date): string {
-  const date = new Date(moment);
-  return date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+  return CLOCK.format(new Date(moment));
 }
 
 /** The time of day, to the second. */

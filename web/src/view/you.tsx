@@ -6,6 +6,7 @@ import type { Session } from "../model/session.js";
 import { Avatar } from "./avatar.js";
 import { Icon } from "./icon.js";
 import { PresenceMark, presenceWords } from "./presence_mark.js";
+import { sentence } from "./sentence.js";
 import { ago } from "./time.js";
 
 /** How often the devices are looked at. */
@@ -26,7 +27,7 @@ export function YouView({ session }: { session: Session }) {
       </div>
       {people.error !== undefined && (
         <p class="notice error" role="alert">
-          {people.error}
+          {sentence(people.error)}
         </p>
       )}
       <div class="columns even">
