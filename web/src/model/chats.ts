@@ -1,5 +1,5 @@
 /** The chats of the user: their names, last messages and what is unread. */
-import type { Client, ListedChat, Message } from "heartline";
+import type { Client, Draft, ListedChat, Message } from "heartline";
 import { Conversation } from "./conversation.js";
 import { Observable } from "./observable.js";
 
@@ -28,6 +28,8 @@ export class Chats extends Observable {
   readonly #entries = new Map<string, ChatEntry>();
   readonly #conversations = new Map<string, Conversation>();
   readonly #typing = new Map<string, Set<string>>();
+  /** What waits to be stored, of every tab of this user and of the page before a reload. */
+  #drafts: readonly Draft[] = [];
   /** Whether the list has come. */
   isLoaded = false;
   /** What went wrong last, in words. */
@@ -55,6 +57,11 @@ export class Chats extends Observable {
     // Names and members may have changed while nobody was told.
     client.onState((state) => {
       if (state === "connected") void this.load();
+    });
+    client.outbox.onChange(() => void this.#readOutbox());
+    void this.#readOutbox();
+    client.onRefused((draft, error) => {
+      this.conversation(draft.chat_id).refuse(draft, error.message);
     });
     window.addEventListener("storage", () => this.changed());
   }
@@ -105,6 +112,7 @@ export class Chats extends Observable {
     let conversation = this.#conversations.get(chat_id);
     if (conversation === undefined) {
       conversation = new Conversation(this.#client, chat_id, this.#user_id);
+      conversation.drafts = this.#draftsOf(chat_id);
       const [oldest] = this.#conversations.keys();
       if (this.#conversations.size >= CONVERSATIONS_MAX && oldest !== undefined) {
         this.#conversations.delete(oldest);
@@ -172,10 +180,8 @@ export class Chats extends Observable {
   }
 
   #take(message: Message, own: boolean): void {
-    const { chat_id, sequence, sender_id } = message;
+    const { chat_id, sequence } = message;
     this.#conversations.get(chat_id)?.take(message);
-    // Who has said it types it no longer, even if that word is still on its way.
-    this.#typing.get(chat_id)?.delete(sender_id);
     const entry = this.#entries.get(chat_id);
     // A chat beyond the pages that were asked for, or one whose making is still on its way.
     if (entry === undefined) void this.#fetch(chat_id, message);
@@ -184,6 +190,18 @@ export class Chats extends Observable {
       if (own) this.#read(entry, sequence);
     }
     this.changed();
+  }
+
+  async #readOutbox(): Promise<void> {
+    // A storage that cannot be read shows only what this page is sending.
+    this.#drafts = await this.#client.outbox.list().catch(() => []);
+    for (const [chat_id, conversation] of this.#conversations) {
+      conversation.drafts = this.#draftsOf(chat_id);
+    }
+  }
+
+  #draftsOf(chat_id: string): Draft[] {
+    return this.#drafts.filter((draft) => draft.chat_id === chat_id);
   }
 
   async #fetch(chat_id: string, message: Message): Promise<void> {

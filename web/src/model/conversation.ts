@@ -1,5 +1,5 @@
 /** The messages of one chat: what was said before, what comes, and what is being sent. */
-import { type Client, HeartlineError, type Message } from "heartline";
+import { type Client, type Draft, HeartlineError, type Message } from "heartline";
 import { Observable } from "./observable.js";
 import { uuid } from "./uuid.js";
 
@@ -21,7 +21,11 @@ export class Conversation extends Observable {
   readonly #client: Client;
   readonly #user_id: string;
   readonly #messages = new Map<number, Message>();
+  /** What this page is sending, or was refused. */
   #pending: Pending[] = [];
+  #drafts: readonly Draft[] = [];
+  /** The own messages that are known to be stored, by the ids that they were sent with. */
+  readonly #stored = new Set<string>();
   /** How far each other member has received the chat, as far as it may be known. */
   readonly #received = new Map<string, number | undefined>();
   #isLoading = false;
@@ -56,7 +60,16 @@ export class Conversation extends Observable {
 
   /** The messages that are on their way, in order. */
   get pending(): readonly Pending[] {
-    return this.#pending;
+    const waiting = this.#drafts.filter(({ client_message_id: id }) => !this.#stored.has(id));
+    const ids = new Set(waiting.map((draft) => draft.client_message_id));
+    const fresh = this.#pending.filter((one) => !ids.has(one.client_message_id));
+    return [...waiting.map((draft) => ({ ...draft, refusal: undefined })), ...fresh];
+  }
+
+  /** What waits in the outbox: of this page, of other tabs, and of the page before a reload. */
+  set drafts(drafts: readonly Draft[]) {
+    this.#drafts = drafts;
+    this.changed();
   }
 
   /** Up to where everything has reached every other member; undefined if one of them is unknown. */
@@ -85,7 +98,7 @@ export class Conversation extends Observable {
     try {
       const before = first === undefined ? {} : { before_sequence: first };
       const page = await this.#client.rest.listMessages(this.chat_id, { limit: PAGE, ...before });
-      for (const message of page.items) this.#messages.set(message.sequence, message);
+      for (const message of page.items) this.#put(message);
       this.hasOlder = (page.items[0]?.sequence ?? 1) > 1;
       this.isLoaded = true;
       this.error = undefined;
@@ -114,14 +127,16 @@ export class Conversation extends Observable {
     }
   }
 
-  /** Shows a refused message no longer; answers what it said. */
-  discard(client_message_id: string): string {
-    const content = this.#pending.find(
-      (one) => one.client_message_id === client_message_id,
-    )?.content;
+  /** A message of the page before a reload was refused for good. */
+  refuse({ client_message_id, content }: Draft, refusal: string): void {
+    this.#pending = [...this.#pending, { client_message_id, content, refusal }];
+    this.changed();
+  }
+
+  /** Shows a refused message no longer. */
+  discard(client_message_id: string): void {
     this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
     this.changed();
-    return content ?? "";
   }
 
   /** The user is typing, or no longer. */
@@ -131,13 +146,17 @@ export class Conversation extends Observable {
 
   /** A message came. */
   take(message: Message): void {
-    this.#messages.set(message.sequence, message);
-    const { client_message_id, sender_id } = message;
-    if (sender_id === this.#user_id) {
-      this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
-      this.#planDelivery();
-    }
+    this.#put(message);
+    if (message.sender_id === this.#user_id) this.#planDelivery();
     this.changed();
+  }
+
+  #put(message: Message): void {
+    const { client_message_id, sender_id, sequence } = message;
+    this.#messages.set(sequence, message);
+    if (sender_id !== this.#user_id) return;
+    this.#stored.add(client_message_id);
+    this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
   }
 
   /** Whether an own message is shown of which it is not known that everybody has it. */

@@ -1,14 +1,9 @@
 /** How the connection is doing, in words for a person. */
 import type { Client } from "heartline";
 import { Observable } from "./observable.js";
-import type { SocketEvent, SocketTap } from "./tapped_socket.js";
 
 /** What the indicator shows. */
 export type LinkState = "connecting" | "live" | "degraded" | "reconnecting" | "offline" | "stopped";
-
-/** The pauses between attempts double from the first of these to the second. */
-const PAUSE_MIN_MS = 1000;
-const PAUSE_MAX_MS = 16_000;
 
 /** Why the library gives up, in words. */
 const STOP_REASONS: Record<string, string> = {
@@ -22,19 +17,12 @@ const STOP_REASONS: Record<string, string> = {
 /** The connection, as the page shows it. */
 export class Link extends Observable {
   readonly #client: Client;
-  #endings = 0;
-  #askedMs = 0;
-  /** About when the next attempt begins; the library keeps the exact moment to itself. */
-  #nextAt = 0;
 
-  constructor(client: Client, tap: SocketTap) {
+  constructor(client: Client) {
     super();
     this.#client = client;
-    tap.listen((event) => this.#hear(event));
-    client.onState(() => {
-      if (client.state === "connected") this.#endings = 0;
-      this.changed();
-    });
+    client.onState(() => this.changed());
+    client.onNextAttempt(() => this.changed());
   }
 
   get state(): LinkState {
@@ -59,6 +47,12 @@ export class Link extends Observable {
     return this.#client.connection?.degraded ?? [];
   }
 
+  /** Does not wait any longer. */
+  retry(): void {
+    if (this.isStopped) void this.#client.connect();
+    else this.#client.retryNow();
+  }
+
   /** Whether the library comes back only if somebody wants it to. */
   get isStopped(): boolean {
     return this.state === "stopped";
@@ -71,7 +65,6 @@ export class Link extends Observable {
 
   /** One short sentence. */
   get text(): string {
-    const seconds = Math.ceil((this.#nextAt - performance.now()) / 1000);
     switch (this.state) {
       case "connecting":
         return "Connecting";
@@ -80,7 +73,7 @@ export class Link extends Observable {
       case "degraded":
         return `Live, without ${this.degraded.join(" and ")}`;
       case "reconnecting":
-        return seconds > 0 ? `Reconnecting in ${seconds} s` : "Reconnecting";
+        return "Reconnecting";
       case "offline":
         return "Offline, still trying";
       case "stopped":
@@ -88,22 +81,14 @@ export class Link extends Observable {
     }
   }
 
+  /** Seconds until the next attempt; undefined while there is one, or none is needed. */
+  get waitSeconds(): number | undefined {
+    const seconds = Math.ceil(((this.#client.next_attempt_at ?? 0) - Date.now()) / 1000);
+    return seconds > 0 ? seconds : undefined;
+  }
+
   get #stopReason(): string {
     const reason = this.#client.stop_reason ?? "closed";
     return STOP_REASONS[reason] ?? reason.replaceAll("_", " ");
-  }
-
-  #hear(event: SocketEvent): void {
-    if (event.kind === "received" && event.frame.type === "connection_closing") {
-      this.#askedMs = Number(event.frame["reconnect_delay_ms"] ?? 0);
-    }
-    if (event.kind === "opening") this.#nextAt = 0;
-    if (event.kind === "closed") {
-      const pause = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** this.#endings);
-      this.#nextAt = performance.now() + (this.#askedMs > 0 ? this.#askedMs : pause);
-      this.#endings += 1;
-      this.#askedMs = 0;
-    }
-    if (event.kind !== "sent" && event.kind !== "received") this.changed();
   }
 }

@@ -33,7 +33,7 @@ export class Session {
       WebSocket: chatTap.socketClass(),
     });
     const operator = identity.isDevelopment ? new Operator(identity.serviceToken) : undefined;
-    this.link = new Link(this.client, chatTap);
+    this.link = new Link(this.client);
     this.chats = new Chats(this.client, user_id);
     this.people = new People(this.client, user_id, operator);
     this.chats.onMembers = (user_ids) => this.people.follow(user_ids);

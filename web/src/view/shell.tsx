@@ -105,15 +105,25 @@ function UnreadTotal({ session }: { session: Session }) {
 function LinkIndicator({ session }: { session: Session }) {
   const link = useObservable(session.link);
   useTick(500);
+  // Counted down for the eye alone: read out, it would say nothing else.
+  const wait = link.waitSeconds;
   return (
     <div class="link" data-state={link.state}>
       <span class="link-text" role="status" aria-live="polite">
         <span class="link-mark" aria-hidden="true" />
-        <span>{link.text}</span>
+        <span class="link-words">
+          {link.text}
+          {wait !== undefined && <span aria-hidden="true"> in {wait} s</span>}
+        </span>
       </span>
       {link.isStopped && (
-        <button type="button" class="small" onClick={() => void session.client.connect()}>
+        <button type="button" class="small" onClick={() => link.retry()}>
           Connect again
+        </button>
+      )}
+      {wait !== undefined && (
+        <button type="button" class="small quiet" onClick={() => link.retry()}>
+          Try now
         </button>
       )}
     </div>
