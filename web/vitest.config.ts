@@ -1,14 +1,28 @@
 import { defineConfig } from "vitest/config";
 
+/** What measures time has the machine to itself, as far as this run is concerned. */
+const ALONE = "test/first_view.test.ts";
+
 /** All files share a real server and a real browser, each with people of its own. */
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
     globalSetup: "test/harness/global.ts",
-    isolate: false,
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
-    maxWorkers: 3,
     reporters: ["default"],
+    projects: [
+      { test: { ...common("alone", 0), include: [ALONE] } },
+      { test: { ...common("together", 1), include: ["test/**/*.test.ts"], exclude: [ALONE] } },
+    ],
   },
 });
+
+function common(name: string, groupOrder: number) {
+  const timeout = 120_000;
+  return {
+    name,
+    isolate: false,
+    testTimeout: timeout,
+    hookTimeout: timeout,
+    maxWorkers: 4,
+    sequence: { groupOrder },
+  };
+}

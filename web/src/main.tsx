@@ -19,5 +19,3 @@ render(
   <App theme={theme} route={route} node={node} device_id={device_id} signIn={signIn} />,
   target,
 );
-// For whoever measures how soon the page can be used.
-performance.mark("interactive");

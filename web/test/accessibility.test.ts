@@ -1,70 +1,11 @@
-/** Everybody can use it: what machines can find, narrow screens, the keyboard. */
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+/** Everybody can use it: narrow screens, the keyboard, the order of the focus. */
 import type { Page } from "playwright-core";
-import { describe, expect, test } from "vitest";
-import { begin, openView, say } from "./harness/browser.js";
+import { expect, test } from "vitest";
+import { openView } from "./harness/browser.js";
+import { eventually } from "./harness/eventually.js";
 import { world } from "./harness/world.js";
 
 const { server, tabs } = world();
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-/** What is wrong with a page, in short. */
-async function violations(page: Page): Promise<string[]> {
-  // Evaluated and not added as a script, which the page's own policy forbids.
-  await page.evaluate(AXE);
-  return await page.evaluate(async () => {
-    const { axe } = window as unknown as { axe: { run(options: object): Promise<AxeResults> } };
-    const results = await axe.run({ resultTypes: ["violations"] });
-    return results.violations.flatMap(({ id, nodes }) =>
-      nodes.map((node) => `${id}: ${node.target.join(" ")} ${node.failureSummary}`),
-    );
-  });
-}
-
-interface AxeResults {
-  violations: { id: string; nodes: { target: string[]; failureSummary: string }[] }[];
-}
-
-describe.each(["light", "dark"] as const)("in %s colours", (colorScheme) => {
-  test("no view has a violation", async () => {
-    const found: Record<string, string[]> = {};
-    const page = await tabs.open({ colorScheme });
-    await page.getByLabel("Who are you?").waitFor();
-    found["sign in"] = await violations(page);
-    await page.getByLabel("Who are you?").fill(`yara-${colorScheme}`);
-    await page.getByRole("button", { name: "Sign in", exact: true }).click();
-    await page.getByText("No chats yet.").waitFor();
-    found["no chats"] = await violations(page);
-    await page.getByRole("button", { name: "New chat" }).click();
-    found["new chat"] = await violations(page);
-    await page.getByRole("button", { name: "Cancel" }).click();
-    await begin(page, "zoe, abe", "Everybody");
-    await say(page, "hello");
-    await page.getByRole("button", { name: "Members" }).click();
-    await page.getByRole("img", { name: "Stored for good" }).waitFor();
-    found["conversation"] = await violations(page);
-    await openView(page, "Party");
-    found["own queue"] = await violations(page);
-    await page.getByRole("button", { name: "Start a party" }).click();
-    await page.locator('.pill[data-status="live"]').waitFor();
-    found["party"] = await violations(page);
-    await openView(page, "You");
-    await page.getByLabel("Add a contact").fill("zoe");
-    await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByRole("button", { name: "Remove zoe" }).waitFor();
-    found["you"] = await violations(page);
-    await openView(page, "Console");
-    await page.getByTestId("connection").first().waitFor();
-    found["console"] = await violations(page);
-    await openView(page, "Break it");
-    await page.getByRole("button", { name: "Flood" }).click();
-    await page.getByText("RATE_LIMITED: try again").waitFor();
-    found["break it"] = await violations(page);
-    expect(Object.entries(found).filter(([, all]) => all.length > 0)).toEqual([]);
-  });
-});
 
 test("on the narrowest phone nothing is wider than the screen", async () => {
   const chat_id = await server.chat(
@@ -97,13 +38,80 @@ test("on the narrowest phone nothing is wider than the screen", async () => {
   expect(wider).toEqual([]);
 });
 
+/** What has the focus, in the words of a screen reader as far as they matter here. */
+async function focused(page: Page): Promise<string> {
+  return await page.evaluate(() => {
+    const element = document.activeElement;
+    if (element === document.body) return "";
+    const label =
+      element?.getAttribute("aria-label") ??
+      (element as HTMLInputElement | null)?.labels?.[0]?.querySelector("span")?.textContent ??
+      heard(element);
+    return (label ?? "").trim();
+
+    function heard(whole: Element | null): string | null | undefined {
+      const copy = whole?.cloneNode(true) as Element | undefined;
+      for (const silent of copy?.querySelectorAll("[aria-hidden=true]") ?? []) silent.remove();
+      return copy?.textContent;
+    }
+  });
+}
+
+/** Presses Tab until something has the focus. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  for (let presses = 0; presses < 60; presses += 1) {
+    if ((await focused(page)).startsWith(name)) return;
+    await page.keyboard.press("Tab");
+  }
+  throw new Error(`Tab never came to ${name}`);
+}
+
+/** What has the focus, and what gets it by each Tab up to the one that is named. */
+async function order(page: Page, last: string): Promise<string[]> {
+  const names = [await focused(page)];
+  while (names.at(-1) !== last && names.length < 60) {
+    await page.keyboard.press("Tab");
+    names.push(await focused(page));
+  }
+  return names;
+}
+
+test("Tab goes through the way in and through a conversation as one reads them", async () => {
+  const page = await tabs.open();
+  await page.getByLabel("Who are you?").waitFor();
+  const colours = "Colours: as the system. Change";
+  const names = ["ana", "bo", "cy"];
+  const signIn = ["Who are you?", "Sign in", ...names, "Use a token instead", colours];
+  expect(await order(page, colours)).toEqual(signIn);
+  await page.reload();
+  await server.chat("zed", ["amy"], "Focus");
+  await page.getByLabel("Who are you?").fill("zed");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: /Focus/ }).click();
+  await page.getByPlaceholder("Write a message").fill("something");
+  // Past the end, and on from the very beginning.
+  await tabTo(page, "Skip to the content");
+  expect(await order(page, "Send")).toEqual([
+    "Skip to the content",
+    colours,
+    "Sign out",
+    ...["Chats", "Party", "You", "Console", "Break it"],
+    "New chat",
+    "Focus",
+    "Members",
+    "Messages",
+    "Message to Focus",
+    "Send",
+  ]);
+});
+
 test("everything can be done by keyboard alone", async () => {
   const page = await tabs.open();
   await page.getByLabel("Who are you?").waitFor();
   await page.keyboard.type("dot");
   await page.keyboard.press("Enter");
   await page.getByText("No chats yet.").waitFor();
-  await page.getByRole("button", { name: "New chat" }).focus();
+  await tabTo(page, "New chat");
   await page.keyboard.press("Enter");
   await page.keyboard.type("eli");
   await page.keyboard.press("Enter");
@@ -111,4 +119,36 @@ test("everything can be done by keyboard alone", async () => {
   await page.keyboard.type("by keyboard");
   await page.keyboard.press("Enter");
   await page.locator(".message[data-sequence]", { hasText: "by keyboard" }).waitFor();
+  await tabTo(page, "Skip to the content");
+  await tabTo(page, "Party");
+  await page.keyboard.press("Enter");
+  await tabTo(page, "Start a party");
+  await page.keyboard.press("Enter");
+  await page.locator('.pill[data-status="live"]').waitFor();
+  await tabTo(page, "Move Left of centre up");
+  // The focus stays on what moves it, also where it cannot be moved any further.
+  for (let presses = 0; presses < 3; presses += 1) await page.keyboard.press("Enter");
+  const titles = page.locator(".queue .row-title");
+  await eventually(
+    () => titles.allTextContents(),
+    (shown) => shown.join() === "Left of centre,Slow morning,Paper moon",
+  );
+  expect(await focused(page)).toBe("Move Left of centre up");
+  await page.getByText("Left of centre is now 1 of 3").waitFor({ state: "attached" });
+  await page.keyboard.press("Tab");
+  expect(await focused(page)).toBe("Move Left of centre down");
+  await page.keyboard.press("Enter");
+  await eventually(
+    () => titles.allTextContents(),
+    (shown) => shown.join() === "Slow morning,Left of centre,Paper moon",
+  );
+  await tabTo(page, "Skip to the content");
+  await tabTo(page, "Chats");
+  await page.keyboard.press("Enter");
+  await tabTo(page, "eli");
+  await page.keyboard.press("Enter");
+  await page.getByPlaceholder("Write a message").waitFor();
+  await page.keyboard.type("and again");
+  await page.keyboard.press("Enter");
+  await page.locator(".message[data-sequence]", { hasText: "and again" }).waitFor();
 });

@@ -65,6 +65,9 @@ test("a stalled reader is cut as a slow consumer, and nothing is lost", async ()
     "missing messages came",
   );
   expect(await heard(page, 3)).toEqual([1, 2, 3]);
+  await openView(page, "Console");
+  const slow = page.getByRole("region", { name: "Slow consumers" });
+  await slow.locator("div", { hasText: "Cut" }).locator("dd", { hasText: /[1-9]/ }).waitFor();
 });
 
 test("an expired token is said, waited for, closed with 4401 and replaced", async () => {

@@ -1,55 +1,47 @@
 /** Chats, as two people see them. */
 import { expect, test } from "vitest";
-import { begin, contents, isLive, openView, say, signInAs } from "./harness/browser.js";
+import { begin, contents, openView, say, signInAs } from "./harness/browser.js";
 import { eventually } from "./harness/eventually.js";
 import { world } from "./harness/world.js";
 
 const { server, tabs } = world();
 
 test("two people chat, and see each other's presence, typing and ticks", async () => {
-  const [ana, bo] = await Promise.all([tabs.signIn("ana"), tabs.signIn("bo")]);
-  await begin(ana, "bo");
-  await say(ana, "hello bo");
-  await bo.getByRole("link", { name: /ana.*hello bo/ }).click();
-  await say(bo, "hello ana");
+  const [aya, ben] = await Promise.all([tabs.signIn("aya"), tabs.signIn("ben")]);
+  await begin(aya, "ben");
+  await say(aya, "hello ben");
+  await ben.getByRole("link", { name: /aya.*hello ben/ }).click();
+  await say(ben, "hello aya");
   await eventually(
-    () => contents(ana),
-    (shown) => shown.join() === "hello bo,hello ana",
+    () => contents(aya),
+    (shown) => shown.join() === "hello ben,hello aya",
   );
-  expect(await contents(bo)).toEqual(["hello bo", "hello ana"]);
-  await ana.locator('.subtitle .presence[data-status="online"]').waitFor();
-  await bo.locator('.subtitle .presence[data-status="online"]').waitFor();
-  await bo.getByPlaceholder("Write a message").pressSequentially("I am", { delay: 50 });
-  await ana.getByText("bo is typing…").first().waitFor();
-  await bo.getByPlaceholder("Write a message").fill("");
-  await ana.locator(".typing").getByText("bo is typing…").waitFor({ state: "detached" });
+  expect(await contents(ben)).toEqual(["hello ben", "hello aya"]);
+  await aya.locator('.subtitle .presence[data-status="online"]').waitFor();
+  await ben.locator('.subtitle .presence[data-status="online"]').waitFor();
+  await ben.getByPlaceholder("Write a message").pressSequentially("I am", { delay: 50 });
+  await aya.locator(".typing").getByText("ben is typing…").waitFor();
+  await ben.getByPlaceholder("Write a message").fill("");
+  await aya.locator(".typing").getByText("ben is typing…").waitFor({ state: "detached" });
   // The library acknowledges what was handed over within 5 s.
-  await ana.getByRole("img", { name: "Delivered to everybody" }).waitFor();
-  await bo.context().close();
-  await ana.locator('.subtitle .presence[data-status="offline"]').waitFor({ timeout: 25_000 });
-  expect(await ana.getByTestId("peer-presence").textContent()).toMatch(/last seen/);
+  await aya.getByRole("img", { name: "Delivered to everybody" }).waitFor();
+  await ben.context().close();
+  await aya.locator('.subtitle .presence[data-status="offline"]').waitFor({ timeout: 25_000 });
+  expect(await aya.getByTestId("peer-presence").textContent()).toMatch(/last seen/);
 });
 
-test("a tab that was offline loses nothing, and what it wrote meanwhile arrives", async () => {
-  const chat_id = await server.chat("cy", ["di"], "Away");
-  const cy = await tabs.signIn("cy", { hash: `#/chats/${chat_id}` });
-  await say(cy, "before");
-  await cy.getByRole("img", { name: "Stored for good" }).waitFor();
-  await cy.context().setOffline(true);
-  for (let number = 1; number <= 20; number += 1)
-    await server.send("di", chat_id, `away ${number}`);
-  await say(cy, "written offline");
-  await cy.context().setOffline(false);
-  await isLive(cy);
-  const shown = await eventually(
-    () => contents(cy),
-    (all) => all.length === 22,
-    30_000,
-  );
-  const theirs = shown.filter((content) => content.startsWith("away"));
-  expect(theirs).toEqual(Array.from({ length: 20 }, (_, index) => `away ${index + 1}`));
-  expect(shown).toContain("written offline");
-  expect(new Set(shown).size).toBe(22);
+test("a message ends its sender's typing line", async () => {
+  const chat_id = await server.chat("abe", ["bel"]);
+  const [abe, bel] = await Promise.all([
+    tabs.signIn("abe", { hash: `#/chats/${chat_id}` }),
+    tabs.signIn("bel", { hash: `#/chats/${chat_id}` }),
+  ]);
+  await bel.getByPlaceholder("Write a message").pressSequentially("still at it");
+  await abe.locator(".typing").getByText("bel is typing…").waitFor();
+  // Said by other means, so that no tab of the sender says that the typing is over.
+  await server.send("bel", chat_id, "said from elsewhere");
+  await abe.locator(".message", { hasText: "said from elsewhere" }).waitFor();
+  expect(await abe.locator(".typing").textContent()).toBe("");
 });
 
 test("unread messages are counted, and older ones come when one scrolls up", async () => {
@@ -71,6 +63,33 @@ test("unread messages are counted, and older ones come when one scrolls up", asy
     (all) => all.length === 95,
   );
   expect(shown).toEqual(Array.from({ length: 95 }, (_, index) => `line ${index + 1}`));
+  // Whoever reads further up stays there, and is told that there is something new.
+  const place = () => eve.locator(".messages").evaluate((box) => Math.round(box.scrollTop));
+  await eve.locator(".messages").evaluate((box) => box.scrollTo(0, 400));
+  await server.send("flo", chat_id, "line 96");
+  await eve.getByRole("button", { name: "New messages" }).waitFor();
+  expect(await place()).toBe(400);
+  await eve.getByRole("button", { name: "New messages" }).click();
+  await eve.getByRole("button", { name: "New messages" }).waitFor({ state: "detached" });
+  expect(await place()).toBeGreaterThan(400);
+});
+
+test("what is half written is still there after a look at another chat", async () => {
+  const [one, other] = [
+    await server.chat("fia", ["gwen"], "One"),
+    await server.chat("fia", ["gwen"], "Other"),
+  ];
+  const fia = await tabs.signIn("fia", { hash: `#/chats/${one}` });
+  await fia.getByPlaceholder("Write a message").fill("half a sen");
+  await fia.getByRole("link", { name: /Other/ }).click();
+  await fia.getByRole("heading", { name: "Other" }).waitFor();
+  expect(await fia.getByPlaceholder("Write a message").inputValue()).toBe("");
+  await server.send("gwen", other, "are you there?");
+  await fia.getByText("are you there?").last().waitFor();
+  await fia.getByRole("link", { name: /One/ }).click();
+  await fia.getByRole("heading", { name: "One" }).waitFor();
+  expect(await fia.getByPlaceholder("Write a message").inputValue()).toBe("half a sen");
+  expect(await fia.title()).toMatch(/^fia · Chats/);
 });
 
 test("two tabs of one person are two devices, and both get everything", async () => {

@@ -26,6 +26,27 @@ test("the console shows connections, nodes and live figures, and ends a connecti
     (text) => text !== "up to 0",
   );
   expect(await sends.count()).toBe(1);
+  const deliveries = lee.locator(".chart", { hasText: "Deliveries a second" });
+  await eventually(
+    async () => (await deliveries.getByText(/up to/).textContent()) ?? "",
+    (text) => text !== "up to 0",
+  );
+  // The charts live: with every reading their lines reach further back.
+  const points = () =>
+    lee.locator(".chart .line").evaluateAll((all) => all.map((one) => one.getAttribute("d")));
+  const before = await points();
+  expect(before).toHaveLength(4);
+  await eventually(points, (after) => after.every((line, index) => line !== before[index]));
+  const titles = await lee.locator(".group h2").allTextContents();
+  expect(titles).toEqual(["Slow consumers", "Leases", "Breakers", "Parties"]);
+  const terms = await lee.locator(".group dt").allTextContents();
+  expect(terms).toEqual([
+    ...["Warned", "Cut", "Over their rate"],
+    ...["Renewed", "Lost", "Swept", "Connections without one"],
+    ...["Writing", "Reading"],
+    ...["Sessions", "Members"],
+  ]);
+  await lee.getByRole("region", { name: "Table of nodes" }).getByText(/\d+ s left/).waitFor();
   const figures = await lee.locator(".chart strong").allTextContents();
   expect(Number(figures[0])).toBeGreaterThanOrEqual(2);
   await lee.getByRole("button", { name: /^End kim/ }).click();

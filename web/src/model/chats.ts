@@ -60,6 +60,8 @@ export class Chats extends Observable {
     });
     client.outbox.onChange(() => void this.#readOutbox());
     void this.#readOutbox();
+    // Requests may get through before a socket does.
+    void this.load();
     client.onRefused((draft, error) => {
       this.conversation(draft.chat_id).refuse(draft, error.message);
     });

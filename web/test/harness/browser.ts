@@ -8,6 +8,7 @@ import {
   type Page,
   chromium,
 } from "playwright-core";
+import { type PageFile, RawTab } from "./raw_tab.js";
 
 const FLAGS = [
   "--headless=new",
@@ -40,6 +41,8 @@ export interface TabOptions {
   colorScheme?: "light" | "dark";
   /** The view to begin with, such as `#/party`. */
   hash?: string;
+  /** Where the server is found, if not directly. */
+  url?: string;
   /** Whether the page is told that this server signs no tokens for it. */
   isByToken?: boolean;
   /** A script that runs before the page's own. */
@@ -58,6 +61,7 @@ export class Tabs {
   readonly #endpoint: string;
   #browser: Browser | undefined;
   readonly #contexts: BrowserContext[] = [];
+  readonly #rawTabs: RawTab[] = [];
   /** What went wrong in any page, which no test may ignore. */
   readonly errors: string[] = [];
 
@@ -69,16 +73,29 @@ export class Tabs {
   /** Opens the page in a browser profile of its own. */
   async open(options: TabOptions = {}): Promise<Page> {
     const { width = 1280, height = 800, colorScheme = "light" } = options;
-    this.#browser ??= await chromium.connect(this.#endpoint);
-    const context = await this.#browser.newContext({ viewport: { width, height }, colorScheme });
+    const browser = await this.#connect();
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme });
     this.#contexts.push(context);
+    await context.route(
+      (url) => fileOf(url) !== undefined,
+      (route, request) => route.fulfill(fileOf(new URL(request.url())) ?? {}),
+    );
     return await this.openIn(context, options);
   }
 
   /** Opens the page in a profile that has a tab already. */
   async openIn(context: BrowserContext, options: TabOptions = {}): Promise<Page> {
-    const { hash = "", before, isByToken = false } = options;
+    const { hash = "", before, isByToken = false, url = this.#url } = options;
     const page = await context.newPage();
+    this.#watch(page);
+    if (before !== undefined) await page.addInitScript(before);
+    const node = { version: "0.1.0", node_id: "node", sign_in: "token" };
+    if (isByToken) await page.route("**/page/node.json", (route) => route.fulfill({ json: node }));
+    await page.goto(`${url}/${hash}`);
+    return page;
+  }
+
+  #watch(page: Page): void {
     page.on("pageerror", (error) => this.errors.push(error.message));
     page.on("console", (message) => {
       const isOurs = message.type() === "error" && !message.text().includes("net::ERR_");
@@ -87,12 +104,6 @@ export class Tabs {
         this.errors.push(message.text());
       }
     });
-    if (before !== undefined) await page.addInitScript(before);
-    const node = { version: "0.1.0", node_id: "node", sign_in: "token" };
-    if (isByToken) await page.route("**/page/node.json", (route) => route.fulfill({ json: node }));
-    if (IS_FROM_DIST) await serveDist(page, this.#url);
-    await page.goto(`${this.#url}/${hash}`);
-    return page;
   }
 
   /** Opens the page and signs in. */
@@ -102,9 +113,23 @@ export class Tabs {
     return page;
   }
 
+  /** Opens the page as somebody in a tab that can be hidden and frozen. */
+  async openRaw(name: string, view: string): Promise<RawTab> {
+    const url = `${this.#url}/#/as/${name}/${view}`;
+    const tab = await RawTab.open(await this.#connect(), url, fileOf);
+    this.#rawTabs.push(tab);
+    return tab;
+  }
+
   /** Closes what a test has opened. */
   async closeAll(): Promise<void> {
-    await Promise.all(this.#contexts.splice(0).map((context) => context.close()));
+    const all = [...this.#contexts.splice(0), ...this.#rawTabs.splice(0)];
+    await Promise.all(all.map((one) => one.close()));
+  }
+
+  async #connect(): Promise<Browser> {
+    this.#browser ??= await chromium.connect(this.#endpoint);
+    return this.#browser;
   }
 }
 
@@ -146,16 +171,11 @@ export async function contents(page: Page): Promise<string[]> {
   return await page.locator(".message[data-sequence] .content").allTextContents();
 }
 
-/** Gives the browser the files of `dist` in the place of those that the server has embedded. */
-async function serveDist(page: Page, url: string): Promise<void> {
-  const files: Record<string, string> = { "/": "index.html" };
-  for (const name of ["app.js", "app.css", "icon.svg"]) files[`/page/${name}`] = name;
-  for (const [path, name] of Object.entries(files)) {
-    await page.route(`${url}${path}`, (route) =>
-      route.fulfill({
-        body: readFileSync(join(DIST, name)),
-        headers: { "Content-Type": TYPES[name] ?? "", "Content-Security-Policy": POLICY },
-      }),
-    );
-  }
+/** The file of `dist` that an address stands for, if the browser is to get those. */
+function fileOf(url: URL): PageFile | undefined {
+  const name = url.pathname === "/" ? "index.html" : url.pathname.replace("/page/", "");
+  const type = TYPES[name];
+  if (!IS_FROM_DIST || type === undefined) return undefined;
+  const headers = { "Content-Type": type, "Content-Security-Policy": POLICY };
+  return { body: readFileSync(join(DIST, name)), headers };
 }

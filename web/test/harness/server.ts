@@ -95,6 +95,13 @@ export class Server {
     });
   }
 
+  /** What is stored in a chat, as one of its members sees it. */
+  async stored(user_id: string, chat_id: string): Promise<string[]> {
+    const path = `/v1/chats/${chat_id}/messages?limit=200`;
+    const page = await this.askAs<{ items: { content: string }[] }>(user_id, "GET", path);
+    return page.items.map((message) => message.content);
+  }
+
   /** What is open for a user. */
   async connections(user_id: string): Promise<Connection[]> {
     const path = `/v1/admin/users/${user_id}/connections`;

@@ -1,0 +1,16 @@
+/** What machines can find, in light colours, on a desk and on a phone. */
+import { expect, test } from "vitest";
+import { violations } from "./harness/axe.js";
+import { walk } from "./harness/every_view.js";
+import { world } from "./harness/world.js";
+
+const { tabs } = world();
+
+test("no view has a violation in light colours", async () => {
+  const page = await tabs.open({ colorScheme: "light" });
+  const found: string[] = [];
+  await walk(page, "yara-light", async (view) => {
+    found.push(...(await violations(page, view)));
+  });
+  expect(found).toEqual([]);
+});
