@@ -152,3 +152,21 @@ test("everything can be done by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.locator(".message[data-sequence]", { hasText: "and again" }).waitFor();
 });
+
+test("colours are those of the system, unless others are chosen", async () => {
+  const page = await tabs.open({ colorScheme: "dark" });
+  const ground = () => page.evaluate(() => getComputedStyle(document.documentElement).background);
+  const [light, dark] = ["rgb(246, 244, 243)", "rgb(20, 17, 18)"];
+  const choose = (now: string) => page.getByRole("button", { name: `Colours: ${now}. Change` });
+  await choose("as the system").waitFor();
+  expect(await ground()).toContain(dark);
+  await choose("as the system").click();
+  await choose("light").waitFor();
+  expect(await ground()).toContain(light);
+  await page.reload();
+  await choose("light").click();
+  await page.emulateMedia({ colorScheme: "light" });
+  expect(await ground()).toContain(dark);
+  await choose("dark").click();
+  expect(await ground()).toContain(light);
+});

@@ -35,8 +35,7 @@ async function prepare(user_id: string): Promise<Page> {
 
 /** Waits until the chat shows that many messages; answers their numbers. */
 async function heard(page: Page, count: number): Promise<number[]> {
-  await openView(page, "Chats");
-  await page.locator(".row", { hasText: "Break it" }).click();
+  await page.getByRole("link", { name: "See the chat" }).click();
   const shown = page.locator(".message[data-sequence]");
   await eventually(
     () => shown.count(),

@@ -32,7 +32,7 @@ test("from the way in to two tabs that chat it takes two clicks", async () => {
   );
 });
 
-test("a link to a person opens the chat with them, and one who is away is a click away", async () => {
+test("a link to a person opens the chat with them; who is away is one click away", async () => {
   const page = await tabs.signIn("oto", { hash: "#/chats/@pam" });
   await page.getByRole("heading", { name: "pam" }).waitFor();
   const opened = page.context().waitForEvent("page");

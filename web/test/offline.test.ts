@@ -59,7 +59,7 @@ test("a tab whose network is cut says so, and nothing is lost in either directio
   expect(after?.connection_id).not.toBe(connection?.connection_id);
 });
 
-test("what was written while the server was away outlives a reload, and is stored once", async () => {
+test("what was written without a server outlives a reload, and is stored once", async () => {
   const chat_id = await server.chat("fay", ["gil"], "Reload");
   const between = await network();
   const options = { hash: `#/chats/${chat_id}`, url: between.url, before: gateSockets };
@@ -94,4 +94,21 @@ test("the next attempt is counted down, and need not be waited for", async () =>
   between.up();
   await page.getByRole("button", { name: "Try now" }).click();
   await page.locator('.link[data-state="live"]').waitFor({ timeout: 3000 });
+});
+
+test("a chat that one was removed from while away is gone", async () => {
+  const chat_id = await server.chat("ike", ["joy"], "Left behind");
+  await server.chat("ike", ["joy"], "Still here");
+  const between = await network();
+  const joy = await tabs.signIn("joy", { hash: `#/chats/${chat_id}`, url: between.url });
+  await joy.getByRole("heading", { name: "Left behind" }).waitFor();
+  between.down();
+  await joy.locator('.link[data-state="reconnecting"]').waitFor();
+  await server.askAs("ike", "DELETE", `/v1/chats/${chat_id}/members/joy`);
+  between.up();
+  await isLive(joy);
+  await joy.getByText("You are not in this chat, or no longer.").waitFor();
+  expect(await joy.locator(".row").allTextContents()).toEqual([
+    expect.stringContaining("Still here"),
+  ]);
 });

@@ -29,6 +29,10 @@ test("three people share a queue, and the lead is handed over when the leader go
   expect(await queue(lea)).toEqual(local);
   const link = await lea.getByLabel("Whoever opens this link joins").inputValue();
   const hash = new URL(link).hash;
+  await lea.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await lea.getByRole("button", { name: "Copy link" }).click();
+  await lea.getByText("Copied").waitFor();
+  expect(await lea.evaluate(() => navigator.clipboard.readText())).toBe(link);
 
   const max = await tabs.signIn("max", { hash });
   await max.locator('.pill[data-status="live"]').waitFor();

@@ -136,16 +136,20 @@ export class Chats extends Observable {
   async load(): Promise<void> {
     try {
       let cursor: string | undefined;
+      const unlisted = new Set(this.#entries.keys());
       for (let page = 0; page < PAGES_MAX; page += 1) {
         const more = cursor === undefined ? {} : { cursor };
         const { items, next_cursor } = await this.#client.rest.listChats({ limit: PAGE, ...more });
         for (const { last_acked_sequence, last_message, ...chat } of items) {
+          unlisted.delete(chat.chat_id);
           const entry = this.#put(chat, last_acked_sequence);
           if (last_message !== undefined) this.#setLast(entry, last_message);
         }
-        if (next_cursor === null) break;
-        cursor = next_cursor;
+        cursor = next_cursor ?? undefined;
+        if (cursor === undefined) break;
       }
+      // Whoever was removed from a chat while away was not told.
+      if (cursor === undefined) for (const chat_id of unlisted) this.#remove(chat_id);
       this.isLoaded = true;
       this.error = undefined;
     } catch (error) {

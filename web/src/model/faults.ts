@@ -13,8 +13,8 @@ import type { Frame, SocketTap } from "./tapped_socket.js";
 import { uuid } from "./uuid.js";
 
 /** The chat that faults are tried in, and who speaks there. */
-const CHAT_NAME = "Break it";
-export const ROBOT = "robot";
+export const CHAT_NAME = "Break it";
+const ROBOT = "robot";
 /** How long a token lives whose end is to be seen. */
 const SHORT_LIFE_SECONDS = 3;
 /** Messages of a flood: twice what may come at once. */

@@ -1,7 +1,8 @@
 /** Breaking things, to see what the contracts do about it. */
 import { useEffect, useRef } from "preact/hooks";
-import type { Faults } from "../model/faults.js";
+import { CHAT_NAME, type Faults } from "../model/faults.js";
 import { useObservable } from "../model/observable.js";
+import { linkTo } from "../model/route.js";
 import type { Session } from "../model/session.js";
 import { clockWithSeconds } from "./time.js";
 
@@ -68,6 +69,7 @@ export function BreakItView({ session }: { session: Session }) {
         <h1>Break it</h1>
         <p class="faint">
           Each fault is real: it happens in the socket that the client library uses.
+          <RobotChat session={session} />
         </p>
       </div>
       <div class="columns wide-left">
@@ -85,6 +87,19 @@ export function BreakItView({ session }: { session: Session }) {
         <Log faults={faults} />
       </div>
     </div>
+  );
+}
+
+/** Where it can be seen that nothing was lost, once something was said there. */
+function RobotChat({ session }: { session: Session }) {
+  const chats = useObservable(session.chats);
+  const found = chats.list.find((entry) => entry.chat.name === CHAT_NAME);
+  if (found === undefined) return null;
+  return (
+    <>
+      {" "}
+      <a href={linkTo("chats", found.chat.chat_id)}>See the chat that it happens in.</a>
+    </>
   );
 }
 

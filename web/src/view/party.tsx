@@ -1,5 +1,5 @@
 /** The party: a queue of one's own that can be shared, and then is everybody's. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { useObservable } from "../model/observable.js";
 import { type Route, linkTo } from "../model/route.js";
 import type { Room } from "../model/room.js";
@@ -101,14 +101,23 @@ function Begin({ room, route }: { room: Room; route: Route }) {
   );
 }
 
+/** How long it is said that the link was copied. */
+const COPIED_MS = 2000;
+
 function Share({ room, route }: { room: Room; route: Route }) {
   const [isCopied, setCopied] = useState(false);
   const { sessionId, isLeader } = room.state;
   const link = `${location.origin}${location.pathname}${linkTo("party", sessionId ?? "")}`;
+  const input = useRef<HTMLInputElement>(null);
   const copy = async () => {
-    await navigator.clipboard?.writeText(link).catch(() => {});
-    setCopied(true);
-    setTimeout(() => setCopied(false), 2000);
+    try {
+      await navigator.clipboard.writeText(link);
+      setCopied(true);
+      setTimeout(() => setCopied(false), COPIED_MS);
+    } catch {
+      // Pages from other machines over plain HTTP may not copy; by hand it is one key from here.
+      input.current?.focus();
+    }
   };
   const leave = async (action: Promise<void>) => {
     await action;
@@ -118,7 +127,7 @@ function Share({ room, route }: { room: Room; route: Route }) {
     <section class="card share" aria-label="Share this party">
       <label class="field">
         <span>Whoever opens this link joins</span>
-        <input readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
+        <input ref={input} readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
       </label>
       <button type="button" onClick={() => void copy()}>
         <Icon name="link" />

@@ -81,7 +81,9 @@ function ByName({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
           required
         />
       </label>
-      <small id="name-hint">Any name will do: this is a development server, without passwords.</small>
+      <small id="name-hint">
+        Any name will do: this is a development server, without passwords.
+      </small>
       <button type="submit" class="primary wide">
         Sign in
       </button>
@@ -135,10 +137,11 @@ function ByToken({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
 /** What is shown if the server does not say who it is. */
 export function Unreachable() {
   useEffect(() => {
-    const retry = () => askNode().then(
-      () => location.reload(),
-      () => {},
-    );
+    const retry = () =>
+      askNode().then(
+        () => location.reload(),
+        () => {},
+      );
     const timer = setInterval(() => void retry(), RETRY_MS);
     return () => clearInterval(timer);
   }, []);
