@@ -137,11 +137,12 @@ test("everything can be done by keyboard alone", async () => {
   await page.getByText("Left of centre is now 1 of 3").waitFor({ state: "attached" });
   await page.keyboard.press("Tab");
   expect(await focused(page)).toBe("Move Left of centre down");
-  await page.keyboard.press("Enter");
+  for (let presses = 0; presses < 3; presses += 1) await page.keyboard.press("Enter");
   await eventually(
     () => titles.allTextContents(),
-    (shown) => shown.join() === "Slow morning,Left of centre,Paper moon",
+    (shown) => shown.join() === "Slow morning,Paper moon,Left of centre",
   );
+  expect(await focused(page)).toBe("Move Left of centre down");
   await tabTo(page, "Skip to the content");
   await tabTo(page, "Chats");
   await page.keyboard.press("Enter");

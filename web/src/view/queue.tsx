@@ -1,5 +1,5 @@
 /** The queue: dragged into order, or moved by buttons. */
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { ClimbQueueItem } from "heartline/party";
 import type { Room } from "../model/room.js";
 import { Icon } from "./icon.js";
@@ -9,7 +9,12 @@ export function Queue({ room }: { room: Room }) {
   const [dragged, setDragged] = useState<string>();
   const [over, setOver] = useState<number>();
   const { queue } = room;
-  const { list, announcement, onMove } = useKeptFocus(room);
+  const [announcement, setAnnouncement] = useState("");
+  const onMove = (item: ClimbQueueItem, index: number) => {
+    if (index < 0 || index >= queue.length) return;
+    void room.move(item.uuid, index);
+    setAnnouncement(`${item.climb.name} is now ${index + 1} of ${queue.length}`);
+  };
   if (queue.length === 0) return <p class="note">The queue is empty. Add a climb below.</p>;
   const drop = (index: number) => {
     if (dragged !== undefined) void room.move(dragged, index);
@@ -21,12 +26,11 @@ export function Queue({ room }: { room: Room }) {
       <p class="hidden" role="status">
         {announcement}
       </p>
-      <ol class="queue" ref={list}>
+      <ol class="queue">
         {queue.map((item, index) => (
           <li
             key={item.uuid}
             draggable
-            data-uuid={item.uuid}
             data-current={item.uuid === room.state.current?.uuid}
             data-dragged={item.uuid === dragged}
             data-over={index === over && dragged !== undefined}
@@ -52,41 +56,14 @@ export function Queue({ room }: { room: Room }) {
   );
 }
 
-/** A button that moves an item, as an attribute of it. */
-type Mover = "up" | "down";
-
-/**
- * Moves items, and leaves the focus on the button that did it: a browser takes it from whatever
- * changes its place, and who moves by keyboard presses more than once.
- */
-function useKeptFocus(room: Room) {
-  const list = useRef<HTMLOListElement>(null);
-  const pressed = useRef<{ uuid: string; mover: Mover } | undefined>(undefined);
-  const [announcement, setAnnouncement] = useState("");
-  const order = room.queue.map((item) => item.uuid).join();
-  useLayoutEffect(() => {
-    if (pressed.current === undefined || document.activeElement !== document.body) return;
-    const { uuid, mover } = pressed.current;
-    const item = list.current?.querySelector(`[data-uuid="${CSS.escape(uuid)}"]`);
-    item?.querySelector<HTMLElement>(`[data-mover="${mover}"]`)?.focus();
-  }, [order]);
-  const onMove = (item: ClimbQueueItem, index: number, mover: Mover) => {
-    const count = room.queue.length;
-    if (index < 0 || index >= count) return;
-    pressed.current = { uuid: item.uuid, mover };
-    void room.move(item.uuid, index);
-    setAnnouncement(`${item.climb.name} is now ${index + 1} of ${count}`);
-  };
-  return { list, announcement, onMove };
-}
-
 interface QueueItemProps {
   room: Room;
   item: ClimbQueueItem;
   index: number;
-  onMove: (item: ClimbQueueItem, index: number, mover: Mover) => void;
+  onMove: (item: ClimbQueueItem, index: number) => void;
 }
 
+/** An item. Where it cannot go further its buttons stay: a disabled one would lose the focus. */
 function QueueItem({ room, item, index, onMove }: QueueItemProps) {
   const { name, difficulty } = item.climb;
   const isLast = index === room.queue.length - 1;
@@ -120,8 +97,7 @@ function QueueItem({ room, item, index, onMove }: QueueItemProps) {
           class="round small"
           aria-label={`Move ${name} up`}
           aria-disabled={index === 0}
-          data-mover="up"
-          onClick={() => onMove(item, index - 1, "up")}
+          onClick={() => onMove(item, index - 1)}
         >
           <Icon name="up" />
         </button>
@@ -130,8 +106,7 @@ function QueueItem({ room, item, index, onMove }: QueueItemProps) {
           class="round small"
           aria-label={`Move ${name} down`}
           aria-disabled={isLast}
-          data-mover="down"
-          onClick={() => onMove(item, index + 1, "down")}
+          onClick={() => onMove(item, index + 1)}
         >
           <Icon name="down" />
         </button>
