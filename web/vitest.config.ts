@@ -19,6 +19,7 @@ function common(name: string, groupOrder: number) {
   const timeout = 120_000;
   return {
     name,
+    pool: "threads" as const,
     isolate: false,
     testTimeout: timeout,
     hookTimeout: timeout,

@@ -61,7 +61,7 @@ test("a party is joined as somebody else by one click, and its link says what it
 });
 
 test("where the page signs no tokens a link signs nobody in", async () => {
-  const page = await tabs.open({ hash: "#/as/eve/chats", isByToken: true });
+  const page = await tabs.open({ hash: "#/as/eve/chats/%", isByToken: true });
   await page.getByLabel("Your token").waitFor();
   expect(await server.connections("eve")).toEqual([]);
 });

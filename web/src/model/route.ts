@@ -49,7 +49,16 @@ export class Route extends Observable {
   }
 
   get #parts(): string[] {
-    return location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    return location.hash.replace(/^#\/?/, "").split("/").map(decoded);
+  }
+}
+
+/** A part of an address; one that somebody mistyped stands for itself. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 
