@@ -2,10 +2,10 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { begin, openView, say } from "./harness/browser.js";
+import { walk } from "./harness/every_view.js";
 import { world } from "./harness/world.js";
 
-const { server, tabs } = world();
+const { tabs } = world();
 
 /** Where pictures go, if they are wanted. */
 const PICTURES = process.env["HEARTLINE_SCREENSHOTS"];
@@ -59,51 +59,13 @@ const SIZES = [
 
 test.skipIf(PICTURES === undefined)("pictures of every view", { timeout: 240_000 }, async () => {
   mkdirSync(PICTURES ?? "", { recursive: true });
-  for (const [index, colorScheme] of (["light", "dark"] as const).entries()) {
+  for (const colorScheme of ["light", "dark"] as const) {
     for (const [size, width, height] of SIZES) {
-      const suffix = `${size}-${colorScheme}`;
-      const [me, other] = [`ana.${index}${size}`, `bo.${index}${size}`];
       const page = await tabs.open({ width, height, colorScheme });
-      const picture = (name: string) =>
-        page.screenshot({ path: join(PICTURES ?? "", `${name}-${suffix}.png`) });
-      await page.getByLabel("Who are you?").waitFor();
-      await picture("sign-in");
-      await page.getByLabel("Who are you?").fill(me);
-      await page.getByRole("button", { name: "Sign in", exact: true }).click();
-      await page.getByText("No chats yet.").waitFor();
-      await picture("no-chats");
-      const group = await server.chat(other, [me, "cy", "di"], "Sunday climbing");
-      for (const line of ["Who is in for Sunday?", "I can bring the ropes."])
-        await server.send("cy", group, line);
-      await begin(page, other);
-      await say(page, "Are you coming on Sunday?");
-      await page.getByRole("img", { name: "Stored for good" }).waitFor();
-      await picture("conversation");
-      await openView(page, "Chats");
-      await picture("chats");
-      await page.getByRole("link", { name: /Sunday climbing/ }).click();
-      await page.getByText("I can bring the ropes.").last().waitFor();
-      await page.getByRole("button", { name: "Members" }).click();
-      await picture("members");
-      await openView(page, "Party");
-      await picture("own-queue");
-      await page.getByRole("button", { name: "Start a party" }).click();
-      await page.locator('.pill[data-status="live"]').waitFor();
-      await picture("party");
-      await openView(page, "You");
-      await page.getByTestId("device").first().waitFor();
-      await picture("you");
-      await openView(page, "Console");
-      await page.getByTestId("connection").first().waitFor();
-      await page
-        .locator(".chart", { hasText: "Sends" })
-        .locator(".line")
-        .waitFor({ state: "attached" });
-      await picture("console");
-      await openView(page, "Break it");
-      await page.getByRole("button", { name: "Drop it" }).click();
-      await page.getByText("Connected again").waitFor();
-      await picture("break-it");
+      await walk(page, `ana.${size}.${colorScheme}`, async (view) => {
+        const name = `${view.replaceAll(" ", "-")}-${size}-${colorScheme}.png`;
+        await page.screenshot({ path: join(PICTURES ?? "", name) });
+      });
       await tabs.closeAll();
     }
   }
