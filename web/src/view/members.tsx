@@ -23,9 +23,9 @@ export function Members({ session, entry }: { session: Session; entry: ChatEntry
               <PresenceMark presence={people.presence(user_id)} />
             </span>
             <span class="row-text">
-              <span class="row-title">
-                {user_id}
-                {user_id === session.identity.user_id && " (you)"}
+              <span class="row-title named">
+                <span>{user_id}</span>
+                {user_id === session.identity.user_id && <small> (you)</small>}
               </span>
               <span class="row-last">
                 {role === "member" ? "" : `${role}, `}

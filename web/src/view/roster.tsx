@@ -19,9 +19,9 @@ export function Roster({ room, identity }: { room: Room; identity: Identity }) {
           <li key={member.id} data-leader={member.id === leaderId}>
             <Avatar name={member.username} />
             <span class="row-text">
-              <span class="row-title">
-                {member.username}
-                {member.id === clientId && " (you)"}
+              <span class="row-title named">
+                <span>{member.username}</span>
+                {member.id === clientId && <small> (you)</small>}
               </span>
               {member.id === leaderId && (
                 <span class="row-last leader">
