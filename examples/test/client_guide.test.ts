@@ -32,6 +32,7 @@ declare function showWaiting(text: string): {
   settle(sequence: number): void;
   fail(code: string): void;
 };
+declare function showSending(drafts: readonly import("heartline").Draft[]): void;
 declare function showNotSent(content: string, code: string): void;
 declare function showMessage(sequence: number, sender: string, content: string, own: boolean): void;
 declare function showChat(chat_id: string, name: string | undefined, unread?: number): void;

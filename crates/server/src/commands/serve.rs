@@ -123,7 +123,10 @@ fn greet(address: SocketAddr, data_dir: &Path) {
         std::io::stdout(),
         "Heartline is listening on http://{address} (development: everything is in this process)
 
-Open http://{address} in two tabs and sign in as ana and as bo, or, in two other terminals:
+Open each of these in a tab of its own, and chat:
+  http://{address}/#/as/ana/chats/@bo
+  http://{address}/#/as/bo/chats/@ana
+The same in two other terminals:
   {program} connect{data_dir}{url} --user ana
   {program} connect{data_dir}{url} --user bo
 Let ana type /direct bo and then hello; /help shows the rest.
