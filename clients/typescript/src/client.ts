@@ -410,7 +410,7 @@ function checkedDevice(device_id: DeviceId): DeviceId {
 
 function defaultWebSocket(): WebSocketConstructor {
   if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
-  throw new TypeError("there is no WebSocket here: give one as options.WebSocket, such as `ws`");
+  throw new TypeError("there is no WebSocket: give one as options.WebSocket, such as `ws`");
 }
 
 function defaultLocks(): LockManagerLike | undefined {

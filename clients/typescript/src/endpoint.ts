@@ -14,11 +14,9 @@ export interface Endpoint {
  */
 export function endpointOf(url: string): Endpoint {
   const parsed = new URL(url);
-  const isSecure = parsed.protocol === "https:" || parsed.protocol === "wss:";
-  if (!isSecure && parsed.protocol !== "http:" && parsed.protocol !== "ws:") {
-    throw new TypeError(`${url} is no address of a server: it begins with http, https, ws or wss`);
-  }
+  const [, secure] = /^(?:http|ws)(s?):$/.exec(parsed.protocol) ?? [];
+  if (secure === undefined) throw new TypeError(`${url} must begin with http, https, ws or wss`);
   const path = parsed.pathname.replace(/\/+$/, "").replace(/\/v1(\/ws)?$/, "");
-  const base = `${isSecure ? "s" : ""}://${parsed.host}${path}/v1`;
+  const base = `${secure}://${parsed.host}${path}/v1`;
   return { socket_url: `ws${base}/ws`, rest_url: `http${base}` };
 }

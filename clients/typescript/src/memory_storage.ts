@@ -82,11 +82,11 @@ export class MemoryStorage implements Storage {
 
 /** As many messages wait as may. */
 export function outboxFull(draftsMax: number): HeartlineError {
-  return new HeartlineError("OUTBOX_FULL", `${draftsMax} messages wait to be sent already`);
+  return new HeartlineError("OUTBOX_FULL", `${draftsMax} messages wait already`);
 }
 
 /** The message waits already. */
 export function alreadyWaiting(): HeartlineError {
-  const message = "a message with this client_message_id waits in this chat already";
+  const message = "this client_message_id waits in this chat already";
   return new HeartlineError("ALREADY_WAITING", message);
 }

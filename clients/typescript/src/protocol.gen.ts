@@ -812,43 +812,29 @@ export interface PresenceQuery {
   user_ids: UserId[];
 }
 
-/** What follows from each closing reason. */
-export const CLOSE_REASONS: Record<
-  CloseReason,
-  { code: number; graphql_code: number | null; reconnect: Reconnect; reconnect_allowed: boolean }
-> = {
-  auth_timeout: { code: 4408, graphql_code: 4408, reconnect: "back_off", reconnect_allowed: true },
-  unauthorized: { code: 4401, graphql_code: 4401, reconnect: "with_new_token", reconnect_allowed: false },
-  token_expired: { code: 4401, graphql_code: 4403, reconnect: "with_new_token", reconnect_allowed: true },
-  session_replaced: { code: 4409, graphql_code: null, reconnect: "never", reconnect_allowed: false },
-  session_ended: { code: 4403, graphql_code: 4403, reconnect: "never", reconnect_allowed: false },
-  connection_limit: { code: 4429, graphql_code: 1013, reconnect: "back_off", reconnect_allowed: true },
-  heartbeat_timeout: { code: 4410, graphql_code: 1013, reconnect: "back_off", reconnect_allowed: true },
-  slow_consumer: { code: 1008, graphql_code: 1013, reconnect: "back_off", reconnect_allowed: true },
-  rate_limited: { code: 4429, graphql_code: 1013, reconnect: "back_off", reconnect_allowed: true },
-  protocol_error: { code: 1003, graphql_code: 4400, reconnect: "back_off", reconnect_allowed: true },
-  server_shutdown: { code: 1001, graphql_code: 1012, reconnect: "after_delay", reconnect_allowed: true },
-  max_age: { code: 1001, graphql_code: 1012, reconnect: "after_delay", reconnect_allowed: true },
-  overloaded: { code: 1013, graphql_code: 1013, reconnect: "back_off", reconnect_allowed: true },
-  internal_error: { code: 1011, graphql_code: 1013, reconnect: "back_off", reconnect_allowed: true },
+/** What a client does after each closing reason. */
+export const CLOSE_REASONS: Record<CloseReason, { code: number; reconnect: Reconnect }> = {
+  auth_timeout: { code: 4408, reconnect: "back_off" },
+  unauthorized: { code: 4401, reconnect: "with_new_token" },
+  token_expired: { code: 4401, reconnect: "with_new_token" },
+  session_replaced: { code: 4409, reconnect: "never" },
+  session_ended: { code: 4403, reconnect: "never" },
+  connection_limit: { code: 4429, reconnect: "back_off" },
+  heartbeat_timeout: { code: 4410, reconnect: "back_off" },
+  slow_consumer: { code: 1008, reconnect: "back_off" },
+  rate_limited: { code: 4429, reconnect: "back_off" },
+  protocol_error: { code: 1003, reconnect: "back_off" },
+  server_shutdown: { code: 1001, reconnect: "after_delay" },
+  max_age: { code: 1001, reconnect: "after_delay" },
+  overloaded: { code: 1013, reconnect: "back_off" },
+  internal_error: { code: 1011, reconnect: "back_off" },
 };
 
-/** What each error code means over HTTP, and whether to try again. */
-export const ERROR_CODES: Record<
-  ErrorCode,
-  { http_status: number | null; retryable: boolean }
-> = {
-  INVALID_MESSAGE: { http_status: 400, retryable: false },
-  UNAUTHORIZED: { http_status: 401, retryable: true },
-  FORBIDDEN: { http_status: 403, retryable: false },
-  NOT_A_MEMBER: { http_status: 403, retryable: false },
-  NOT_FOUND: { http_status: 404, retryable: false },
-  CONFLICT: { http_status: 409, retryable: false },
-  MESSAGE_TOO_LARGE: { http_status: 413, retryable: false },
-  RATE_LIMITED: { http_status: 429, retryable: true },
-  SLOW_CONSUMER: { http_status: null, retryable: false },
-  SERVER_BUSY: { http_status: 503, retryable: true },
-  SERVICE_UNAVAILABLE: { http_status: 503, retryable: true },
-  CHAT_HALTED: { http_status: 503, retryable: false },
-  INTERNAL_ERROR: { http_status: 500, retryable: true },
-};
+/** The errors after which one tries again. */
+export const RETRYABLE_ERRORS: readonly ErrorCode[] = [
+  "UNAUTHORIZED",
+  "RATE_LIMITED",
+  "SERVER_BUSY",
+  "SERVICE_UNAVAILABLE",
+  "INTERNAL_ERROR",
+];

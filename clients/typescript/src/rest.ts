@@ -7,13 +7,13 @@ import {
   type Contact,
   type CreateChat,
   type Delivery,
-  ERROR_CODES,
   type ErrorBody,
   type ErrorCode,
   type ListedChat,
   type Message,
   type Page,
   type Presence,
+  RETRYABLE_ERRORS,
   type Role,
   type SendMessageBody,
   type SentMessage,
@@ -223,7 +223,7 @@ async function read<T>(answer: Response): Promise<T> {
   const retryAfter = Number(answer.headers.get("Retry-After") ?? Number.NaN);
   const seconds = Number.isFinite(retryAfter) ? { retry_after_seconds: retryAfter } : {};
   const more = details === undefined ? {} : { details };
-  const { retryable } = ERROR_CODES[code] ?? { retryable: false };
+  const retryable = RETRYABLE_ERRORS.includes(code);
   const error = { code, message, request_id, retryable, ...seconds, ...more };
   throw new RefusedError(error, answer.status);
 }

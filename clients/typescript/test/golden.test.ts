@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   CLOSE_REASONS,
-  ERROR_CODES,
+  type CloseReason,
   PROTOCOL_VERSION,
+  RETRYABLE_ERRORS,
   SUBPROTOCOL,
 } from "../src/protocol.gen.js";
 import { Scratch } from "./harness/process.js";
@@ -24,8 +25,8 @@ interface Golden {
   protocol_version: number;
   client: { name: string; frame: object }[];
   server: { name: string; frame: object }[];
-  errors: { code: string }[];
-  closing_reasons: { reason: string }[];
+  errors: { code: string; retryable: boolean }[];
+  closing_reasons: { reason: CloseReason; code: number; reconnect: string }[];
 }
 
 const root = join(HERE, "../..");
@@ -78,8 +79,11 @@ test("a frame with a field too many, one too few, or another word is none", () =
 
 test("the tables are those of the golden file", () => {
   expect([SUBPROTOCOL, PROTOCOL_VERSION]).toEqual([golden.subprotocol, golden.protocol_version]);
-  const errors = golden.errors.map(({ code, ...rest }) => [code, rest]);
-  expect(Object.entries(ERROR_CODES)).toEqual(errors);
-  const reasons = golden.closing_reasons.map(({ reason, ...rest }) => [reason, rest]);
+  const retryable = golden.errors.filter((error) => error.retryable).map(({ code }) => code);
+  expect(RETRYABLE_ERRORS).toEqual(retryable);
+  const reasons = golden.closing_reasons.map(({ reason, code, reconnect }) => [
+    reason,
+    { code, reconnect },
+  ]);
   expect(Object.entries(CLOSE_REASONS)).toEqual(reasons);
 });

@@ -7,7 +7,8 @@ const middle = () => 0.5;
 const policy = (urls = 1) => new Policy(new BackOff(middle), urls);
 
 function closed(reason: CloseReason, reconnect_delay_ms = 0) {
-  const { code, reconnect_allowed } = CLOSE_REASONS[reason];
+  const { code, reconnect } = CLOSE_REASONS[reason];
+  const reconnect_allowed = reconnect !== "never" && reason !== "unauthorized";
   const closing: ConnectionClosing = { reason, reconnect_allowed, reconnect_delay_ms };
   return { kind: "closed", code, closing } as const;
 }

@@ -67,32 +67,22 @@ pub(crate) fn ids() -> String {
     format!("{}\n", lines.concat())
 }
 
-/// Every closing reason and every error code with what follows from it.
+/// What a client does after each closing reason and error code, and no more: each byte here is one in
+/// every page.
 pub(crate) fn codes() -> String {
-    let mut text = "/** What follows from each closing reason. */\n\
-        export const CLOSE_REASONS: Record<\n  CloseReason,\n  { code: number; graphql_code: number \
-        | null; reconnect: Reconnect; reconnect_allowed: boolean }\n> = {\n"
+    let mut text = "/** What a client does after each closing reason. */\n\
+        export const CLOSE_REASONS: Record<CloseReason, { code: number; reconnect: Reconnect }> = {\n"
         .to_owned();
     for reason in CloseReason::ALL {
-        let members = [
-            ("code", json!(reason.code())),
-            ("graphql_code", json!(reason.graphql_code())),
-            ("reconnect", json!(reason.reconnect())),
-            ("reconnect_allowed", json!(reason.reconnect_allowed())),
-        ];
+        let members = [("code", json!(reason.code())), ("reconnect", json!(reason.reconnect()))];
         writeln!(text, "  {}: {},", reason.as_str(), object(&members)).unwrap();
     }
-    text.push_str(
-        "};\n\n/** What each error code means over HTTP, and whether to try again. */\n\
-         export const ERROR_CODES: Record<\n  ErrorCode,\n  { http_status: number | null; \
-         retryable: boolean }\n> = {\n",
-    );
-    for code in ErrorCode::ALL {
-        let members =
-            [("http_status", json!(code.http_status())), ("retryable", json!(code.retryable()))];
-        writeln!(text, "  {}: {},", code.as_str(), object(&members)).unwrap();
+    text.push_str("};\n\n/** The errors after which one tries again. */\n");
+    text.push_str("export const RETRYABLE_ERRORS: readonly ErrorCode[] = [\n");
+    for code in ErrorCode::ALL.iter().filter(|code| code.retryable()) {
+        writeln!(text, "  {},", json!(code)).unwrap();
     }
-    text.push_str("};\n");
+    text.push_str("];\n");
     text
 }
 
