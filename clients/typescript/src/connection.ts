@@ -158,6 +158,9 @@ export class Connection {
         this.#heartbeat = new Heartbeat(heartbeat_interval_ms, heartbeat_timeout_ms, now);
         this.#refresh.inForce(expiryOf(this.#token), now, wall);
         this.#events.established(frame);
+        // One was fetched while this one was on its way.
+        const { last } = this.#setup.tokens;
+        if (last !== undefined && last !== this.#token) this.offer(last);
         return;
       }
       case "token_expired":

@@ -53,6 +53,11 @@ export class Cursors {
     return [...this.#chats.keys()];
   }
 
+  /** Whether it was said where the chat begins. */
+  hasBegun(chat_id: ChatId): boolean {
+    return this.#chats.get(chat_id)?.hasBegun === true;
+  }
+
   /** Up to where everything was given out. */
   reached(chat_id: ChatId): number {
     return this.#chats.get(chat_id)?.reached ?? 0;

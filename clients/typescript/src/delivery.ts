@@ -79,6 +79,12 @@ export class Delivery {
     this.#run(chat_id);
   }
 
+  /** Nothing more of a chat is handed over. */
+  forget(chat_id: ChatId): void {
+    this.#waiting -= this.#queues.get(chat_id)?.length ?? 0;
+    this.#queues.delete(chat_id);
+  }
+
   /** Nothing more is handed over. */
   clear(): void {
     this.#queues.clear();
@@ -97,18 +103,13 @@ export class Delivery {
       ];
       if (promises.length > 0) {
         void Promise.all(promises).then(() => {
-          this.#done(chat_id, message);
-          this.#run(chat_id);
+          if (this.#done(chat_id, message)) this.#run(chat_id);
         });
         return;
       }
-      this.#done(chat_id, message);
+      if (!this.#done(chat_id, message)) return;
     }
     this.#queues.delete(chat_id);
-    if (this.#wasFull && this.#waiting < WAITING_MAX / 2) {
-      this.#wasFull = false;
-      this.#events.accepts(undefined);
-    }
   }
 
   /** What nobody listens to any more is left with the server, but for what is being taken. */
@@ -120,13 +121,18 @@ export class Delivery {
     this.#events.left(chat_id, taken.sequence);
   }
 
-  #done(chat_id: ChatId, message: Message): void {
+  /** The application has had a message. Answers whether it still goes on: not if it was dropped. */
+  #done(chat_id: ChatId, message: Message): boolean {
     const queue = this.#queues.get(chat_id);
-    // Cleared meanwhile.
-    if (queue?.[0] !== message) return;
+    if (queue?.[0] !== message) return false;
     queue.shift();
     this.#waiting -= 1;
     this.#events.handedOver(message);
+    if (this.#wasFull && this.#waiting < WAITING_MAX / 2) {
+      this.#wasFull = false;
+      this.#events.accepts(undefined);
+    }
+    return true;
   }
 
   #listenersOf(chat_id: ChatId): Listeners<[Message, boolean]> {

@@ -1,11 +1,11 @@
 /** A message that the application wants sent. */
 import { type ClientErrorCode, HeartlineError } from "./error.js";
 import {
+  CONTENT_BYTES_MAX,
   CONTENT_TYPE_BYTES_MAX,
   type ChatId,
   type ClientMessageId,
   DEFAULT_CONTENT_TYPE,
-  DEFAULT_LIMITS,
   type Message,
   type MessageAck,
 } from "./protocol.gen.js";
@@ -43,7 +43,7 @@ export function newId(): string {
 /** Throws for what no server could take. */
 export function check(draft: Draft): void {
   const { content, content_type = DEFAULT_CONTENT_TYPE } = draft;
-  checkBytes("INVALID_CONTENT", content, DEFAULT_LIMITS.content_bytes);
+  checkBytes("INVALID_CONTENT", content, CONTENT_BYTES_MAX);
   checkBytes("INVALID_CONTENT_TYPE", content_type, CONTENT_TYPE_BYTES_MAX);
   if (!/^[\w.@|:+-]{1,64}$/.test(draft.client_message_id)) {
     const message = "client_message_id must have 1 to 64 of A-Z a-z 0-9 _ . @ | : + -";

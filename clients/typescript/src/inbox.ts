@@ -54,7 +54,7 @@ export class Inbox {
   readonly receipts = new Receipts();
   readonly #setup: InboxSetup;
   readonly #cursors = new Cursors();
-  /** Up to where the application has had each chat. */
+  /** Up to where the application has had each chat, also one that the user has left. */
   readonly #handed = new Map<ChatId, number>();
   #catchUp = new CatchUp();
   #isConnected = false;
@@ -186,7 +186,9 @@ export class Inbox {
     const { chat_id, chat } = frame;
     if (chat === undefined) this.#forget(chat_id);
     else {
-      this.#begin({ chat_id, head_sequence: chat.head_sequence, last_acked_sequence: 0 });
+      this.#cursors.saw(chat_id, chat.head_sequence);
+      // Only the manifest knows how far the user has come in a chat that is new here.
+      if (!this.#cursors.hasBegun(chat_id)) this.manifest.resync([chat_id], 0, now);
       this.review(chat_id, now + GAP_PATIENCE_MS);
     }
     this.onChatChanged.tell(frame);
@@ -197,11 +199,9 @@ export class Inbox {
     const { chat_id, head_sequence: head, last_acked_sequence: acked } = chat;
     const { backlog } = this.#setup;
     this.#cursors.saw(chat_id, head);
-    const after =
-      backlog === "all" ? 0 : Math.max(Math.min(acked, head), head - backlog.unread_max, 0);
-    const ready = this.#cursors.begin(chat_id, after);
-    if (!this.#handed.has(chat_id)) this.#handed.set(chat_id, after);
-    this.#handOver(chat_id, ready);
+    const handed = this.#handed.get(chat_id) ?? 0;
+    const unread = backlog === "all" ? 0 : Math.max(Math.min(acked, head), head - backlog.unread_max);
+    this.#handOver(chat_id, this.#cursors.begin(chat_id, Math.max(handed, unread)));
   }
 
   #handOver(chat_id: ChatId, ready: Message[]): void {
@@ -233,10 +233,10 @@ export class Inbox {
     if (this.#catchUp.announce()) this.onSynced.tell();
   }
 
-  /** The user is no longer a member: nothing of the chat is kept. */
+  /** The user is no longer a member: what waits is dropped. */
   #forget(chat_id: ChatId): void {
     this.#cursors.forget(chat_id);
-    this.#handed.delete(chat_id);
+    this.delivery.forget(chat_id);
     this.sync.forget(chat_id);
     this.receipts.forget(chat_id);
     this.#catchUp.forget(chat_id);

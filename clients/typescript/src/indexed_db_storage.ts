@@ -27,20 +27,20 @@ export interface IndexedDbOptions {
 /** Keeps everything in an IndexedDB of the user's own. */
 export class IndexedDbStorage implements Storage {
   readonly user_id: string;
+  /** The name of the database, too. */
+  readonly lock_name: string;
   readonly hearsOthers: boolean;
-  readonly #name: string;
-  #database: Promise<IDBDatabase>;
+  /** None before the first use, and once the browser has lost it or could not open it. */
+  #database: Promise<IDBDatabase> | undefined;
   readonly #channel: BroadcastChannel | undefined;
   readonly #changed = new Listeners<[]>();
 
   constructor(options: IndexedDbOptions) {
     this.user_id = options.user_id;
-    const name = `${options.name ?? "heartline"}:${options.user_id}`;
-    this.#name = name;
-    this.#database = this.#open();
+    this.lock_name = `${options.name ?? "heartline"}:${options.user_id}`;
     this.hearsOthers = typeof BroadcastChannel === "function";
     if (this.hearsOthers) {
-      this.#channel = new BroadcastChannel(name);
+      this.#channel = new BroadcastChannel(this.lock_name);
       this.#channel.onmessage = () => void this.#changed.tell();
       // In Node a channel would keep the process alive.
       (this.#channel as { unref?: () => void }).unref?.();
@@ -137,16 +137,17 @@ export class IndexedDbStorage implements Storage {
 
   close(): void {
     this.#channel?.close();
-    void this.#database.then(
+    void this.#database?.then(
       (database) => database.close(),
       () => {},
     );
   }
 
   #open(): Promise<IDBDatabase> {
-    const database = open(this.#name, () => (this.#database = this.#open()));
-    // Whoever uses it hears of a failure; without a use there is none.
-    database.catch(() => {});
+    const lost = () => (this.#database = undefined);
+    const database = open(this.lock_name, lost);
+    // Whoever waits for it hears of the failure; the next one tries again.
+    database.catch(lost);
     return database;
   }
 
@@ -168,7 +169,8 @@ export class IndexedDbStorage implements Storage {
     names: StoreName[],
     work: (store: (name: StoreName) => IDBObjectStore) => Promise<T>,
   ): Promise<T> {
-    const transaction = (await this.#database).transaction(names, "readwrite");
+    const database = await (this.#database ??= this.#open());
+    const transaction = database.transaction(names, "readwrite");
     const completed = new Promise<void>((resolve, reject) => {
       transaction.oncomplete = () => resolve();
       transaction.onabort = () => reject(transaction.error ?? new Error("aborted"));

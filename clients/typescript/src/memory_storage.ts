@@ -8,6 +8,7 @@ import { OUTCOMES_MAX, type Outcome, type Storage } from "./storage.js";
 /** Keeps everything in memory. Clients of one page may share one. */
 export class MemoryStorage implements Storage {
   readonly user_id: string | undefined;
+  readonly lock_name = undefined;
   readonly hearsOthers = true;
   readonly #drafts = new Map<string, StoredDraft>();
   readonly #outcomes = new Map<string, Outcome>();

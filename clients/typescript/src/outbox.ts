@@ -10,7 +10,6 @@ import {
   type ChatId,
   type ClientFrame,
   type ClientLimits,
-  DEFAULT_LIMITS,
   type ErrorFrame,
   type MessageAck,
 } from "./protocol.gen.js";
@@ -46,7 +45,7 @@ export class Outbox implements FrameSource {
   #inFlight = 0;
   #pausedUntil = 0;
   #attempts = 0;
-  #pace = new Pace(DEFAULT_LIMITS.send_rate, DEFAULT_LIMITS.send_burst);
+  #pace = new Pace();
 
   constructor(highestSeen: (chat_id: ChatId) => number, backOff: BackOff) {
     this.#highestSeen = highestSeen;

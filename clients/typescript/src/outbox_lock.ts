@@ -32,8 +32,7 @@ export class OutboxLock {
 
   constructor(storage: Storage, locks: LockManagerLike | undefined) {
     this.#storage = storage;
-    // A storage in memory is this page's own; only one that lasts has a name to lock.
-    this.#locks = storage.user_id === undefined ? undefined : locks;
+    this.#locks = storage.lock_name === undefined ? undefined : locks;
   }
 
   /** Whether this tab sends. */
@@ -74,7 +73,7 @@ export class OutboxLock {
         held();
       });
     // It rejects when it is aborted, which only this class does.
-    locks.request(`heartline-outbox:${this.#storage.user_id}`, { signal }, hold).catch(() => {});
+    locks.request(`outbox:${this.#storage.lock_name}`, { signal }, hold).catch(() => {});
   }
 
   async #claim(signal: AbortSignal, held: () => void): Promise<void> {

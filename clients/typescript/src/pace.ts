@@ -13,9 +13,9 @@ export class Pace {
 
   /**
    * A tenth of both stays unused, so that frames which the network bunches together do not go over
-   * the server's own count.
+   * the server's own count. Before a server has said its rate, nothing leaves anyway.
    */
-  constructor(ratePerSecond: number, burst: number) {
+  constructor(ratePerSecond = 1, burst = 1) {
     this.#intervalMs = 1000 / Math.max(1, ratePerSecond - Math.floor(ratePerSecond / 10));
     this.#slackMs = this.#intervalMs * (Math.max(1, burst - Math.floor(burst / 10)) - 1);
   }

@@ -12,7 +12,10 @@ import type {
 } from "./protocol.gen.js";
 import { Watching } from "./watching.js";
 
-/** How long the last word stands without a connection: as long as a lease on the server. */
+/**
+ * How long the last word of a connection stands after its end, unless the next one says something:
+ * as long as a lease on the server.
+ */
 const LAST_WORD_MS = 15_000;
 
 /** Whom the application watches, and what is known of them. */
@@ -67,7 +70,6 @@ export class Presence {
 
   /** A connection begins. @internal */
   established(limits: ClientLimits): void {
-    clearTimeout(this.#timer);
     this.watching.established(limits);
   }
 

@@ -55,11 +55,13 @@ export class PresenceView {
   }
 
   /**
-   * It has been over for so long that nobody knows any more. Answers whose state has changed by
-   * that.
+   * It has been over for so long that nobody knows any more what was not said again. Answers whose
+   * state has changed by that.
    */
   lose(): Presence[] {
-    const lost = [...this.#known.values()].filter(({ presence }) => presence.status !== "unknown");
+    const lost = [...this.#known.values()].filter(
+      ({ presence, version }) => version === undefined && presence.status !== "unknown",
+    );
     for (const known of lost) {
       const { user_id } = known.presence;
       known.presence = { user_id, status: "unknown", stale: true };

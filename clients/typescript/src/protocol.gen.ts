@@ -7,8 +7,12 @@ export const SUBPROTOCOL = "heartline.v1";
 export const PROTOCOL_VERSION = 1;
 /** What content is when its sender does not say. */
 export const DEFAULT_CONTENT_TYPE = "text/plain";
+/** Bytes of UTF-8 in a message's content. */
+export const CONTENT_BYTES_MAX = 4096;
 /** Bytes of a message's content type. */
 export const CONTENT_TYPE_BYTES_MAX = 64;
+/** Users watched by one connection. */
+export const PRESENCE_USERS_PER_CONNECTION_MAX = 1000;
 /** Bytes of a token, checked before anything parses it. */
 export const TOKEN_BYTES_MAX = 8192;
 /** How far a pause is moved up or down at random, in percent. */

@@ -1,7 +1,7 @@
 /** Sends what is due, and comes back when the next is. */
 import { type FrameSource, NEVER } from "./frame_source.js";
 import { Pace } from "./pace.js";
-import { type ClientFrame, type ClientLimits, DEFAULT_LIMITS } from "./protocol.gen.js";
+import type { ClientFrame, ClientLimits } from "./protocol.gen.js";
 
 /** What frames are written to. */
 export interface FrameSink {
@@ -21,7 +21,7 @@ export class Pump {
   /** Paces itself. */
   readonly #messages: FrameSource;
   readonly #others: FrameSource[];
-  #pace = paceOf(DEFAULT_LIMITS);
+  #pace = new Pace();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isKicked = false;
 
@@ -33,7 +33,7 @@ export class Pump {
 
   /** A connection begins, with these limits. */
   established(limits: ClientLimits): void {
-    this.#pace = paceOf(limits);
+    this.#pace = new Pace(limits.frame_rate, limits.frame_burst);
     this.kick();
   }
 
@@ -83,8 +83,4 @@ export class Pump {
     const otherAt = Math.min(...this.#others.map((source) => source.dueAt(now)));
     return Math.min(this.#messages.dueAt(now), Math.max(otherAt, this.#pace.readyAt(now)));
   }
-}
-
-function paceOf(limits: ClientLimits): Pace {
-  return new Pace(limits.frame_rate, limits.frame_burst);
 }

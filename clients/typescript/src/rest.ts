@@ -171,10 +171,10 @@ export class Rest {
    * the next.
    */
   async request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
-    const answer = await this.#ask(method, path, options, await this.#tokens.current());
-    if (answer.status !== 401) return await read<T>(answer);
+    const answered = await this.#ask(method, path, options, await this.#tokens.current());
+    if (answered.answer.status !== 401) return read<T>(answered);
     const token = await this.#tokens.get("refused");
-    return await read<T>(await this.#ask(method, path, options, token));
+    return read<T>(await this.#ask(method, path, options, token));
   }
 
   async #ask(
@@ -182,21 +182,22 @@ export class Rest {
     path: string,
     { query, body, headers }: RequestOptions,
     token: string,
-  ): Promise<Response> {
+  ): Promise<Answered> {
     const defined = Object.entries(query ?? {}).filter(([, value]) => value !== undefined);
-    const search = new URLSearchParams(defined.map(([name, value]) => [name, String(value)]));
+    const search = `${new URLSearchParams(defined.map(([name, value]) => [name, `${value}`]))}`;
     const type: Record<string, string> =
       body === undefined ? {} : { "Content-Type": "application/json" };
     let failure: unknown;
     for (let attempt = 0; attempt < this.#urls.length; attempt += 1) {
-      const url = `${this.#urls[this.#urlIndex]}${path}${search.size > 0 ? `?${search}` : ""}`;
+      const url = `${this.#urls[this.#urlIndex]}${path}${search && `?${search}`}`;
       try {
-        return await this.#fetch(url, {
+        const answer = await this.#fetch(url, {
           method,
           headers: { Authorization: `Bearer ${token}`, ...type, ...headers },
           body: body === undefined ? null : JSON.stringify(body),
           signal: AbortSignal.timeout(TIMEOUT_MS),
         });
+        return { answer, text: await answer.text() };
       } catch (error) {
         failure = error;
         this.#urlIndex = (this.#urlIndex + 1) % this.#urls.length;
@@ -211,13 +212,18 @@ export class Rest {
   }
 }
 
+/** An answer, and its whole body. */
+interface Answered {
+  answer: Response;
+  text: string;
+}
+
 /** User ids may contain what a path may not. */
 function user(user_id: UserId): string {
   return encodeURIComponent(user_id);
 }
 
-async function read<T>(answer: Response): Promise<T> {
-  const text = await answer.text();
+function read<T>({ answer, text }: Answered): T {
   if (answer.ok) return (text === "" ? undefined : JSON.parse(text)) as T;
   const { code, message, request_id, details } = errorIn(text, answer.status);
   const retryAfter = Number(answer.headers.get("Retry-After") ?? Number.NaN);

@@ -54,8 +54,8 @@ export class Socket {
   #state: SocketState = "idle";
   #connection: Connection | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Whether a pause runs that the server has asked for. */
-  #isPauseAsked = false;
+  /** Until then the server wants to be left alone. */
+  #pausedUntil = 0;
   #needsNewToken = false;
   /** The token of the last attempt. */
   #lastToken: string | undefined;
@@ -129,8 +129,8 @@ export class Socket {
   wake(): void {
     if (this.#state === "connected") this.#connection?.probe();
     else if (this.#state === "asleep" || this.#isWaiting) {
-      const since = performance.now() - this.#lastAttemptAt;
-      this.#waitAndAttempt(Math.max(0, ATTEMPT_INTERVAL_MIN_MS - since), false);
+      const at = Math.max(this.#lastAttemptAt + ATTEMPT_INTERVAL_MIN_MS, this.#pausedUntil);
+      this.#waitAndAttempt(Math.max(0, at - performance.now()));
     }
   }
 
@@ -146,7 +146,7 @@ export class Socket {
   }
 
   get #isWaiting(): boolean {
-    return this.#timer !== undefined && !this.#isPauseAsked;
+    return this.#timer !== undefined && performance.now() >= this.#pausedUntil;
   }
 
   #leave(state: SocketState): void {
@@ -166,22 +166,22 @@ export class Socket {
     this.#timer = undefined;
   }
 
-  #waitAndAttempt(delayMs: number, isAsked: boolean): void {
+  #waitAndAttempt(delayMs: number): void {
     this.#clearTimer();
-    this.#isPauseAsked = isAsked;
-    this.#setNextAttempt(Date.now() + delayMs);
-    this.#showTrying();
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       void this.#attempt();
     }, delayMs);
+    this.#setNextAttempt(Date.now() + delayMs);
+    // Whoever was told may have closed it.
+    if (this.#timer !== undefined) this.#showTrying();
   }
 
   async #attempt(): Promise<void> {
     const generation = ++this.#generation;
     this.#lastAttemptAt = performance.now();
     this.#setNextAttempt(undefined);
-    this.#showTrying();
+    if (generation === this.#generation) this.#showTrying();
     const { tokens, WebSocket, urls, device_id } = this.#setup;
     const refused = this.#needsNewToken ? this.#lastToken : undefined;
     let token: string;
@@ -200,12 +200,16 @@ export class Socket {
     this.#lastToken = token;
     const url = urls[this.#policy.urlIndex] ?? "";
     const setup = { WebSocket, url, token, device_id, isInBand: this.#isInBand, tokens };
-    const connection: Connection = new Connection(setup, {
-      established: (frame) => this.#established(frame),
-      frame: (frame) => void this.onFrame.tell(frame),
-      ended: (ending) => this.#ended(ending),
-    });
-    this.#connection = connection;
+    try {
+      this.#connection = new Connection(setup, {
+        established: (frame) => this.#established(frame),
+        frame: (frame) => void this.onFrame.tell(frame),
+        ended: (ending) => this.#ended(ending),
+      });
+    } catch {
+      // A browser may forbid the address.
+      this.#ended({ kind: "lost" });
+    }
   }
 
   #established(frame: ServerFrameOf<"connection_established">): void {
@@ -219,7 +223,8 @@ export class Socket {
     this.#isInBand = false;
     this.#needsNewToken = false;
     this.#setState("connected");
-    this.onEstablished.tell(frame);
+    // Whoever was told may have closed it.
+    if (this.#connection !== undefined) this.onEstablished.tell(frame);
   }
 
   #ended(ending: Ending): void {
@@ -232,7 +237,8 @@ export class Socket {
       this.#setState("stopped");
     } else {
       this.#needsNewToken ||= next.needsNewToken;
-      this.#waitAndAttempt(next.afterMs, next.isAsked);
+      if (next.isAsked) this.#pausedUntil = performance.now() + next.afterMs;
+      this.#waitAndAttempt(next.afterMs);
     }
     if (wasConnected) this.onEnded.tell();
   }

@@ -13,6 +13,8 @@ export type Outcome = { receipt: Receipt } | { error: ErrorFrame };
 export interface Storage {
   /** Whose it is. A client of somebody else refuses to send from it. */
   readonly user_id: string | undefined;
+  /** What the tabs that share it call its Web Lock; none if it is shared within one page only. */
+  readonly lock_name: string | undefined;
   /** Whether `onChange` hears of other tabs; without, they are looked at from time to time. */
   readonly hearsOthers: boolean;
   /** Adds a draft behind all others. Rejects with `OUTBOX_FULL` or `ALREADY_WAITING`. */

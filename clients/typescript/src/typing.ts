@@ -76,14 +76,15 @@ export class Typing implements FrameSource {
     const known = this.#indicators.get(key);
     clearTimeout(known?.timer);
     this.#indicators.delete(key);
-    if (is_typing && this.#indicators.size < KEPT_MAX) {
+    const isKept = is_typing && this.#indicators.size < KEPT_MAX;
+    if (isKept) {
       const end = () => {
         this.#indicators.delete(key);
         this.onTyping.tell(chat_id, user_id, false);
       };
       this.#indicators.set(key, { end, timer: setTimeout(end, INDICATOR_MS) });
     }
-    if (is_typing !== (known !== undefined)) this.onTyping.tell(chat_id, user_id, is_typing);
+    if (isKept !== (known !== undefined)) this.onTyping.tell(chat_id, user_id, isKept);
   }
 
   /** The connection is over: nobody is known to type, and nobody waits to hear of this user. */

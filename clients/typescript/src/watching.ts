@@ -6,7 +6,7 @@ import { Pace } from "./pace.js";
 import {
   type ClientFrame,
   type ClientLimits,
-  DEFAULT_LIMITS,
+  PRESENCE_USERS_PER_CONNECTION_MAX,
   type ErrorFrame,
   type UserId,
 } from "./protocol.gen.js";
@@ -31,8 +31,9 @@ export class Watching implements FrameSource {
   /** The request on its way. There is one at a time, so that wishes arrive in their order. */
   #asked: Asked | undefined;
   #pausedUntil = 0;
-  #limits: ClientLimits = DEFAULT_LIMITS;
-  #pace = paceOf(DEFAULT_LIMITS);
+  #usersMax = PRESENCE_USERS_PER_CONNECTION_MAX;
+  #usersPerFrame = 1;
+  #pace = new Pace();
   #isConnected = false;
   #requests = 0;
 
@@ -43,7 +44,7 @@ export class Watching implements FrameSource {
   /** The application wants to watch users: all or, if they are too many, none. */
   subscribe(user_ids: UserId[]): void {
     const all = new Set([...this.#wanted, ...user_ids]);
-    const max = this.#limits.presence_users_per_connection;
+    const max = this.#usersMax;
     if (all.size > max) {
       throw new HeartlineError("TOO_MANY_USERS", `at most ${max} users can be watched`);
     }
@@ -71,8 +72,9 @@ export class Watching implements FrameSource {
   established(limits: ClientLimits): void {
     this.ended();
     this.#isConnected = true;
-    this.#limits = limits;
-    this.#pace = paceOf(limits);
+    this.#usersMax = limits.presence_users_per_connection;
+    this.#usersPerFrame = Math.max(1, limits.presence_users_per_frame);
+    this.#pace = new Pace(limits.presence_rate, limits.presence_rate);
     for (const user_id of this.#wanted) this.#untold.set(user_id, "begin");
   }
 
@@ -101,9 +103,7 @@ export class Watching implements FrameSource {
     if (this.dueAt(now) > now || this.#asked !== undefined) return undefined;
     const wish: Wish = [...this.#untold.values()].includes("end") ? "end" : "begin";
     const ofWish = [...this.#untold].filter(([, other]) => other === wish);
-    const user_ids = ofWish
-      .map(([user_id]) => user_id)
-      .slice(0, Math.max(1, this.#limits.presence_users_per_frame));
+    const user_ids = ofWish.map(([user_id]) => user_id).slice(0, this.#usersPerFrame);
     for (const user_id of user_ids) this.#untold.delete(user_id);
     this.#requests += 1;
     const request_id = `presence-${this.#requests}`;
@@ -146,8 +146,4 @@ export class Watching implements FrameSource {
       if (!this.#untold.has(user_id)) this.#untold.set(user_id, wish);
     }
   }
-}
-
-function paceOf(limits: ClientLimits): Pace {
-  return new Pace(limits.presence_rate, limits.presence_rate);
 }

@@ -94,6 +94,28 @@ describe("a chat", () => {
   });
 });
 
+test("who is removed and comes back gets nothing twice, and what was said meanwhile", async () => {
+  const { ana, bo } = await pair();
+  const { chat_id } = await ana.client.rest.createChat({
+    type: "group",
+    name: "to and fro",
+    member_ids: [bo.user_id],
+  });
+  for (const word of ["one", "two", "three"]) await ana.client.chat(chat_id).send(word);
+  await bo.hears(chat_id, 3);
+  const told = (change: string) =>
+    bo.received.some((text) => text.includes(`"${change}"`) && text.includes(chat_id));
+  await ana.client.rest.removeMember(chat_id, bo.user_id);
+  await eventually("bo is told", () => told("member_removed"));
+  await ana.client.chat(chat_id).send("four");
+  await ana.client.rest.addMember(chat_id, bo.user_id);
+  await ana.client.chat(chat_id).send("five");
+  await eventually("bo hears the last", () => bo.in(chat_id).some(({ content }) => content === "five"));
+  const words = bo.in(chat_id).map(({ content }) => content);
+  expect(words).toEqual(["one", "two", "three", "four", "five"]);
+  await Promise.all([ana.close(), bo.close()]);
+});
+
 test("what waited for a listener that is gone comes to the next one, once", async () => {
   const { ana, bo, chat_id } = await pair();
   const reader = new User(bo.user_id, server.url);

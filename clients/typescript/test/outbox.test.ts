@@ -144,6 +144,17 @@ test("a storage that fails for a while delays a message, and keeps none", async 
   expect(failing.reads).toBeLessThan(0);
 });
 
+test("two applications of one origin do not wait for each other", async () => {
+  const { url } = await server();
+  const locks = new Locks();
+  const storage = (name: string) => new IndexedDbStorage({ user_id: "ana", name });
+  const one = await User.connected("ana", url, { storage: storage("one"), locks });
+  const two = await User.connected("ana", url, { storage: storage("two"), locks });
+  cleanUps.push(() => one.close(), () => two.close());
+  const chat_id = await one.chatWith("bo");
+  for (const user of [one, two]) await user.client.chat(chat_id).send("hello");
+});
+
 test("a tab that sleeps does not keep the others from sending", async () => {
   const { url } = await server();
   const storage = database("ana");

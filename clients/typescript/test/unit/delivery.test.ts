@@ -2,39 +2,46 @@ import { expect, test } from "vitest";
 import { Delivery } from "../../src/delivery.js";
 import type { Message } from "../../src/protocol.gen.js";
 
-const message = (sequence: number) => ({ chat_id: "chat_1", sequence }) as Message;
+const message = (chat_id: string, sequence: number) => ({ chat_id, sequence }) as Message;
+const numbered = (chat_id: string, count: number) =>
+  Array.from({ length: count }, (_, index) => message(chat_id, index + 1));
 
-/** A delivery, and what it told. */
-function delivery(): { some: Delivery; told: string[] } {
-  const told: string[] = [];
-  const some = new Delivery({
-    handedOver: ({ sequence }) => told.push(`handed over ${sequence}`),
-    left: (_, sequence) => told.push(`left after ${sequence}`),
-    accepts: () => {},
+/** A delivery whose listener takes what it gets one by one. */
+function slow() {
+  const roomFor: (string | undefined)[] = [];
+  const delivery = new Delivery({
+    handedOver() {},
+    left() {},
+    accepts: (chat_id) => void roomFor.push(chat_id),
   });
-  return { some, told };
+  const taking: (() => void)[] = [];
+  const got: string[] = [];
+  delivery.listen(undefined, ({ chat_id, sequence }) => {
+    got.push(`${chat_id} ${sequence}`);
+    return new Promise<void>((resolve) => taking.push(resolve));
+  });
+  roomFor.length = 0;
+  const take = async () => {
+    taking.shift()?.();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { delivery, roomFor, got, take };
 }
 
-test("what comes when nobody listens is left, all of it", () => {
-  const { some, told } = delivery();
-  some.push("chat_1", [message(4), message(5)]);
-  expect(told).toEqual(["left after 3"]);
+test("other chats hear of room again while one chat is slow", async () => {
+  const { delivery, roomFor, take } = slow();
+  delivery.push("a", numbered("a", 1000));
+  expect(delivery.accepts("b")).toBe(false);
+  for (let taken = 0; taken < 600; taken += 1) await take();
+  expect(delivery.accepts("b")).toBe(true);
+  expect(roomFor).toEqual([undefined]);
 });
 
-test("who goes leaves what waits, except what is being taken", async () => {
-  const { some, told } = delivery();
-  const taking: (() => void)[] = [];
-  const take = () => new Promise<void>((resolve) => taking.push(resolve));
-  const removes = [some.listen("chat_1", take), some.listen(undefined, take)];
-  some.push("chat_1", [message(1), message(2), message(3)]);
-  removes[0]?.();
-  expect(told).toEqual([]);
-  removes[1]?.();
-  expect(told).toEqual(["left after 1"]);
-  for (const finish of taking) finish();
-  await new Promise((resolve) => setTimeout(resolve, 0));
-  expect(told).toEqual(["left after 1", "handed over 1"]);
-  some.listen("chat_1", () => {});
-  some.push("chat_1", [message(2)]);
-  expect(told.at(-1)).toBe("handed over 2");
+test("what waits in a chat that is over is dropped, and a new life of it begins anew", async () => {
+  const { delivery, got, take } = slow();
+  delivery.push("a", numbered("a", 3));
+  delivery.forget("a");
+  delivery.push("a", [message("a", 7), message("a", 8)]);
+  for (let taken = 0; taken < 6; taken += 1) await take();
+  expect(got).toEqual(["a 1", "a 7", "a 8"]);
 });

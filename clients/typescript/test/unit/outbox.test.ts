@@ -2,10 +2,17 @@ import { expect, test } from "vitest";
 import { NEVER } from "../../src/frame_source.js";
 import { BackOff } from "../../src/back_off.js";
 import { Outbox } from "../../src/outbox.js";
-import type { ClientFrameOf, ErrorFrame, MessageAck } from "../../src/protocol.gen.js";
+import {
+  type ClientFrameOf,
+  DEFAULT_LIMITS,
+  type ErrorFrame,
+  type MessageAck,
+} from "../../src/protocol.gen.js";
 
 function outbox(): Outbox {
-  return new Outbox(() => 7, new BackOff(() => 0.5));
+  const made = new Outbox(() => 7, new BackOff(() => 0.5));
+  made.established(DEFAULT_LIMITS);
+  return made;
 }
 
 function draft(chat_id: string, order: number) {

@@ -35,6 +35,8 @@ test("after a connection whatever is said counts, and without one for long nobod
   view.ended();
   expect(view.get("bo")?.status).toBe("online");
   expect(view.take(offline(2))).toBe(true);
+  expect(view.lose()).toEqual([]);
+  view.ended();
   expect(view.lose()).toEqual([{ user_id: "bo", status: "unknown", stale: true }]);
   expect(view.lose()).toEqual([]);
 });

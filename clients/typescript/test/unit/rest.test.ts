@@ -42,6 +42,13 @@ test("what a proxy answers is an error too", async () => {
   await expect(api.getMe()).rejects.toMatchObject({ code: "SERVICE_UNAVAILABLE", status: 502 });
 });
 
+test("an answer that is cut off is no answer", async () => {
+  const late = new DOMException("late", "TimeoutError");
+  const body = () => new ReadableStream({ start: (controller) => controller.error(late) });
+  const cut = rest(() => new Response(body()), () => new Response(body()));
+  await expect(cut.rest.getMe()).rejects.toMatchObject({ code: "TIMEOUT" });
+});
+
 test("a refused token is replaced once", async () => {
   const error = { code: "UNAUTHORIZED", message: "", request_id: "" };
   const { rest: api, tokens } = rest(json(401, { error }), json(200, { user_id: "ana" }));

@@ -80,6 +80,20 @@ describe.each(kinds)("a storage %s", (_, make) => {
   });
 });
 
+test("a database that could not be opened once is opened again", async () => {
+  const open = indexedDB.open.bind(indexedDB);
+  const spy = vi.spyOn(indexedDB, "open").mockImplementationOnce(() => {
+    throw new DOMException("not now", "UnknownError");
+  });
+  const storage = new IndexedDbStorage({ user_id: "ana", name: "late" });
+  await expect(storage.add(draft("a"), 10)).rejects.toThrow("not now");
+  spy.mockImplementation(open);
+  await storage.add(draft("b"), 10);
+  expect((await storage.draftsAfter(0)).map(({ content }) => content)).toEqual(["b"]);
+  storage.close();
+  spy.mockRestore();
+});
+
 test("a database that the browser has lost is opened again", async () => {
   const opened: IDBDatabase[] = [];
   const open = indexedDB.open.bind(indexedDB);

@@ -12,8 +12,14 @@ use serde_json::{Value, json};
 use crate::{constants, types};
 
 /// The limits that a client keeps to by itself: their names there and here.
-const NUMBERS: [(&str, &str, u64); 6] = [
+const NUMBERS: [(&str, &str, u64); 8] = [
+    ("CONTENT_BYTES_MAX", "CONTENT_BYTES_MAX", limits::CONTENT_BYTES_MAX as u64),
     ("CONTENT_TYPE_BYTES_MAX", "CONTENT_TYPE_BYTES_MAX", limits::CONTENT_TYPE_BYTES_MAX as u64),
+    (
+        "PRESENCE_USERS_PER_CONNECTION_MAX",
+        "PRESENCE_USERS_PER_CONNECTION_MAX",
+        limits::PRESENCE_USERS_PER_CONNECTION_MAX as u64,
+    ),
     ("TOKEN_BYTES_MAX", "TOKEN_BYTES_MAX", limits::TOKEN_BYTES_MAX as u64),
     (
         "RECONNECT_JITTER_PERCENT",

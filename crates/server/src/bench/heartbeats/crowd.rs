@@ -64,6 +64,9 @@ pub(super) struct Kept {
     _tasks: JoinSet<()>,
 }
 
+/// How long Redis may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Opens the directory of a node of its own. Every sweep does its whole work, although a real one
 /// leaves a shard alone that another node has just swept.
 pub(super) async fn open_directory(
@@ -71,7 +74,9 @@ pub(super) async fn open_directory(
     prefix: &str,
     node_id: NodeId,
 ) -> Result<RedisDirectory> {
-    let config = RedisConfig::from_url(url, prefix)?;
+    let mut config = RedisConfig::from_url(url, prefix)?;
+    // A bench measures how long something takes, and does not give up before.
+    config.deadline = PATIENCE;
     let client = RedisClient::new(config, Clock, RedisCounters::default());
     let config = RedisDirectoryConfig {
         shards: SHARDS,

@@ -1,0 +1,173 @@
+/** A whole client on sockets of the test's own, by the test's own clock. */
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { WebSocketLike } from "../../src/connection.js";
+import { Client, type ClientOptions, MemoryStorage } from "../../src/index.js";
+import { type ClientFrame, DEFAULT_LIMITS } from "../../src/protocol.gen.js";
+import { FakePage } from "../harness/page.js";
+
+class FakeWebSocket implements WebSocketLike {
+  static readonly all: FakeWebSocket[] = [];
+  readonly bufferedAmount = 0;
+  onopen: (() => void) | null = null;
+  onmessage: ((event: { data: string }) => void) | null = null;
+  onclose: ((event: { code: number }) => void) | null = null;
+  onerror: (() => void) | null = null;
+  readonly sent: ClientFrame[] = [];
+
+  constructor(
+    readonly url: string,
+    readonly protocols: string[],
+  ) {
+    FakeWebSocket.all.push(this);
+  }
+
+  send(text: string): void {
+    this.sent.push(JSON.parse(text) as ClientFrame);
+  }
+
+  close(): void {}
+
+  say(frame: object): void {
+    this.onmessage?.({ data: JSON.stringify(frame) });
+  }
+
+  establish(): void {
+    const timing = { heartbeat_interval_ms: 5000, heartbeat_timeout_ms: 10_000 };
+    this.onopen?.();
+    this.say({ type: "connection_established", user_id: "ana", limits: DEFAULT_LIMITS, ...timing });
+  }
+
+  /** Answers the question for the manifest with one chat. */
+  manifest(chat: { chat_id: string; head_sequence: number; last_acked_sequence: number }): void {
+    for (const frame of this.of("sync_manifest")) {
+      this.say({ type: "sync_manifest", request_id: frame.request_id, chats: [chat] });
+    }
+  }
+
+  of<T extends ClientFrame["type"]>(type: T): Extract<ClientFrame, { type: T }>[] {
+    return this.sent.filter((frame) => frame.type === type) as Extract<ClientFrame, { type: T }>[];
+  }
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  FakeWebSocket.all.length = 0;
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const settled = () => vi.advanceTimersByTimeAsync(0);
+
+function client(options: Partial<ClientOptions> = {}): Client {
+  const url = "http://127.0.0.1:7400";
+  return new Client({ url, token: "a.b.c", WebSocket: FakeWebSocket, ...options });
+}
+
+/** Lets a client connect as far as its socket. */
+async function opening(made: Client): Promise<FakeWebSocket> {
+  made.connect().catch(() => {});
+  await settled();
+  return FakeWebSocket.all.at(-1) as FakeWebSocket;
+}
+
+async function connected(made: Client): Promise<FakeWebSocket> {
+  const socket = await opening(made);
+  socket.establish();
+  await settled();
+  return socket;
+}
+
+test.each(["reconnecting", "next attempt"])("closed by a listener for %s it stays closed", async (what) => {
+  const made = client();
+  if (what === "next attempt") made.onNextAttempt(() => void made.close());
+  else made.onState((state) => void (state === what && made.close()));
+  const socket = await connected(made);
+  socket.onclose?.({ code: 1006 });
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(made.state).toBe("closed");
+  expect(FakeWebSocket.all.length).toBe(1);
+});
+
+test("closed as soon as it is connected it keeps nobody else from sending", async () => {
+  const storage = new MemoryStorage({ user_id: "ana" });
+  const hasty = client({ storage });
+  hasty.onState((state) => void (state === "connected" && hasty.close()));
+  await connected(hasty);
+  expect(hasty.state).toBe("closed");
+  const other = client({ storage });
+  const socket = await connected(other);
+  other.chat("chat_1").send("hello").catch(() => {});
+  await vi.advanceTimersByTimeAsync(4000);
+  expect(socket.of("send_message").length).toBe(1);
+  await other.close();
+});
+
+test("an address that the browser forbids is a failed attempt", async () => {
+  let attempts = 0;
+  class Forbidden extends FakeWebSocket {
+    constructor(url: string, protocols: string[]) {
+      super(url, protocols);
+      attempts += 1;
+      throw new DOMException("mixed content", "SecurityError");
+    }
+  }
+  const made = client({ WebSocket: Forbidden });
+  await opening(made);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(attempts).toBeGreaterThan(1);
+  await made.close();
+});
+
+test("a pause that the server asked for outlasts a frozen page", async () => {
+  const page = new FakePage();
+  const made = client({ window: page.window, document: page.document });
+  const socket = await connected(made);
+  const closing = { reason: "server_shutdown", reconnect_allowed: true, reconnect_delay_ms: 8000 };
+  socket.say({ type: "connection_closing", ...closing });
+  socket.onclose?.({ code: 1001 });
+  await settled();
+  page.freeze();
+  page.resume();
+  await vi.advanceTimersByTimeAsync(7000);
+  expect(FakeWebSocket.all.length).toBe(1);
+  await vi.advanceTimersByTimeAsync(1500);
+  expect(FakeWebSocket.all.length).toBe(2);
+  await made.close();
+});
+
+test("what nobody was handed is not acknowledged", async () => {
+  const made = client();
+  const socket = await connected(made);
+  socket.manifest({ chat_id: "chat_1", head_sequence: 2000, last_acked_sequence: 100 });
+  for (let second = 0; second < 10; second += 1) {
+    await vi.advanceTimersByTimeAsync(1000);
+    socket.say({ type: "heartbeat_ack" });
+  }
+  expect(socket.of("ack")).toEqual([]);
+  await made.close();
+});
+
+test("a chat that is renamed before it is known does not bring what was read", async () => {
+  const made = client();
+  made.onMessage(() => {});
+  const socket = await connected(made);
+  const chat = { chat_id: "chat_1", type: "group", name: "x", members: [], head_sequence: 1000 };
+  socket.say({ type: "chat_changed", chat_id: "chat_1", change: "renamed", chat });
+  socket.manifest({ chat_id: "chat_1", head_sequence: 1000, last_acked_sequence: 1000 });
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(socket.of("sync_request")).toEqual([]);
+  await made.close();
+});
+
+test("a token that is refreshed while it connects is in force afterwards", async () => {
+  let number = 0;
+  const made = client({ token: () => `token.${(number += 1)}.x` });
+  const socket = await opening(made);
+  expect(socket.protocols).toContain("bearer.token.1.x");
+  await made.refreshToken();
+  socket.establish();
+  await settled();
+  expect(socket.of("refresh_token")).toMatchObject([{ token: "token.2.x" }]);
+  await made.close();
+});
