@@ -46,8 +46,9 @@ async fn what_a_killed_server_had_not_announced_is_delivered_without_a_sync() {
 #[tokio::test]
 async fn sends_in_flight_are_answered_before_the_goodbye() {
     let mut server = Server::start().await;
-    let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
+    let chat = server.create_group("ana", &["bo"]).await;
+    ana.json_of("chat_changed").await;
     let lock = WriteLock::hold(&server);
     for number in 1..=5 {
         ana.say(&chat, &format!("m{number}"), "hello").await;
@@ -67,8 +68,9 @@ async fn sends_in_flight_are_answered_before_the_goodbye() {
 #[tokio::test]
 async fn sends_that_a_stopping_server_cannot_store_are_answered_too() {
     let mut server = Server::start().await;
-    let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
+    let chat = server.create_group("ana", &["bo"]).await;
+    ana.json_of("chat_changed").await;
     let lock = WriteLock::hold(&server);
     for number in 1..=5 {
         ana.say(&chat, &format!("m{number}"), "hello").await;

@@ -399,8 +399,18 @@ impl Socket {
         frame.expect("a frame in time").expect("a frame")
     }
 
-    /// The next text frame as JSON; others are passed over, a Close fails.
+    /// The next text frame as JSON; others are passed over, a Close fails. So is the word that a
+    /// chat was made: to one who connects just after, it comes or it does not.
     pub(crate) async fn json(&mut self) -> Value {
+        loop {
+            let frame = self.any_json().await;
+            if (&frame["type"], &frame["change"]) != (&json!("chat_changed"), &json!("created")) {
+                return frame;
+            }
+        }
+    }
+
+    async fn any_json(&mut self) -> Value {
         loop {
             let frame = self.frame().await;
             match frame.opcode {
@@ -414,7 +424,7 @@ impl Socket {
     /// Reads to the next text frame of this type.
     pub(crate) async fn json_of(&mut self, kind: &str) -> Value {
         loop {
-            let frame = self.json().await;
+            let frame = self.any_json().await;
             if frame["type"] == kind {
                 return frame;
             }
