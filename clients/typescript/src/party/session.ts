@@ -65,6 +65,7 @@ export class PartySession {
   #boardPath: string | null = null;
   #name: string | null = null;
   #attempts = 0;
+  /** The token that was refused, until one is taken. */
   #refusedToken: string | null | undefined;
   #isOver = false;
   /** On which connection it joins again. */
@@ -189,11 +190,12 @@ export class PartySession {
       if (isFinal(ending)) {
         return this.#fail(new PartyError("UNAUTHORIZED", ending.reason || "The server refuses"));
       }
+      // Whoever was never let in is not sent away but refused, perhaps for long.
+      const isSentAway = this.#status === "live" && (ending.code === 1012 || ending.code === 4403);
       if (this.#status === "live") {
         this.#status = "reconnecting";
         this.#show();
       }
-      const isSentAway = ending.code === 1012 || ending.code === 4403;
       await this.#waker.sleep(isSentAway ? Math.random() * SPREAD_MS : this.#backOff.next());
     }
   }
@@ -230,10 +232,12 @@ export class PartySession {
     this.#attempts += 1;
     const settings = { url, token, WebSocket, openTimeoutMs, silenceMs };
     const opened = await PartyConnection.open(settings);
-    if (!(opened instanceof PartyConnection) && opened.code === 4401) {
-      // Another token may be good; this one is not asked about again.
+    if (opened instanceof PartyConnection) {
+      this.#refusedToken = undefined;
+    } else if (opened.code === 4401 && this.#refusedToken === undefined) {
+      // Another token may be good. If that is refused, too, a third would not be better.
       this.#refusedToken = token;
-      return { code: 4403, reason: opened.reason };
+      return { code: 1006, reason: opened.reason };
     }
     return opened;
   }
@@ -287,7 +291,6 @@ export class PartySession {
     this.#boardPath = boardPath;
     this.#clientId = clientId;
     this.#backOff.reset();
-    this.#refusedToken = undefined;
     this.#people.roster.set(joined.users);
     this.#people.begin(connection);
     this.sync.begin(connection);

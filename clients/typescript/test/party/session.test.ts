@@ -5,7 +5,7 @@ import { eventually, passes } from "../harness/eventually.js";
 import { freePort } from "../harness/port.js";
 import { Proxy } from "../harness/proxy.js";
 import { Server } from "../harness/server.js";
-import { token } from "../harness/token.js";
+import { sign, token } from "../harness/token.js";
 import { item, uuid } from "./climbs.js";
 import { BOARD, TabStorage, Wire, becomes, at, player, uuidsOf } from "./player.js";
 
@@ -192,4 +192,16 @@ it("a token that was refused is asked for again, once", async () => {
   await eventually("it needs another when that runs out", () => asked > 2);
   await becomes(ana, "it goes on", (state) => state.status === "live");
   await ana.add(item(1));
+});
+
+it("a second token that is refused is the last, although it is another one", async () => {
+  const needs: string[] = [];
+  const forged = (need: string) => {
+    needs.push(need);
+    return sign({ sub: "ana", exp: 4e9, jti: `${needs.length}` }, "a secret of somebody else");
+  };
+  const ana = player(at(server), { token: forged });
+  await expect(ana.join("forged", BOARD)).rejects.toMatchObject({ code: "UNAUTHORIZED" });
+  expect(ana.state.status).toBe("failed");
+  expect(needs).toEqual(["connect", "refused"]);
 });

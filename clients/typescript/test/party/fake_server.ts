@@ -1,0 +1,106 @@
+/** A server for tests that have a clock of their own: a socket that answers by itself. */
+import type { WebSocketLike } from "../../src/connection.js";
+import type { RawError } from "../../src/party/error.js";
+import { orderHash, stateHash } from "../../src/party/hash.js";
+import { EMPTY } from "../../src/party/queue.js";
+import { BOARD, type Message } from "./player.js";
+
+/** What can be asked of it. */
+const NAMES = /joinSession|leaveSession|queueUpdates|sessionUpdates|queueState|addQueueItem/;
+
+/** A server that answers everything but edits, unless told to. */
+export class FakeServer implements WebSocketLike {
+  /** How often each was asked for. */
+  static asked: Record<string, number> = {};
+  /** How many sockets there were. */
+  static sockets = 0;
+  static isDown = false;
+  static last: FakeServer;
+  /** Whether it answers edits, too, though never with their event. */
+  static answersEdits = false;
+  /** What it says of itself otherwise than it is, when it is asked. */
+  static head = {};
+  /** What its whole states have otherwise. */
+  static state = {};
+  /** How long each of its answers takes. */
+  static delayMs = 0;
+  /** The code with which it closes instead of acknowledging. */
+  static refusal: number | null = null;
+  /** What it answers to joins instead. */
+  static joinError: RawError | null = null;
+  bufferedAmount = 0;
+  onopen: ((event: never) => void) | null = null;
+  onmessage: ((event: never) => void) | null = null;
+  onclose: ((event: never) => void) | null = null;
+  onerror: ((event: never) => void) | null = null;
+
+  constructor() {
+    FakeServer.last = this;
+    FakeServer.sockets += 1;
+    queueMicrotask(() => (FakeServer.isDown ? this.end() : this.onopen?.(undefined as never)));
+  }
+
+  /** A server that does nothing special. */
+  static reset(): void {
+    FakeServer.asked = {};
+    FakeServer.head = {};
+    FakeServer.state = {};
+    FakeServer.sockets = FakeServer.delayMs = 0;
+    FakeServer.answersEdits = FakeServer.isDown = false;
+    FakeServer.refusal = FakeServer.joinError = null;
+  }
+
+  /** The connection ends: it breaks, or never was one, unless there is a code for it. */
+  end(code = 1006): void {
+    this.onclose?.({ code, reason: "" } as never);
+  }
+
+  send(text: string): void {
+    const { type, id, payload } = JSON.parse(text) as Message;
+    if (type === "connection_init") this.#initialise();
+    if (type === "ping") this.#say({ type: "pong" });
+    if (type !== "subscribe") return;
+    const name = NAMES.exec(payload.query)?.[0] as string;
+    FakeServer.asked[name] = (FakeServer.asked[name] ?? 0) + 1;
+    if (name === "joinSession" && FakeServer.joinError !== null) {
+      return this.#say({ type: "error", id, payload: [FakeServer.joinError] });
+    }
+    const answer = this.#answers()[name];
+    if (answer === undefined) return;
+    const data = name === "queueState" ? { session: { queueState: answer } } : { [name]: answer };
+    this.#say({ type: "next", id, payload: { data } });
+    if (name !== "queueUpdates") this.#say({ type: "complete", id });
+  }
+
+  close(): void {}
+
+  #initialise(): void {
+    const { refusal } = FakeServer;
+    if (refusal !== null) {
+      return this.#later(() => this.end(refusal));
+    }
+    this.#say({ type: "connection_ack" });
+  }
+
+  #answers(): Record<string, unknown> {
+    const { queue, current } = EMPTY;
+    const hashes = { stateHash: stateHash(queue, current), orderHash: orderHash(queue, current) };
+    const state = { sequence: 1, incarnation: 0, queue, currentClimbQueueItem: null, ...hashes };
+    const ana = { id: "ana", username: "Ana", isLeader: true, avatarUrl: null };
+    return {
+      joinSession: { ...BOARD, name: null, clientId: "ana", resumeToken: null, users: [ana] },
+      leaveSession: true,
+      queueUpdates: { __typename: "FullSync", state: { ...state, ...FakeServer.state } },
+      addQueueItem: FakeServer.answersEdits ? { uuid: "" } : undefined,
+      queueState: { ...state, ...FakeServer.head },
+    };
+  }
+
+  #say(message: Message): void {
+    this.#later(() => this.onmessage?.({ data: JSON.stringify(message) } as never));
+  }
+
+  #later(act: () => void): void {
+    FakeServer.delayMs === 0 ? queueMicrotask(act) : setTimeout(act, FakeServer.delayMs);
+  }
+}
