@@ -45,10 +45,13 @@ export class PartyConnection {
   readonly #socket: WebSocketLike;
   readonly #operations = new Map<string, Operation>();
   readonly #settle: (ending: Ending) => void;
-  readonly #alive: ReturnType<typeof setInterval>;
+  readonly #silenceMs: number;
+  #alive: ReturnType<typeof setInterval>;
   #acknowledged: () => void = () => {};
   #asked = 0;
   #silences = 0;
+  /** Whether it was asked out of turn, and has said nothing since. */
+  #isProbed = false;
   #isOver = false;
 
   private constructor(settings: ConnectionSettings) {
@@ -65,7 +68,8 @@ export class PartyConnection {
     // What went wrong is told by the close that follows.
     socket.onerror = () => {};
     socket.onclose = ({ code, reason }: Ending) => this.#end({ code, reason });
-    this.#alive = setInterval(() => this.#tick(), settings.silenceMs);
+    this.#silenceMs = settings.silenceMs;
+    this.#alive = this.#listen();
   }
 
   /** Opens a connection. Answers it once it is acknowledged, or how it ended before. */
@@ -125,7 +129,15 @@ export class PartyConnection {
 
   /** Asks whether the other side is there, and gives it up soon if not: this side stood still. */
   probe(): void {
+    // Asking again and again must not put off the end of one that is dead.
+    if (this.#isOver || this.#isProbed) {
+      return;
+    }
+    this.#isProbed = true;
     this.#silences = 2;
+    // The present interval may end before any answer can be here.
+    clearInterval(this.#alive);
+    this.#alive = this.#listen();
     this.#send({ type: "ping" });
   }
 
@@ -139,6 +151,7 @@ export class PartyConnection {
 
   #hear(text: string): void {
     this.#silences = 0;
+    this.#isProbed = false;
     let message: { type?: string; id?: string; payload?: unknown };
     try {
       message = JSON.parse(text) as typeof message;
@@ -169,6 +182,10 @@ export class PartyConnection {
     }
     this.#operations.delete(id);
     operation.ended(errorOf(errors));
+  }
+
+  #listen(): ReturnType<typeof setInterval> {
+    return setInterval(() => this.#tick(), this.#silenceMs);
   }
 
   /** A lost network says nothing, and neither does a server that has nothing to say. */

@@ -44,6 +44,9 @@ const REJOIN_AFTER_MS = 300;
 /** A drained node sends everybody away at once; they spread out over this time. */
 const SPREAD_MS = 500;
 
+/** Attempts are at least so far apart, whatever wakes the page. */
+const ATTEMPT_INTERVAL_MIN_MS = 1000;
+
 /** A session. */
 export class PartySession {
   /** Settles when the queue was heard for the first time, or never will be. */
@@ -65,6 +68,8 @@ export class PartySession {
   #boardPath: string | null = null;
   #name: string | null = null;
   #attempts = 0;
+  /** When it last tried to connect or to join. */
+  #attemptedAt = Number.NEGATIVE_INFINITY;
   /** The token that was refused, until one is taken. */
   #refusedToken: string | null | undefined;
   #isOver = false;
@@ -196,8 +201,15 @@ export class PartySession {
         this.#status = "reconnecting";
         this.#show();
       }
-      await this.#waker.sleep(isSentAway ? Math.random() * SPREAD_MS : this.#backOff.next());
+      await this.#pause(isSentAway ? Math.random() * SPREAD_MS : this.#backOff.next(), false);
     }
+  }
+
+  /** Waits for the next attempt. What `stands` is not made shorter when the page wakes. */
+  async #pause(milliseconds: number, stands: boolean): Promise<void> {
+    const since = performance.now() - this.#attemptedAt;
+    const soonest = Math.max(stands ? milliseconds : 0, ATTEMPT_INTERVAL_MIN_MS - since);
+    await this.#waker.sleep(Math.max(milliseconds, soonest), soonest);
   }
 
   /** Everything that happens over one connection. */
@@ -222,6 +234,7 @@ export class PartySession {
   }
 
   async #open(): Promise<PartyConnection | Ending> {
+    this.#attemptedAt = performance.now();
     const { urls, WebSocket, openTimeoutMs, silenceMs } = this.#settings;
     const need = this.#refusedToken === undefined ? "connect" : "refused";
     const token = await this.#settings.token(need);
@@ -264,13 +277,15 @@ export class PartySession {
         this.#settings.memory.forget();
         this.#fail(answer);
       } else {
-        await this.#waker.sleep(failures.afterRefusal(answer.retryAfterSeconds ?? undefined));
+        const seconds = answer.retryAfterSeconds ?? 0;
+        await this.#pause(failures.afterRefusal(seconds), seconds > 0);
       }
     }
     return false;
   }
 
   async #tryToJoin(connection: PartyConnection): Promise<Joined | PartyError> {
+    this.#attemptedAt = performance.now();
     const { seed, ...variables } = this.#known;
     const seeding = seed && { initialQueue: seed.queue, initialCurrentClimb: seed.current };
     const request = { query: JOIN, variables: { ...variables, ...seeding } };
@@ -321,12 +336,14 @@ export class PartySession {
   }
 
   async #joinAgain(connection: PartyConnection): Promise<void> {
-    await this.#waker.sleep(REJOIN_AFTER_MS);
+    await this.#pause(REJOIN_AFTER_MS, true);
     if (connection !== this.#connection || this.#isOver) {
       return;
     }
     const isIn = await this.#join(connection);
-    this.#rejoining = null;
+    if (this.#rejoining === connection) {
+      this.#rejoining = null;
+    }
     if (!isIn && !this.#isOver) {
       connection.close();
     }
@@ -367,7 +384,7 @@ export class PartySession {
     this.sync.stop();
     this.#people.stop();
     this.#sender.fail(error);
-    this.#waker.wake();
+    this.#waker.end();
     this.#page.close();
     if (this.#connection !== needed) {
       this.#connection?.close();

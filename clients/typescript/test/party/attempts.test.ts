@@ -1,6 +1,7 @@
 /** How often a party tries to get in, on a clock of its own. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Party, type PartyOptions } from "../../src/party/party.js";
+import { FakePage } from "../harness/page.js";
 import { FakeServer } from "./fake_server.js";
 import { BOARD } from "./player.js";
 
@@ -67,4 +68,85 @@ describe.each([1012, 4403])("a close with %i", (code) => {
     expect(FakeServer.sockets).toBeGreaterThan(4);
     expect(FakeServer.sockets).toBeLessThan(9);
   });
+});
+
+describe("a page that wakes", () => {
+  let page: FakePage;
+  beforeEach(() => (page = new FakePage()));
+
+  /** Wakes the page ten times a second. */
+  async function wakeFor(milliseconds: number): Promise<void> {
+    for (let passed = 0; passed < milliseconds; passed += 100) {
+      page.show();
+      await vi.advanceTimersByTimeAsync(100);
+    }
+  }
+
+  it("does not shorten a pause that the server asked for", async () => {
+    const extensions = { code: "RATE_LIMITED", retry_after_seconds: 30 };
+    FakeServer.joinError = { message: "Too many joins", extensions };
+    await join(100, page);
+    await wakeFor(29_800);
+    expect(FakeServer.asked["joinSession"]).toBe(1);
+    FakeServer.joinError = null;
+    await vi.advanceTimersByTimeAsync(6200);
+    expect(party.state.status).toBe("live");
+    expect(FakeServer.asked["joinSession"]).toBe(2);
+  });
+
+  it("shortens one of its own, but attempts to join are a second apart", async () => {
+    FakeServer.joinError = { message: "Busy", extensions: { code: "SERVER_BUSY" } };
+    await join(100, page);
+    await wakeFor(9400);
+    expect(FakeServer.asked["joinSession"]).toBe(10);
+  });
+
+  it("shortens one of its own, but attempts to connect are a second apart", async () => {
+    FakeServer.isDown = true;
+    await join(100, page);
+    await wakeFor(9400);
+    expect(FakeServer.sockets).toBe(10);
+  });
+
+  it("is back at once after a long silence", async () => {
+    FakeServer.isDown = true;
+    await join(20_000, page);
+    const { sockets } = FakeServer;
+    FakeServer.isDown = false;
+    // Somewhere between two attempts that are sixteen seconds apart.
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(FakeServer.sockets).toBe(sockets);
+    page.tell("online");
+    await vi.advanceTimersByTimeAsync(0);
+    expect(party.state.status).toBe("live");
+  });
+
+  it("keeps a connection that answers, however soon its silence would be counted", async () => {
+    FakeServer.delayMs = 20;
+    await join(4990, page);
+    expect(party.state.status).toBe("live");
+    page.show();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(party.state.status).toBe("live");
+    expect(FakeServer.sockets).toBe(1);
+  });
+
+  it("gives a connection up that does not answer, however often it is asked", async () => {
+    await join(100, page);
+    FakeServer.isSilent = true;
+    await wakeFor(4900);
+    expect(party.state.status).toBe("live");
+    await wakeFor(200);
+    expect(party.state.status).toBe("reconnecting");
+  });
+});
+
+it("a stream that ends again and again is begun once a second", async () => {
+  await join(100);
+  for (let passed = 0; passed < 10_000; passed += 100) {
+    FakeServer.last.endStreams();
+    await vi.advanceTimersByTimeAsync(100);
+  }
+  expect(FakeServer.asked["joinSession"]).toBe(11);
+  expect(FakeServer.sockets).toBe(1);
 });

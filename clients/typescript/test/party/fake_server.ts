@@ -22,12 +22,15 @@ export class FakeServer implements WebSocketLike {
   static head = {};
   /** What its whole states have otherwise. */
   static state = {};
+  /** Whether it is there but says nothing any more. */
+  static isSilent = false;
   /** How long each of its answers takes. */
   static delayMs = 0;
   /** The code with which it closes instead of acknowledging. */
   static refusal: number | null = null;
   /** What it answers to joins instead. */
   static joinError: RawError | null = null;
+  readonly #streams: string[] = [];
   bufferedAmount = 0;
   onopen: ((event: never) => void) | null = null;
   onmessage: ((event: never) => void) | null = null;
@@ -46,13 +49,20 @@ export class FakeServer implements WebSocketLike {
     FakeServer.head = {};
     FakeServer.state = {};
     FakeServer.sockets = FakeServer.delayMs = 0;
-    FakeServer.answersEdits = FakeServer.isDown = false;
+    FakeServer.answersEdits = FakeServer.isDown = FakeServer.isSilent = false;
     FakeServer.refusal = FakeServer.joinError = null;
   }
 
   /** The connection ends: it breaks, or never was one, unless there is a code for it. */
   end(code = 1006): void {
     this.onclose?.({ code, reason: "" } as never);
+  }
+
+  /** The streams of the queue end, though the connection does not. */
+  endStreams(): void {
+    for (const id of this.#streams.splice(0)) {
+      this.#say({ type: "complete", id });
+    }
   }
 
   send(text: string): void {
@@ -69,7 +79,8 @@ export class FakeServer implements WebSocketLike {
     if (answer === undefined) return;
     const data = name === "queueState" ? { session: { queueState: answer } } : { [name]: answer };
     this.#say({ type: "next", id, payload: { data } });
-    if (name !== "queueUpdates") this.#say({ type: "complete", id });
+    if (name === "queueUpdates") this.#streams.push(id);
+    else this.#say({ type: "complete", id });
   }
 
   close(): void {}
@@ -97,6 +108,7 @@ export class FakeServer implements WebSocketLike {
   }
 
   #say(message: Message): void {
+    if (FakeServer.isSilent) return;
     this.#later(() => this.onmessage?.({ data: JSON.stringify(message) } as never));
   }
 
