@@ -35,6 +35,9 @@ export interface SessionSettings {
 /** How long an answer may take that is not about the queue. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
+/** How long a token provider may take. */
+const TOKEN_TIMEOUT_MS = 30_000;
+
 /** How long leaving may take: nobody waits for long to be gone. */
 const LEAVE_TIMEOUT_MS = 3000;
 
@@ -72,6 +75,8 @@ export class PartySession {
   #attemptedAt = Number.NEGATIVE_INFINITY;
   /** The token that was refused, until one is taken. */
   #refusedToken: string | null | undefined;
+  /** Ends the patience with the token provider. */
+  #patience: ReturnType<typeof setTimeout> | undefined;
   #isOver = false;
   /** On which connection it joins again. */
   #rejoining: PartyConnection | null = null;
@@ -237,7 +242,10 @@ export class PartySession {
     this.#attemptedAt = performance.now();
     const { urls, WebSocket, openTimeoutMs, silenceMs } = this.#settings;
     const need = this.#refusedToken === undefined ? "connect" : "refused";
-    const token = await this.#settings.token(need);
+    const token = await this.#token(need);
+    if (this.#isOver) {
+      return { code: 1000, reason: "done" };
+    }
     if (token === this.#refusedToken) {
       return { code: 4401, reason: "The token was refused" };
     }
@@ -253,6 +261,17 @@ export class PartySession {
       return { code: 1006, reason: opened.reason };
     }
     return opened;
+  }
+
+  /** A provider that never answers must not keep this client away for ever. */
+  #token(need: TokenNeed): Promise<string | null> {
+    return new Promise((resolve, reject) => {
+      const late = new PartyError("TIMEOUT", "The token provider did not answer in time");
+      const patience = setTimeout(() => reject(late), TOKEN_TIMEOUT_MS);
+      this.#patience = patience;
+      const asked = this.#settings.token(need).finally(() => clearTimeout(patience));
+      asked.then(resolve, reject);
+    });
   }
 
   /** Becomes a member and listens. Answers false if that needs another connection, or is over. */
@@ -385,6 +404,7 @@ export class PartySession {
     this.#people.stop();
     this.#sender.fail(error);
     this.#waker.end();
+    clearTimeout(this.#patience);
     this.#page.close();
     if (this.#connection !== needed) {
       this.#connection?.close();

@@ -150,3 +150,26 @@ it("a stream that ends again and again is begun once a second", async () => {
   expect(FakeServer.asked["joinSession"]).toBe(11);
   expect(FakeServer.sockets).toBe(1);
 });
+
+describe("a token provider that never answers", () => {
+  it("is asked again after thirty seconds and a pause", async () => {
+    let asked = 0;
+    const token = () => (asked++ === 0 ? new Promise<string>(() => {}) : "token");
+    await join(29_900, { token });
+    expect(asked).toBe(1);
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(party.state.status).toBe("live");
+    expect([asked, FakeServer.sockets]).toEqual([2, 1]);
+  });
+
+  it("keeps no party open that is closed, and an answer after that opens none", async () => {
+    let answer: (token: string) => void = () => {};
+    const token = () => new Promise<string>((resolve) => (answer = resolve));
+    await join(100, { token });
+    party.close();
+    expect(vi.getTimerCount()).toBe(0);
+    answer("token");
+    await vi.advanceTimersByTimeAsync(100);
+    expect(FakeServer.sockets).toBe(0);
+  });
+});
