@@ -85,7 +85,7 @@ export class EditSender {
     }
   }
 
-  /** Gives all of them up. */
+  /** Gives all of them up. What was sent may have been done, or may still be. */
   fail(error: PartyError): void {
     this.stop();
     const waiting = [...this.#waiting.values()];
@@ -95,9 +95,10 @@ export class EditSender {
     }
     this.#shown.clear();
     this.pending.clear();
-    for (const { reject, timer } of waiting) {
+    const { code, message } = error;
+    for (const { reject, timer, wasSent } of waiting) {
       clearTimeout(timer);
-      reject(error);
+      reject(wasSent ? new PartyError(code, message, { outcome: "unknown" }) : error);
     }
     this.#wake();
   }

@@ -144,7 +144,7 @@ describe("a page that wakes", () => {
 it("a stream that ends again and again is begun once a second", async () => {
   await join(100);
   for (let passed = 0; passed < 10_000; passed += 100) {
-    FakeServer.last.endStreams();
+    FakeServer.last.endStream("queueUpdates");
     await vi.advanceTimersByTimeAsync(100);
   }
   expect(FakeServer.asked["joinSession"]).toBe(11);

@@ -30,7 +30,8 @@ export class FakeServer implements WebSocketLike {
   static refusal: number | null = null;
   /** What it answers to joins instead. */
   static joinError: RawError | null = null;
-  readonly #streams: string[] = [];
+  /** The last id under which each was asked for. */
+  readonly #ids: Record<string, string> = {};
   bufferedAmount = 0;
   onopen: ((event: never) => void) | null = null;
   onmessage: ((event: never) => void) | null = null;
@@ -58,11 +59,14 @@ export class FakeServer implements WebSocketLike {
     this.onclose?.({ code, reason: "" } as never);
   }
 
-  /** The streams of the queue end, though the connection does not. */
-  endStreams(): void {
-    for (const id of this.#streams.splice(0)) {
-      this.#say({ type: "complete", id });
-    }
+  /** Tells a stream something. */
+  tell(stream: string, data: Message): void {
+    this.#say({ type: "next", id: this.#ids[stream], payload: { data } });
+  }
+
+  /** A stream ends, though the connection does not. */
+  endStream(stream: string): void {
+    this.#say({ type: "complete", id: this.#ids[stream] });
   }
 
   send(text: string): void {
@@ -72,6 +76,7 @@ export class FakeServer implements WebSocketLike {
     if (type !== "subscribe") return;
     const name = NAMES.exec(payload.query)?.[0] as string;
     FakeServer.asked[name] = (FakeServer.asked[name] ?? 0) + 1;
+    this.#ids[name] = id;
     if (name === "joinSession" && FakeServer.joinError !== null) {
       return this.#say({ type: "error", id, payload: [FakeServer.joinError] });
     }
@@ -79,8 +84,7 @@ export class FakeServer implements WebSocketLike {
     if (answer === undefined) return;
     const data = name === "queueState" ? { session: { queueState: answer } } : { [name]: answer };
     this.#say({ type: "next", id, payload: { data } });
-    if (name === "queueUpdates") this.#streams.push(id);
-    else this.#say({ type: "complete", id });
+    if (name !== "queueUpdates") this.#say({ type: "complete", id });
   }
 
   close(): void {}

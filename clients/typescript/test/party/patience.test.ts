@@ -1,5 +1,5 @@
 /** How long a party waits unless told otherwise, on a clock of its own. */
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Party } from "../../src/party/party.js";
 import { item } from "./climbs.js";
 import { FakeServer } from "./fake_server.js";
@@ -72,4 +72,25 @@ it("leaves no timer behind when it is closed", async () => {
   party.close();
   await vi.advanceTimersByTimeAsync(0);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+describe("an edit that was sent has an unknown outcome, one that was not is rejected,", () => {
+  const ended = { sessionUpdates: { __typename: "SessionEnded", reason: "done", newPath: null } };
+  it.each<[string, string, () => void]>([
+    ["the party is closed", "NOT_IN_A_SESSION", () => party.close()],
+    ["the session is left", "NOT_IN_A_SESSION", () => void party.leave()],
+    ["the session ends", "SESSION_ENDED", () => FakeServer.last.tell("sessionUpdates", ended)],
+    ["the server refuses", "UNAUTHORIZED", () => FakeServer.last.end(4401)],
+  ])("when %s", async (_name, code, end) => {
+    const edits = [1, 2].map((number) => party.add(item(number)).catch((error) => error));
+    await vi.advanceTimersByTimeAsync(10);
+    // The second waits for the answer to the first.
+    expect(FakeServer.asked["addQueueItem"]).toBe(1);
+    end();
+    await vi.advanceTimersByTimeAsync(10);
+    const [sent, waiting] = await Promise.all(edits);
+    expect(sent).toMatchObject({ code, outcome: "unknown" });
+    expect(waiting).toMatchObject({ code, outcome: "rejected" });
+    expect(party.state.pendingEdits).toBe(0);
+  });
 });
