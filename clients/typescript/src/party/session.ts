@@ -279,6 +279,10 @@ export class PartySession {
     const failures = new BackOff();
     while (!this.#isOver && connection === this.#connection) {
       const answer = await this.#tryToJoin(connection);
+      // What is remembered may be another session by now.
+      if (this.#isOver) {
+        return false;
+      }
       if (!(answer instanceof PartyError)) {
         this.#enter(connection, answer);
         return true;

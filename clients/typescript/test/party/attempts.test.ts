@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Party, type PartyOptions } from "../../src/party/party.js";
 import { FakePage } from "../harness/page.js";
 import { FakeServer } from "./fake_server.js";
-import { BOARD } from "./player.js";
+import { BOARD, TabStorage } from "./player.js";
 
 let party: Party;
 beforeEach(() => {
@@ -171,5 +171,30 @@ describe("a token provider that never answers", () => {
     answer("token");
     await vi.advanceTimersByTimeAsync(100);
     expect(FakeServer.sockets).toBe(0);
+  });
+});
+
+describe("a session that is left while it is joined", () => {
+  it("is not entered by the answer", async () => {
+    FakeServer.delayMs = 100;
+    await join(150);
+    void party.leave();
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(party.state).toMatchObject({ status: "left", members: [], clientId: null });
+    expect(FakeServer.asked).toEqual({ joinSession: 1, leaveSession: 1 });
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("does not make the next one forgotten by being refused", async () => {
+    FakeServer.delayMs = 100;
+    FakeServer.joinError = { message: "No", extensions: { code: "FORBIDDEN" } };
+    await join(150, { storage: new TabStorage() });
+    void party.join("next", BOARD);
+    // The refusal is here; the next session is still on its way, and a reload would go on with it.
+    await vi.advanceTimersByTimeAsync(75);
+    expect(party.remembered?.sessionId).toBe("next");
+    FakeServer.joinError = null;
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(party.state).toMatchObject({ status: "live", sessionId: "next", error: null });
   });
 });
