@@ -100,7 +100,9 @@ export class QueueSync {
 
   #act(verdict: Verdict): void {
     clearTimeout(this.#quiet);
-    this.#quiet = setTimeout(() => void this.#verify(), this.#verifyAfterMs);
+    // What comes meanwhile puts off the comparison, but not the end of the patience with damage.
+    const wait = Math.min(this.#verifyAfterMs, this.#replica.patienceMs(Date.now()));
+    this.#quiet = setTimeout(() => void this.#verify(), wait);
     if (verdict === "replay") {
       void this.#replay();
     } else if (verdict === "resync") {
@@ -155,7 +157,7 @@ export class QueueSync {
     if (connection === null) {
       return;
     }
-    if (!this.#replica.isSound()) {
+    if (this.#replica.verdict(Date.now()) === "resync") {
       return this.#act("resync");
     }
     const request = { query: QUEUE_HEAD, variables: { sessionId: this.#sessionId } };

@@ -22,6 +22,9 @@ export class Replica {
   readonly #later = new Map<number, QueueDelta>();
   /** Whether the last whole state had the hashes that are computed here. */
   #isComparable = true;
+  /** Whether something is missing from it, or may be. */
+  #isDamaged = false;
+  /** When a whole state was last asked for because of that. */
   #damagedAt = Number.NEGATIVE_INFINITY;
 
   /** The queue; null before the first whole state. */
@@ -74,9 +77,18 @@ export class Replica {
     this.#later.clear();
   }
 
-  /** Whether the queue is, computed anew, what the server said that it is. */
-  isSound(): boolean {
-    return this.#queue === null || !this.#isComparable || isVerified(this.#queue);
+  /** What the copy itself calls for: it is damaged, or not what the server said that it is. */
+  verdict(now: number): Verdict {
+    if (this.#isDamaged) {
+      return this.#damaged(now);
+    }
+    return this.#queue === null || isVerified(this.#queue) ? "fine" : "resync";
+  }
+
+  /** How long the damage is still put up with; without end where there is none. */
+  patienceMs(now: number): number {
+    const patience = Math.max(0, this.#damagedAt + DAMAGE_COOLDOWN_MS - now);
+    return this.#isDamaged ? patience : Number.POSITIVE_INFINITY;
   }
 
   #sync(event: FullSync, now: number, applied: (event: QueueDelta) => void): Verdict {
@@ -87,8 +99,9 @@ export class Replica {
       }
     }
     this.#isComparable = isVerified(this.#queue);
+    this.#isDamaged = event.isDamaged || !this.#isComparable;
     const verdict = this.#advance(now, applied);
-    return event.isDamaged || !this.#isComparable ? this.#damaged(now) : verdict;
+    return this.#isDamaged && this.#damaged(now) === "resync" ? "resync" : verdict;
   }
 
   /** Applies what is next, as long as it is there. */
@@ -104,6 +117,7 @@ export class Replica {
         // Its number is used up, so that what follows can be applied until a whole state comes.
         this.#queue = { ...queue, sequence: event.sequence };
         this.#isComparable = false;
+        this.#isDamaged = true;
         const verdict = this.#damaged(now);
         if (verdict !== "fine") {
           return verdict;

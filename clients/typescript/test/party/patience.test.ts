@@ -94,3 +94,36 @@ describe("an edit that was sent has an unknown outcome, one that was not is reje
     expect(party.state.pendingEdits).toBe(0);
   });
 });
+
+describe("a queue from which something is missing is asked for every thirty seconds", () => {
+  beforeEach(async () => {
+    FakeServer.state = { queue: [null] };
+    FakeServer.last.end();
+    await vi.advanceTimersByTimeAsync(3000);
+    // One by which the damage was noticed, and one that is as bad.
+    expect(FakeServer.asked["queueUpdates"]).toBe(3);
+  });
+
+  it("while it is quiet, until nothing is missing", async () => {
+    for (const asked of [4, 5, 6]) {
+      await vi.advanceTimersByTimeAsync(30_000);
+      expect(FakeServer.asked["queueUpdates"]).toBe(asked);
+    }
+    FakeServer.state = {};
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(FakeServer.asked["queueUpdates"]).toBe(7);
+    await vi.advanceTimersByTimeAsync(120_000);
+    expect(FakeServer.asked["queueUpdates"]).toBe(7);
+  });
+
+  it("while much happens", async () => {
+    const change = { __typename: "CurrentClimbChanged", incarnation: 0, currentItem: null };
+    for (let second = 0, sequence = 2; second < 90; second += 1, sequence += 1) {
+      FakeServer.state = { queue: [null], sequence };
+      FakeServer.last.tell("queueUpdates", { queueUpdates: { ...change, sequence } });
+      await vi.advanceTimersByTimeAsync(1000);
+    }
+    expect(party.state.sequence).toBe(91);
+    expect(FakeServer.asked["queueUpdates"]).toBe(6);
+  });
+});

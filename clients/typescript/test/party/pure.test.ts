@@ -228,7 +228,8 @@ describe("a replica", () => {
       expect(replica.hear(delta(3, added(3), upTo(3)), 0, applied)).toBe("resync");
       expect(replica.queue?.sequence).toBe(2);
       expect(replica.hear(whole(3, upTo(3)), 0, applied)).toBe("fine");
-      expect(replica.isSound()).toBe(true);
+      expect(replica.verdict(0)).toBe("fine");
+      expect(replica.patienceMs(0)).toBe(Number.POSITIVE_INFINITY);
     }
   });
 
@@ -259,7 +260,10 @@ describe("a replica", () => {
     expect(replica.hear(damaged, 1_000, applied)).toBe("resync");
     expect(replica.queue?.contents).toEqual(upTo(2));
     expect(replica.hear(damaged, 30_999, applied)).toBe("fine");
-    expect(replica.hear(damaged, 31_000, applied)).toBe("resync");
+    expect([replica.patienceMs(30_999), replica.verdict(30_999)]).toEqual([1, "fine"]);
+    expect(replica.verdict(31_000)).toBe("resync");
+    // That was asked for already.
+    expect(replica.hear(damaged, 31_000, applied)).toBe("fine");
     const nothing: QueueChange = { type: "QueueItemAdded", item: null, position: 2 };
     expect(replica.hear(delta(2, nothing, upTo(3)), 31_001, applied)).toBe("fine");
     expect(replica.hear(delta(3, added(3), upTo(4)), 31_002, applied)).toBe("fine");
