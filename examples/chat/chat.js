@@ -14,6 +14,9 @@ const url = process.env["HEARTLINE_URL"] ?? "http://127.0.0.1:7400";
 
 const client = new Client({ url, token: () => devToken(url, me), backlog: "all", WebSocket });
 client.onState((state) => console.log(`(${state})`));
+client.onNextAttempt((at) => {
+  if (at && client.last_error) console.log(`(no connection yet: ${client.last_error})`);
+});
 await client.connect();
 
 const chat = await chatWith(client, other);

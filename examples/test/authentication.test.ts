@@ -15,7 +15,7 @@ import { blockOf, blocksOf, textOf } from "./harness/document.js";
 
 const DOCUMENT = "authentication.md";
 const OTHER_SECRET = "another secret that is long enough to be taken";
-const LOGGING = { HEARTLINE__LOG__LEVEL: "info,heartline_gateway=debug" };
+const LOGGING = { HEARTLINE__LOG__LEVEL: "info,heartline_gateway::accept=debug" };
 
 let scratch: Scratch;
 let server: Server;

@@ -1,6 +1,7 @@
 /** The chat in a terminal. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DevServer } from "./harness/dev_server.js";
+import { freePort } from "../../clients/typescript/test/harness/port.js";
 import { type Terminal, Terminals } from "./harness/terminal.js";
 
 let server: DevServer;
@@ -63,6 +64,14 @@ test("what is typed through a kill of the server is shown to both once and in or
   await later.shows("ana: good night");
   expect(said(later)).toEqual([...expected, "ana: good night"]);
   expect(await later.ends()).toBe(0);
+});
+
+test("where nobody listens, or for a name that is none, it says why it does not connect", async () => {
+  const environment = { HEARTLINE_URL: `http://127.0.0.1:${await freePort()}` };
+  const nowhere = terminals.run("node chat/chat.js ana bo", environment);
+  await nowhere.shows(/no connection yet: .*fetch failed/);
+  const nameless = terminals.run("node chat/chat.js 'ana maria' bo", { HEARTLINE_URL: server.url });
+  await nameless.shows(/no connection yet: .*user_id/);
 });
 
 test("without names it says what to type", async () => {

@@ -1,4 +1,5 @@
 /** Whether every chat has come as far as it was when the connection began. */
+import { NEVER } from "./frame_source.js";
 import type { ChatId } from "./protocol.gen.js";
 
 /** The progress of one connection. */
@@ -21,7 +22,7 @@ export class CatchUp {
 
   /** A chat has come this far. */
   reached(chat_id: ChatId, reached: number): void {
-    if ((this.#behind.get(chat_id) ?? Number.POSITIVE_INFINITY) <= reached) this.forget(chat_id);
+    if ((this.#behind.get(chat_id) ?? NEVER) <= reached) this.forget(chat_id);
   }
 
   /** Nobody waits for this chat any more. */

@@ -168,6 +168,14 @@ export class Client {
   }
 
   /**
+   * What the token provider threw, or what the runtime says of the server, when the last attempt to
+   * connect failed. A browser says nothing of a server that does not answer.
+   */
+  get last_error(): unknown {
+    return this.#socket.last_error;
+  }
+
+  /**
    * When the next attempt to connect will be, in milliseconds since the epoch; undefined while one
    * is under way, or none is needed.
    */
@@ -410,7 +418,7 @@ function checkedDevice(device_id: DeviceId): DeviceId {
 
 function defaultWebSocket(): WebSocketConstructor {
   if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
-  throw new TypeError("there is no WebSocket: give one as options.WebSocket, such as `ws`");
+  throw new TypeError("there is no WebSocket: give options.WebSocket, such as `ws`");
 }
 
 function defaultLocks(): LockManagerLike | undefined {

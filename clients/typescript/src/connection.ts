@@ -75,6 +75,7 @@ export class Connection {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = 0;
   #isOpened = false;
+  #error: unknown;
   #hasEnded = false;
 
   constructor(setup: ConnectionSetup, events: ConnectionEvents) {
@@ -89,8 +90,8 @@ export class Connection {
     socket.onopen = () => (this.#isOpened = true);
     socket.onmessage = (event: { data: unknown }) => this.#onText(event.data);
     socket.onclose = (event: { code: number }) => this.#onClose(event.code);
-    // The close event that follows says the same.
-    socket.onerror = () => {};
+    // The close event that follows ends it; only `ws` says here why.
+    socket.onerror = (event: { error?: unknown }) => (this.#error = event.error);
     this.#schedule();
   }
 
@@ -187,7 +188,7 @@ export class Connection {
     this.#finish();
     const ending: Ending = this.#isOpened
       ? { kind: "closed", code, closing: this.#closing }
-      : { kind: "unopened" };
+      : { kind: "unopened", error: this.#error };
     this.#events.ended(ending);
   }
 

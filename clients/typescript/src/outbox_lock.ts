@@ -1,5 +1,6 @@
 /** Which of several tabs sends. */
 import { newId } from "./draft.js";
+import { NEVER } from "./frame_source.js";
 import type { Storage } from "./storage.js";
 
 /** How long a tab without Web Locks keeps the right to send when it is not heard of. */
@@ -69,7 +70,7 @@ export class OutboxLock {
       new Promise<void>((resolve) => {
         if (signal.aborted) return resolve();
         this.#release = resolve;
-        this.#heldUntil = Number.POSITIVE_INFINITY;
+        this.#heldUntil = NEVER;
         held();
       });
     // It rejects when it is aborted, which only this class does.

@@ -7,7 +7,7 @@ export type Ending =
   /** The server, or something between, closed it; `closing` is what it said before. */
   | { kind: "closed"; code: number; closing: ConnectionClosing | undefined }
   /** The upgrade failed. A browser does not say why. */
-  | { kind: "unopened" }
+  | { kind: "unopened"; error: unknown }
   /** It broke, or was given up. */
   | { kind: "lost" }
   /** There was no token. */

@@ -5,7 +5,7 @@ import type { ChatId, ClientFrame } from "./protocol.gen.js";
 /** An ack goes out at the latest when so many messages of a chat were handed over… */
 const MESSAGES_MAX = 10;
 /** …or when the first of them was handed over that long ago. */
-const DELAY_MAX_MS = 5000;
+const DELAY_MAX_MS = 1000;
 
 interface Untold {
   /** Everything up to here was handed over. */

@@ -65,13 +65,15 @@ export class Socket {
    */
   #isInBand = false;
   #hasConnected = false;
-  #lastAttemptAt = Number.NEGATIVE_INFINITY;
+  #lastAttemptAt = 0;
   /** Changes when an attempt is of no interest any more. */
   #generation = 0;
   /** The date of the next attempt, while one is waited for. */
   next_attempt_at: number | undefined;
   /** Why it has stopped. */
   stop_reason: StopReason | undefined;
+  /** Why the last attempt came to nothing, if that is known here. */
+  last_error: unknown;
 
   constructor(setup: SocketSetup) {
     this.#setup = setup;
@@ -188,6 +190,7 @@ export class Socket {
     try {
       token = await tokens.get(this.#needsNewToken ? "refused" : "connect");
     } catch (error) {
+      this.last_error = error;
       const hasEnded = error instanceof HeartlineError && error.code === "TOKEN_ENDED";
       if (generation === this.#generation) this.#ended({ kind: "no_token", hasEnded });
       return;
@@ -206,8 +209,9 @@ export class Socket {
         frame: (frame) => void this.onFrame.tell(frame),
         ended: (ending) => this.#ended(ending),
       });
-    } catch {
+    } catch (error) {
       // A browser may forbid the address.
+      this.last_error = error;
       this.#ended({ kind: "lost" });
     }
   }
@@ -220,6 +224,7 @@ export class Socket {
     }
     this.#policy.established();
     this.#hasConnected = true;
+    this.last_error = undefined;
     this.#isInBand = false;
     this.#needsNewToken = false;
     this.#setState("connected");
@@ -230,7 +235,10 @@ export class Socket {
   #ended(ending: Ending): void {
     const wasConnected = this.#state === "connected";
     this.#connection = undefined;
-    if (ending.kind === "unopened") this.#isInBand = !this.#isInBand;
+    if (ending.kind === "unopened") {
+      this.#isInBand = !this.#isInBand;
+      this.last_error = ending.error;
+    }
     const next = this.#policy.ended(ending);
     if (next.kind === "stop") {
       this.stop_reason = next.reason;

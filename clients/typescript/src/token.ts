@@ -1,5 +1,6 @@
 /** Where tokens come from, and when they end. */
 import { HeartlineError } from "./error.js";
+import { NEVER } from "./frame_source.js";
 import { TOKEN_BYTES_MAX } from "./protocol.gen.js";
 
 /** Why the client asks for a token. */
@@ -35,7 +36,7 @@ export class TokenSource {
   async get(need: TokenNeed): Promise<string> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const late = new Promise<never>((_, reject) => {
-      const error = new HeartlineError("NO_TOKEN", "the token provider did not answer in time");
+      const error = new HeartlineError("NO_TOKEN", "no token came in time");
       timer = setTimeout(() => reject(error), PROVIDER_TIMEOUT_MS);
     });
     try {
@@ -51,7 +52,7 @@ export class TokenSource {
 
   /** The last token, unless it has ended or there is none. */
   async current(): Promise<string> {
-    const expiry = this.last === undefined ? 0 : (expiryOf(this.last) ?? Number.POSITIVE_INFINITY);
+    const expiry = this.last === undefined ? 0 : (expiryOf(this.last) ?? NEVER);
     return this.last !== undefined && expiry > Date.now() ? this.last : await this.get("connect");
   }
 }

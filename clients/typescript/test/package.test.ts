@@ -12,8 +12,8 @@ import { token } from "./harness/token.js";
 const HERE = join(import.meta.dirname, "..");
 
 /** Bytes that the core, and party sessions, may cost a page. */
-const CORE_BYTES_MAX = 15_000;
-const PARTY_BYTES_MAX = 12_000;
+const CORE_BYTES_MAX = 15 * 1024;
+const PARTY_BYTES_MAX = 12 * 1024;
 
 let scratch: Scratch;
 let server: Server;

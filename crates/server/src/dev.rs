@@ -161,6 +161,8 @@ pub fn dev_preset(directory: &DataDirectory, secret: &Secret) -> Layer {
         .with("dev", "presence", "default_visibility", "everyone")
         .with("dev", "metrics", "listen", "main")
         .with("dev", "log", "format", "text")
+        // Who develops an application wants to know why its token was refused.
+        .with("dev", "log", "level", "info,heartline_gateway::accept=debug")
 }
 
 #[cfg(test)]

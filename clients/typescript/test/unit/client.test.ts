@@ -171,3 +171,19 @@ test("a token that is refreshed while it connects is in force afterwards", async
   expect(socket.of("refresh_token")).toMatchObject([{ token: "token.2.x" }]);
   await made.close();
 });
+
+test("why there is no connection is told, until there is one", async () => {
+  let isSignedIn = false;
+  const token = () => {
+    if (isSignedIn) return "a.b.c";
+    throw new Error("sign in first");
+  };
+  const made = client({ token });
+  await opening(made);
+  expect(made.last_error).toMatchObject({ message: "sign in first" });
+  isSignedIn = true;
+  await vi.advanceTimersByTimeAsync(3000);
+  FakeWebSocket.all.at(-1)?.establish();
+  expect([made.state, made.last_error]).toEqual(["connected", undefined]);
+  await made.close();
+});

@@ -55,7 +55,7 @@ test("pauses grow with failures, URLs take turns, and a connection forgets it al
   expect([rules.urlIndex, rules.failures]).toEqual([0, pauses.length]);
   rules.established();
   expect(rules.failures).toBe(0);
-  expect(rules.ended({ kind: "unopened" })).toMatchObject({ afterMs: 1000 });
+  expect(rules.ended({ kind: "unopened", error: undefined })).toMatchObject({ afterMs: 1000 });
 });
 
 test("a pause that no server means is cut", () => {

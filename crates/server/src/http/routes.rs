@@ -77,7 +77,7 @@ fn add_chats(routes: Routes) -> Routes {
             chats::create,
         )
         .add(
-            Operation::get(CHATS, "listChats", "The caller's chats, by age.")
+            Operation::get(CHATS, "listChats", "The caller's chats, oldest first.")
                 .for_tokens()
                 .parameters(&[Parameter::Limit, Parameter::Cursor])
                 .answers_page("Chats, with the newest message of each.", "ListedChat"),
