@@ -37,6 +37,7 @@ declare function showNotSent(content: string, code: string): void;
 declare function showMessage(sequence: number, sender: string, content: string, own: boolean): void;
 declare function showChat(chat_id: string, name: string | undefined, unread?: number): void;
 declare function hideChat(chat_id: string): void;
+declare function showTick(user_id: string, last_acked_sequence: number | undefined): void;
 declare function showDot(user_id: string, colour: string, last_seen?: string): void;
 declare function showTyping(user_id: string, is_typing: boolean): void;
 declare function showNotice(...what: unknown[]): void;

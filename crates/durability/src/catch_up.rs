@@ -127,7 +127,9 @@ impl CatchUp {
         let has_more = chats.len() > MANIFEST_PAGE_CHATS;
         chats.truncate(MANIFEST_PAGE_CHATS);
         let next_page = chats.last().filter(|_| has_more).map(|chat| chat.chat_id.to_string());
-        self.lazy_writes.overlay(user_id, &mut chats);
+        for ManifestChat { chat_id, head_sequence, last_acked_sequence: acked } in &mut chats {
+            *acked = self.lazy_writes.acked(user_id, *chat_id, *head_sequence, *acked);
+        }
         Ok(Manifest { chats, next_page })
     }
 

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use heartline_protocol::server_frame::ManifestChat;
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -67,16 +66,11 @@ impl LazyWrites {
         self.hurry.notify_one();
     }
 
-    /// Raises watermarks to what is not written yet.
-    pub fn overlay(&self, user_id: &UserId, chats: &mut [ManifestChat]) {
+    /// How far a user has acknowledged a chat, whose head this is, if so much of it is stored.
+    pub fn acked(&self, user_id: &UserId, chat_id: ChatId, head: u64, stored: u64) -> u64 {
         let pending = self.lock();
-        let Some(pending) = pending.get(user_id) else { return };
-        for chat in chats {
-            if let Some(&acked) = pending.acked.get(&chat.chat_id) {
-                let acked = acked.min(chat.head_sequence);
-                chat.last_acked_sequence = chat.last_acked_sequence.max(acked);
-            }
-        }
+        let acked = pending.get(user_id).and_then(|pending| pending.acked.get(&chat_id));
+        acked.map_or(stored, |&acked| acked.min(head).max(stored))
     }
 
     /// Writes for ever.

@@ -101,10 +101,10 @@ impl Chat {
 
     /// What the handlers of HTTP requests work with.
     pub(crate) fn parts(&self) -> ChatParts {
-        let ChatPlane { ingest, catch_up, bus, .. } = self.plane();
+        let ChatPlane { ingest, catch_up, lazy_writes, bus } = self.plane();
         let (members, profiles) = (self.store.members(), self.store.profiles());
         let availability = self.availability.clone();
-        ChatParts { ingest, catch_up, members, profiles, bus, availability }
+        ChatParts { ingest, catch_up, members, profiles, lazy_writes, bus, availability }
     }
 
     /// Starts everything. Answers what must be done when it has ended.

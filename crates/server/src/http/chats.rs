@@ -55,7 +55,11 @@ pub(super) async fn list(
     let found = found(&api, &caller.user_id, after, limit).await?;
     let shown = page_length(&found, limit);
     let has_more = shown < found.len();
-    let items: Vec<_> = found.into_iter().take(shown).map(listed).collect();
+    let mut items: Vec<_> = found.into_iter().take(shown).map(listed).collect();
+    for ListedChat { chat, last_acked_sequence: acked, .. } in &mut items {
+        let Chat { chat_id, head_sequence, .. } = chat;
+        *acked = api.chat.lazy_writes.acked(&caller.user_id, *chat_id, *head_sequence, *acked);
+    }
     let last = items.last().filter(|_| has_more);
     let next_cursor = last.map(|item| list.cursor(&item.chat.chat_id.to_string()));
     Ok(Json(Page { items, next_cursor }))

@@ -68,14 +68,10 @@ pub(super) async fn delivery(
     caller: Caller,
     PathId(chat_id): PathId<ChatId>,
 ) -> Result<Json<Page<Delivery>>, Refused> {
+    let chat = chats::visible(&api, &caller, chat_id).await?;
     // The port asks a member; the application's back end sees what its owner does.
-    let viewer = match caller.viewer() {
-        Some(user_id) => Some(user_id.clone()),
-        None => {
-            let members = chats::visible(&api, &caller, chat_id).await?.members;
-            members.into_iter().next().map(|member| member.user_id)
-        }
-    };
+    let first = || chat.members.into_iter().next().map(|member| member.user_id);
+    let viewer = caller.viewer().cloned().or_else(first);
     let gone = || store::as_refusal(not_a_member());
     let viewer = viewer.ok_or_else(gone)?;
     let found = store::read(api.chat.members.watermarks(chat_id, &viewer)).await?;
@@ -88,7 +84,9 @@ pub(super) async fn delivery(
         privacy::may_see(&api, &caller.user_id, user_ids).await?
     };
     let items = watermarks.into_iter().zip(shown).map(|(watermark, is_shown)| {
-        let Watermark { user_id, last_acked_sequence, .. } = watermark;
+        let Watermark { user_id, last_acked_sequence: stored, .. } = watermark;
+        let lazy_writes = &api.chat.lazy_writes;
+        let last_acked_sequence = lazy_writes.acked(&user_id, chat_id, chat.head_sequence, stored);
         // A zero would tell that somebody is shown: who hides must be like one who never came.
         let is_told = caller.is_service || user_id == viewer || last_acked_sequence > 0;
         let last_acked_sequence = (is_shown && is_told).then_some(last_acked_sequence);

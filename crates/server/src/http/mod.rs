@@ -36,7 +36,9 @@ use axum::extract::{DefaultBodyLimit, FromRef, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use heartline_durability::{Availability, CatchUp, EventBus, Ingest, Members, Profiles};
+use heartline_durability::{
+    Availability, CatchUp, EventBus, Ingest, LazyWrites, Members, Profiles,
+};
 use heartline_fanout::Fanout;
 use heartline_gateway::auth::Authenticator;
 use heartline_gateway::{Gateway, Refusal};
@@ -101,6 +103,8 @@ pub(crate) struct ChatParts {
     pub(crate) members: Arc<dyn Members>,
     /// What is known of people.
     pub(crate) profiles: Arc<dyn Profiles>,
+    /// What this node has heard and not yet written.
+    pub(crate) lazy_writes: LazyWrites,
     /// Where changes are announced.
     pub(crate) bus: Arc<dyn EventBus>,
     /// Whether the store works.

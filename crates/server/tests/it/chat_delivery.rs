@@ -137,6 +137,24 @@ async fn every_change_of_a_chat_is_told_to_all_its_devices() {
     }
 }
 
+#[tokio::test]
+async fn what_was_acknowledged_is_seen_at_once_and_never_beyond_the_head() {
+    let server = Server::start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
+    let chat = server.create_group("ana", &["bo"]).await;
+    let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
+    for id in ["m1", "m2"] {
+        ana.said(&chat, id, id).await;
+    }
+    for acknowledged in [1, 2, 999] {
+        bo.acknowledge(&chat, acknowledged).await;
+        let path = format!("/v1/chats/{chat}/delivery");
+        let delivery = server.rest("ana", "GET", &path, None).await.json();
+        let of_bo = &delivery["items"][1];
+        let expected = json!({ "user_id": "bo", "last_acked_sequence": acknowledged.min(2) });
+        assert_eq!(*of_bo, expected, "{delivery}");
+    }
+}
+
 async fn type_in(socket: &mut Socket, chat: &str, words: &[bool]) {
     for is_typing in words {
         let frame = json!({ "type": "typing", "chat_id": chat, "is_typing": is_typing });
