@@ -18,6 +18,12 @@ async function leader(page: Page): Promise<string> {
   return (await marked.allTextContents()).join().replace(" (you)", "");
 }
 
+/** Ends the party, and says that it is meant. */
+async function end(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "End for everybody" }).click();
+  await page.getByRole("button", { name: "End it", exact: true }).click();
+}
+
 test("three people share a queue, and the lead is handed over when the leader goes", async () => {
   const lea = await tabs.signIn("lea", { hash: "#/party" });
   await lea.getByLabel("Add a climb").fill("Own invention");
@@ -74,12 +80,17 @@ test("three people share a queue, and the lead is handed over when the leader go
   );
   await eventually(() => nia.locator(".roster li").count(), (count) => count === 2);
   await lea.getByRole("button", { name: "Start a party" }).waitFor();
+  expect(await queue(lea)).toEqual(dragged);
   // A reload comes back as the same member, still leading.
   await max.reload();
   await max.locator('.pill[data-status="live"]').waitFor();
   await eventually(() => leader(max), (name) => name === "max");
-  await max.getByRole("button", { name: "End for everybody" }).click();
+  await end(max);
   await nia.getByText("The party is over").waitFor();
+  for (const page of [max, nia]) {
+    await page.getByRole("button", { name: "Start a party" }).waitFor();
+    expect(await queue(page)).toEqual(dragged);
+  }
 });
 
 test("whoever signs out leaves the party, and the next one in the tab is not in it", async () => {
@@ -102,12 +113,30 @@ test("whoever signs out leaves the party, and the next one in the tab is not in 
   await page.getByRole("button", { name: "Start a party" }).waitFor();
 });
 
+test("ending a party asks first, and by the keyboard it is easily kept", async () => {
+  const page = await tabs.signIn("rio", { hash: "#/party" });
+  await page.getByRole("button", { name: "Start a party" }).click();
+  const button = page.getByRole("button", { name: "End for everybody" });
+  const isFocused = (name: string) =>
+    page.locator("button:focus", { hasText: name }).waitFor({ state: "attached" });
+  await button.press("Enter");
+  await page.getByText("Nobody can come back").waitFor();
+  await isFocused("Keep it");
+  await page.keyboard.press("Escape");
+  await isFocused("End for everybody");
+  await page.keyboard.press("Enter");
+  await isFocused("Keep it");
+  await page.keyboard.press("Enter");
+  await isFocused("End for everybody");
+  expect(await page.locator('.pill[data-status="live"]').count()).toBe(1);
+});
+
 test("a link of a party that is over says so", async () => {
   const ora = await tabs.signIn("ora", { hash: "#/party" });
   await ora.getByRole("button", { name: "Start a party" }).click();
   const link = await ora.getByLabel("Whoever opens this link joins").inputValue();
   await ora.locator('.pill[data-status="live"]').waitFor();
-  await ora.getByRole("button", { name: "End for everybody" }).click();
+  await end(ora);
   await ora.getByText("The party is over").waitFor();
   const other = await tabs.openIn(ora.context(), { hash: new URL(link).hash });
   await signInAs(other, "pia");

@@ -25,7 +25,10 @@ export class Room extends Observable {
       token: () => identity.token(),
       WebSocket: tap.socketClass(),
     });
-    this.party.subscribe(() => this.changed());
+    this.party.subscribe(() => {
+      this.#keep();
+      this.changed();
+    });
     if (this.party.remembered !== null) void this.#try(this.party.resume());
   }
 
@@ -91,6 +94,13 @@ export class Room extends Observable {
 
   #joining(): { boardPath: string; username: string } {
     return { boardPath: BOARD_PATH, username: this.#identity.user_id };
+  }
+
+  /** Whoever leaves a party, or sees it end, goes on with its queue as it was last. */
+  #keep(): void {
+    const { status, sequence, queue } = this.state;
+    const isIn = status === "live" || status === "reconnecting";
+    if (isIn && sequence !== null) this.local = queue;
   }
 
   #setLocal(local: readonly ClimbQueueItem[]): void {

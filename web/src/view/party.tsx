@@ -90,7 +90,7 @@ function Begin({ room, route }: { room: Room; route: Route }) {
         <h2 id="begin-title">This queue is yours alone</h2>
         <p>
           The climbs of an evening, in order. Start a party, and whoever opens its link edits the
-          queue with you; nothing you queued is lost.
+          queue with you. Whoever leaves keeps it as it was last.
         </p>
       </div>
       <button type="button" class="primary" onClick={() => void start()}>
@@ -137,10 +137,41 @@ function Share({ room, route }: { room: Room; route: Route }) {
         Leave
       </button>
       {isLeader && (
-        <button type="button" class="danger end" onClick={() => void leave(room.end())}>
-          End for everybody
-        </button>
+        <End count={room.state.members.length} onEnd={() => void leave(room.end())} />
       )}
     </section>
+  );
+}
+
+/** Ending is for good and for everybody, and the button stands beside a harmless one: it asks. */
+function End({ count, onEnd }: { count: number; onEnd: () => void }) {
+  const [isAsking, setAsking] = useState<boolean>();
+  const [end, keep] = [useRef<HTMLButtonElement>(null), useRef<HTMLButtonElement>(null)];
+  useEffect(() => {
+    // Not at first: the focus is elsewhere, and stays there.
+    if (isAsking !== undefined) (isAsking ? keep : end).current?.focus();
+  }, [isAsking]);
+  if (isAsking !== true) {
+    return (
+      <button ref={end} type="button" class="danger end" onClick={() => setAsking(true)}>
+        End for everybody
+      </button>
+    );
+  }
+  const cancel = (event: KeyboardEvent) => {
+    if (event.key === "Escape") setAsking(false);
+  };
+  return (
+    <div class="end-question" role="group" aria-labelledby="end-question" onKeyDown={cancel}>
+      <p id="end-question">
+        End it for good{count > 1 ? `, for all ${count}` : ""}? Nobody can come back.
+      </p>
+      <button ref={keep} type="button" onClick={() => setAsking(false)}>
+        Keep it
+      </button>
+      <button type="button" class="danger" onClick={onEnd}>
+        End it
+      </button>
+    </div>
   );
 }
