@@ -129,3 +129,26 @@ test("a message that is too long cannot be sent, and a group takes more members"
   await ivy.getByRole("button", { name: "Add", exact: true }).click();
   await ivy.getByText("4 members").waitFor();
 });
+
+test("an owner removes somebody, makes another one owner, and then may leave", async () => {
+  const chat_id = await server.chat("xoe", ["zev", "wyn"], "Handed over");
+  const [xoe, zev] = await Promise.all([
+    tabs.signIn("xoe", { hash: `#/chats/${chat_id}` }),
+    tabs.signIn("zev", { hash: `#/chats/${chat_id}` }),
+  ]);
+  for (const page of [xoe, zev]) await page.getByRole("button", { name: "Members" }).click();
+  expect(await zev.getByRole("button", { name: /^(Remove|Make) / }).count()).toBe(0);
+  await xoe.getByRole("button", { name: "Leave this chat" }).click();
+  await xoe.getByText("make another member owner first").waitFor();
+  await xoe.getByRole("button", { name: "Remove wyn" }).click();
+  for (const page of [xoe, zev]) await page.getByText("2 members").waitFor();
+  await xoe.locator("h3:focus").waitFor();
+  await xoe.getByRole("button", { name: "Make zev owner" }).click();
+  await xoe.locator(".members li", { hasText: "xoe" }).getByText("admin").waitFor();
+  await zev.getByRole("button", { name: "Make xoe owner" }).waitFor();
+  // An admin removes plain members only.
+  expect(await xoe.getByRole("button", { name: /^(Remove|Make) / }).count()).toBe(0);
+  await xoe.getByRole("button", { name: "Leave this chat" }).click();
+  await xoe.getByText("No chats yet.").waitFor();
+  await zev.getByText("1 members").waitFor();
+});

@@ -178,6 +178,20 @@ export class Chats extends Observable {
     this.changed();
   }
 
+  /** Makes another member the owner of a group, whose owner so far becomes an admin. */
+  async makeOwner(chat_id: string, user_id: string): Promise<void> {
+    await this.#client.rest.setRole(chat_id, user_id, "owner");
+    this.#put(await this.#client.rest.getChat(chat_id));
+    this.changed();
+  }
+
+  /** Takes a member out of a group. */
+  async removeMember(chat_id: string, user_id: string): Promise<void> {
+    await this.#client.rest.removeMember(chat_id, user_id);
+    this.#put(await this.#client.rest.getChat(chat_id));
+    this.changed();
+  }
+
   /** Leaves a group. */
   async leave(chat_id: string): Promise<void> {
     await this.#client.rest.leaveChat(chat_id);

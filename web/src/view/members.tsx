@@ -1,6 +1,6 @@
 /** Who belongs to a chat. */
-import { useState } from "preact/hooks";
-import type { ChatEntry } from "../model/chats.js";
+import { useRef, useState } from "preact/hooks";
+import type { Chat, ChatEntry } from "../model/chats.js";
 import { wordsOf } from "../model/chats.js";
 import { useObservable } from "../model/observable.js";
 import type { Session } from "../model/session.js";
@@ -11,10 +11,23 @@ import { sentence } from "./sentence.js";
 /** The members, and for a group what can be done about them. */
 export function Members({ session, entry }: { session: Session; entry: ChatEntry }) {
   const people = useObservable(session.people);
+  const [error, setError] = useState<string>();
+  const heading = useRef<HTMLHeadingElement>(null);
   const { chat } = entry;
+  const attempt = async (action: Promise<void>) => {
+    const failure = await action.then(() => undefined, wordsOf);
+    setError(failure);
+    return failure === undefined;
+  };
+  const change = async (action: Promise<void>) => {
+    // The button that had the focus may be gone.
+    if (await attempt(action)) heading.current?.focus();
+  };
   return (
     <aside class="members" aria-label="Members">
-      <h3>Members</h3>
+      <h3 ref={heading} tabIndex={-1}>
+        Members
+      </h3>
       <ul class="people">
         {chat.members.map(({ user_id, role }) => (
           <li key={user_id}>
@@ -31,34 +44,78 @@ export function Members({ session, entry }: { session: Session; entry: ChatEntry
                 {role === "member" ? "" : `${role}, `}
                 {presenceWords(people.presence(user_id))}
               </span>
+              <MemberActions session={session} chat={chat} user_id={user_id} change={change} />
             </span>
           </li>
         ))}
       </ul>
-      {chat.type === "group" && <GroupActions session={session} chat_id={chat.chat_id} />}
+      {chat.type === "group" && (
+        <GroupActions session={session} chat_id={chat.chat_id} attempt={attempt} />
+      )}
+      {error !== undefined && (
+        <p class="error" role="alert">
+          {sentence(error)}
+        </p>
+      )}
     </aside>
   );
 }
 
-function GroupActions({ session, chat_id }: { session: Session; chat_id: string }) {
+interface MemberActionsProps {
+  session: Session;
+  chat: Chat;
+  user_id: string;
+  change: (action: Promise<void>) => Promise<void>;
+}
+
+/** What the user may do about another member: an owner everything, an admin less. */
+function MemberActions({ session, chat, user_id, change }: MemberActionsProps) {
+  const { chats, identity } = session;
+  const roleOf = (id: string) => chat.members.find((member) => member.user_id === id)?.role;
+  const own = roleOf(identity.user_id);
+  const isOwner = own === "owner";
+  const mayRemove = isOwner || (own === "admin" && roleOf(user_id) === "member");
+  if (chat.type !== "group" || user_id === identity.user_id || !mayRemove) return null;
+  return (
+    <span class="member-actions">
+      {isOwner && (
+        <button
+          type="button"
+          class="small"
+          aria-label={`Make ${user_id} owner`}
+          onClick={() => void change(chats.makeOwner(chat.chat_id, user_id))}
+        >
+          Make owner
+        </button>
+      )}
+      <button
+        type="button"
+        class="small"
+        aria-label={`Remove ${user_id}`}
+        onClick={() => void change(chats.removeMember(chat.chat_id, user_id))}
+      >
+        Remove
+      </button>
+    </span>
+  );
+}
+
+interface GroupActionsProps {
+  session: Session;
+  chat_id: string;
+  attempt: (action: Promise<void>) => Promise<boolean>;
+}
+
+function GroupActions({ session, chat_id, attempt }: GroupActionsProps) {
   const [name, setName] = useState("");
-  const [error, setError] = useState<string>();
-  const attempt = async (action: Promise<void>) => {
-    try {
-      await action;
-      setError(undefined);
-      setName("");
-    } catch (failure) {
-      setError(wordsOf(failure));
-    }
-  };
-  const add = (event: Event) => {
+  const add = async (event: Event) => {
     event.preventDefault();
-    if (name.trim() !== "") void attempt(session.chats.addMember(chat_id, name.trim()));
+    const given = name.trim();
+    if (given !== "" && (await attempt(session.chats.addMember(chat_id, given)))) setName("");
   };
   return (
     <>
-      <form class="inline-form" onSubmit={add}>
+      <form class="inline-form" onSubmit={(event) => void add(event)}>
         <label class="field">
           <span>Add somebody</span>
           <input
@@ -76,11 +133,6 @@ function GroupActions({ session, chat_id }: { session: Session; chat_id: string 
       >
         Leave this chat
       </button>
-      {error !== undefined && (
-        <p class="error" role="alert">
-          {sentence(error)}
-        </p>
-      )}
     </>
   );
 }
