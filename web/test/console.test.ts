@@ -75,3 +75,22 @@ test("where the page signs no tokens one is pasted, and the console asks for ano
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByTestId("connection").filter({ hasText: "mia" }).waitFor();
 });
+
+test("a token that the server refuses is said to be refused, and another one helps", async () => {
+  const page = await tabs.open();
+  const token = await server.token("nora");
+  const forged = `${token.slice(0, token.lastIndexOf("."))}.${"A".repeat(43)}`;
+  await page.getByRole("button", { name: "Use a token instead" }).click();
+  await page.getByLabel("Your token").fill(forged);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  const refusal = "the server refused the token: expired, or signed with another secret";
+  await page.locator('.link[data-state="stopped"]').getByText(refusal).waitFor();
+  await page.locator(".chat-list").getByText(refusal).waitFor();
+  expect(await page.getByText("Looking for your chats").count()).toBe(0);
+  expect(await page.getByRole("button", { name: "Connect again" }).count()).toBe(0);
+  await page.getByRole("button", { name: "Use another token" }).click();
+  await page.getByLabel("Your token").fill(token);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  await page.locator('.link[data-state="live"]').waitFor();
+  await page.getByText("No chats yet.").waitFor();
+});

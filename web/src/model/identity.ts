@@ -34,6 +34,11 @@ export class Identity {
     this.user_id = "name" in signIn ? signIn.name : subjectOf(signIn.token);
   }
 
+  /** Whether a token was pasted, so that only another one helps where it is no longer good. */
+  get isByToken(): boolean {
+    return "token" in this.#signIn;
+  }
+
   /** A token for this user. */
   async token(): Promise<string> {
     if (this.isWithheld) throw new Error("the renewal is withheld");
@@ -47,10 +52,11 @@ export class Identity {
 
   /**
    * What the client library is given. A token that is still good serves for another connection: a
-   * server that is away signs none. A pasted one cannot be renewed.
+   * server that is away signs none. A pasted one cannot be renewed; where it was refused it is
+   * given again, by which the library knows that there is no other.
    */
   readonly provider = async (need: "connect" | "refresh" | "refused"): Promise<string> => {
-    if (need !== "connect" && "token" in this.#signIn) {
+    if (need === "refresh" && this.isByToken) {
       throw new HeartlineError("TOKEN_ENDED", "sign in with a newer token");
     }
     const kept = this.#kept;

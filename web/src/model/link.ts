@@ -9,9 +9,8 @@ export type LinkState = "connecting" | "live" | "degraded" | "reconnecting" | "o
 const STOP_REASONS: Record<string, string> = {
   session_replaced: "this device was opened somewhere else",
   session_ended: "an operator ended this connection",
-  unauthorized: "the server refuses the token",
   token_ended: "the token has ended",
-  token_refused: "the server refuses the token",
+  token_refused: "the server refused the token: expired, or signed with another secret",
 };
 
 /** The connection, as the page shows it. */
@@ -56,6 +55,12 @@ export class Link extends Observable {
   /** Whether the library comes back only if somebody wants it to. */
   get isStopped(): boolean {
     return this.state === "stopped";
+  }
+
+  /** Whether only another token helps. */
+  get needsToken(): boolean {
+    const reason = this.#client.stop_reason ?? "";
+    return this.isStopped && ["token_ended", "token_refused"].includes(reason);
   }
 
   /** Whether there was a connection and is none. */

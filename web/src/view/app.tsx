@@ -34,6 +34,7 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
     return new Session(identity);
   };
   const [session, setSession] = useState(() => begin(signIn));
+  const [isTokenWanted, setTokenWanted] = useState(false);
   useObservable(route);
   useEffect(() => {
     if (session === undefined) document.title = "Heartline";
@@ -45,18 +46,26 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
         node={node}
         theme={theme}
         isInvited={route.view === "party" && route.subject !== undefined}
+        isTokenWanted={isTokenWanted}
         onSignIn={(how) => setSession(begin(how))}
       />
     );
   }
-  const signOut = () => {
+  const signOut = (isForToken: boolean) => {
     forget();
+    setTokenWanted(isForToken);
     route.replace("chats");
     setSession(undefined);
     void session.close();
   };
   return (
-    <Shell session={session} theme={theme} route={route} onSignOut={signOut}>
+    <Shell
+      session={session}
+      theme={theme}
+      route={route}
+      onSignOut={() => signOut(false)}
+      onOtherToken={() => signOut(true)}
+    >
       <CurrentView session={session} route={route} />
     </Shell>
   );

@@ -33,6 +33,8 @@ export function ChatList({ session, open }: ChatListProps) {
 
 function NoChats({ session }: { session: Session }) {
   const { chats } = session;
+  const link = useObservable(session.link);
+  if (!chats.isLoaded && link.isStopped) return <p class="note error">{sentence(link.text)}</p>;
   if (chats.error !== undefined) return <p class="note error">{sentence(chats.error)}</p>;
   return <p class="note">{chats.isLoaded ? "No chats yet." : "Looking for your chats…"}</p>;
 }

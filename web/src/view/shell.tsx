@@ -23,11 +23,14 @@ export interface ShellProps {
   theme: Theme;
   route: Route;
   onSignOut: () => void;
+  /** Signs out, to come back by another token. */
+  onOtherToken: () => void;
   children: ComponentChildren;
 }
 
 /** The surroundings. */
-export function Shell({ session, theme, route, onSignOut, children }: ShellProps) {
+export function Shell(props: ShellProps) {
+  const { session, theme, route, onSignOut, onOtherToken, children } = props;
   const { identity } = session;
   const views = Object.keys(TITLES) as View[];
   const shown = views.filter((view) => view !== "break" || session.faults !== undefined);
@@ -39,7 +42,7 @@ export function Shell({ session, theme, route, onSignOut, children }: ShellProps
       </a>
       <header class="top">
         <Wordmark />
-        <LinkIndicator session={session} />
+        <LinkIndicator session={session} onOtherToken={onOtherToken} />
         <div class="who">
           <span class="who-name" title={`Device ${identity.device_id}`}>
             <strong>{identity.user_id}</strong>
@@ -101,12 +104,18 @@ function UnreadTotal({ session }: { session: Session }) {
   );
 }
 
+interface LinkIndicatorProps {
+  session: Session;
+  onOtherToken: () => void;
+}
+
 /** How the connection is doing. */
-function LinkIndicator({ session }: { session: Session }) {
+function LinkIndicator({ session, onOtherToken }: LinkIndicatorProps) {
   const link = useObservable(session.link);
   useTick(500);
   // Counted down for the eye alone: read out, it would say nothing else.
   const wait = link.waitSeconds;
+  const isTokenNeeded = link.needsToken && session.identity.isByToken;
   return (
     <div class="link" data-state={link.state}>
       <span class="link-text" role="status" aria-live="polite">
@@ -116,7 +125,12 @@ function LinkIndicator({ session }: { session: Session }) {
           {wait !== undefined && <span aria-hidden="true"> in {wait} s</span>}
         </span>
       </span>
-      {link.isStopped && (
+      {isTokenNeeded && (
+        <button type="button" class="small" onClick={onOtherToken}>
+          Use another token
+        </button>
+      )}
+      {link.isStopped && !isTokenNeeded && (
         <button type="button" class="small" onClick={() => link.retry()}>
           Connect again
         </button>

@@ -20,12 +20,15 @@ export interface SignInProps {
   theme: Theme;
   /** Whether the address leads into somebody's party. */
   isInvited: boolean;
+  /** Whether somebody is here to give another token than the last. */
+  isTokenWanted: boolean;
   onSignIn: (how: SignIn) => void;
 }
 
 /** The way in. */
-export function SignInView({ node, theme, isInvited, onSignIn }: SignInProps) {
-  const [isByToken, setByToken] = useState(node.sign_in === "token");
+export function SignInView(props: SignInProps) {
+  const { node, theme, isInvited, isTokenWanted, onSignIn } = props;
+  const [isByToken, setByToken] = useState(isTokenWanted || node.sign_in === "token");
   return (
     <main class="sign-in">
       <div class="sign-in-card">
