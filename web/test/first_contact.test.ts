@@ -1,6 +1,6 @@
 /** The first minute of somebody who has just started a server. */
 import { expect, test } from "vitest";
-import { contents, isLive, say } from "./harness/browser.js";
+import { contents, isLive, say, signInAs } from "./harness/browser.js";
 import { eventually } from "./harness/eventually.js";
 import { world } from "./harness/world.js";
 
@@ -64,4 +64,29 @@ test("where the page signs no tokens a link signs nobody in", async () => {
   const page = await tabs.open({ hash: "#/as/eve/chats/%", isByToken: true });
   await page.getByLabel("Your token").waitFor();
   expect(await server.connections("eve")).toEqual([]);
+});
+
+test("what cannot be a name is refused in the page's words, wherever one is given", async () => {
+  const page = await tabs.open({ hash: "#/as/ana%20maria/chats" });
+  await page.getByText("“ana maria” cannot be a name").waitFor();
+  expect(await page.locator(".link").count()).toBe(0);
+  expect(await page.getByLabel("Who are you?").inputValue()).toBe("ana maria");
+  await page.getByLabel("Who are you?").fill("josé");
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  await page.getByText("“josé” cannot be a name").waitFor();
+  await signInAs(page, "ugo");
+  await page.getByRole("button", { name: "New chat" }).click();
+  const people = page.getByLabel("With whom?");
+  await people.fill("cy, Bo Smith");
+  await people.press("Enter");
+  await page.locator("dialog .error", { hasText: "“Bo Smith” cannot be a name" }).waitFor();
+  await people.fill("cy,di , eva");
+  await people.press("Enter");
+  await page.getByText("4 members").waitFor();
+  await page.getByRole("button", { name: "Members" }).click();
+  await page.getByLabel("Add somebody").fill("Bo Smith");
+  await page.getByLabel("Add somebody").press("Enter");
+  await page.locator(".members .error", { hasText: "“Bo Smith” cannot be a name" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  expect(await page.getByLabel("Who are you?").inputValue()).toBe("");
 });

@@ -1,6 +1,7 @@
 /** The chats of the user: their names, last messages and what is unread. */
 import type { Client, Draft, ListedChat, Message } from "heartline";
 import { Conversation } from "./conversation.js";
+import { demandName } from "./name.js";
 import { Observable } from "./observable.js";
 
 /** Chats that are asked for at once. */
@@ -160,6 +161,7 @@ export class Chats extends Observable {
 
   /** Makes a chat, or finds the direct one that there is; answers its id. */
   async create(member_ids: string[], name: string | undefined): Promise<string> {
+    member_ids.forEach(demandName);
     const isDirect = member_ids.length === 1 && name === undefined;
     const chat = await this.#client.rest.createChat(
       isDirect
@@ -173,6 +175,7 @@ export class Chats extends Observable {
 
   /** Adds a member to a group. */
   async addMember(chat_id: string, user_id: string): Promise<void> {
+    demandName(user_id);
     await this.#client.rest.addMember(chat_id, user_id);
     this.#put(await this.#client.rest.getChat(chat_id));
     this.changed();

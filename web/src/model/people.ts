@@ -1,6 +1,7 @@
 /** Whom the user knows: presence, contacts, and who may see the user. */
 import type { Client, Presence, Visibility } from "heartline";
 import { wordsOf } from "./chats.js";
+import { demandName } from "./name.js";
 import { Observable } from "./observable.js";
 import type { OpenConnection, Operator } from "./server.js";
 
@@ -63,6 +64,7 @@ export class People extends Observable {
 
   async addContact(user_id: string): Promise<void> {
     await this.#try(async () => {
+      demandName(user_id);
       await this.#client.rest.putContact(user_id);
       this.contacts = [...new Set([...this.contacts, user_id])].sort();
       this.follow([user_id]);

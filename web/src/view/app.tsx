@@ -1,6 +1,7 @@
 /** The whole page: the way in, or the views of whoever is in. */
 import { useEffect, useState } from "preact/hooks";
 import { Identity, type SignIn, forget } from "../model/identity.js";
+import { refusalOf } from "../model/name.js";
 import { useObservable } from "../model/observable.js";
 import type { Route } from "../model/route.js";
 import type { ServerNode } from "../model/server.js";
@@ -28,12 +29,13 @@ export interface AppProps {
 /** The page. */
 export function App({ theme, route, node, device_id, signIn }: AppProps) {
   const begin = (how: SignIn | undefined) => {
-    if (how === undefined || node === undefined) return undefined;
+    if (how === undefined || node === undefined || wrongNameOf(how) !== undefined) return undefined;
     const identity = new Identity(how, device_id, node);
     identity.remember();
     return new Session(identity);
   };
   const [session, setSession] = useState(() => begin(signIn));
+  const [wrongName, setWrongName] = useState(() => wrongNameOf(signIn));
   const [isTokenWanted, setTokenWanted] = useState(false);
   useObservable(route);
   useEffect(() => {
@@ -47,7 +49,11 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
         theme={theme}
         isInvited={route.view === "party" && route.subject !== undefined}
         isTokenWanted={isTokenWanted}
-        onSignIn={(how) => setSession(begin(how))}
+        wrongName={wrongName}
+        onSignIn={(how) => {
+          setWrongName(undefined);
+          setSession(begin(how));
+        }}
       />
     );
   }
@@ -69,6 +75,12 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
       <CurrentView session={session} route={route} />
     </Shell>
   );
+}
+
+/** The name of a sign-in that cannot be one, such as a mistyped one of a link. */
+function wrongNameOf(how: SignIn | undefined): string | undefined {
+  if (how === undefined || !("name" in how)) return undefined;
+  return refusalOf(how.name) === undefined ? undefined : how.name;
 }
 
 function CurrentView({ session, route }: { session: Session; route: Route }) {

@@ -16,7 +16,10 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
   const [people, setPeople] = useState("");
   const [name, setName] = useState("");
   const [error, setError] = useState<string>();
-  const member_ids = people.split(/[\s,;]+/).filter((id) => id !== "");
+  const member_ids = people
+    .split(",")
+    .map((id) => id.trim())
+    .filter((id) => id !== "");
   const create = async (event: Event) => {
     event.preventDefault();
     try {
@@ -36,7 +39,7 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
       <form onSubmit={(event) => void create(event)}>
         <h2 id="new-chat-title">New chat</h2>
         <label class="field">
-          <span>With whom?</span>
+          <span>With whom? Separate names with commas</span>
           <input
             name="people"
             value={people}

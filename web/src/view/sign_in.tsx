@@ -1,15 +1,15 @@
 /** The way in: any name in development, else a token. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type SignIn, subjectOf } from "../model/identity.js";
+import { refusalOf } from "../model/name.js";
 import { type ServerNode, askNode } from "../model/server.js";
 import type { Theme } from "../model/theme.js";
+import { sentence } from "./sentence.js";
 import { ThemeSwitch } from "./theme_switch.js";
 import { Wordmark } from "./wordmark.js";
 
 /** Names to begin with. */
 const NAMES = ["ana", "bo", "cy"];
-/** What the server takes as a user id. */
-const NAME_PATTERN = "[\\w.@\\|:+\\-]{1,128}";
 
 /** How often a server that did not answer is asked again. */
 const RETRY_MS = 2000;
@@ -22,12 +22,14 @@ export interface SignInProps {
   isInvited: boolean;
   /** Whether somebody is here to give another token than the last. */
   isTokenWanted: boolean;
+  /** A name that came with the address and cannot be one. */
+  wrongName: string | undefined;
   onSignIn: (how: SignIn) => void;
 }
 
 /** The way in. */
 export function SignInView(props: SignInProps) {
-  const { node, theme, isInvited, isTokenWanted, onSignIn } = props;
+  const { node, theme, isInvited, isTokenWanted, wrongName, onSignIn } = props;
   const [isByToken, setByToken] = useState(isTokenWanted || node.sign_in === "token");
   return (
     <main class="sign-in">
@@ -41,7 +43,11 @@ export function SignInView(props: SignInProps) {
             : "Messages that arrive, presence that tells the truth, and queues that everybody " +
               "edits. This page is a live client of this very server."}
         </p>
-        {isByToken ? <ByToken onSignIn={onSignIn} /> : <ByName onSignIn={onSignIn} />}
+        {isByToken ? (
+          <ByToken onSignIn={onSignIn} />
+        ) : (
+          <ByName wrongName={wrongName} onSignIn={onSignIn} />
+        )}
         {node.sign_in === "name" && (
           <button type="button" class="quiet" onClick={() => setByToken(!isByToken)}>
             {isByToken ? "Use a name instead" : "Use a token instead"}
@@ -58,13 +64,19 @@ export function SignInView(props: SignInProps) {
   );
 }
 
-function ByName({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
-  const [name, setName] = useState("");
+type ByNameProps = Pick<SignInProps, "wrongName" | "onSignIn">;
+
+function ByName({ wrongName, onSignIn }: ByNameProps) {
+  const [name, setName] = useState(wrongName ?? "");
+  const [refusal, setRefusal] = useState(wrongName && refusalOf(wrongName));
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
   const submit = (event: Event) => {
     event.preventDefault();
-    if (name.trim() !== "") onSignIn({ name: name.trim() });
+    const given = name.trim();
+    const wrong = refusalOf(given);
+    setRefusal(wrong);
+    if (wrong === undefined) onSignIn({ name: given });
   };
   return (
     <form onSubmit={submit}>
@@ -75,8 +87,6 @@ function ByName({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
           name="name"
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
-          pattern={NAME_PATTERN}
-          title="Letters, digits and _ . @ | : + -"
           autocomplete="username"
           autocapitalize="none"
           spellcheck={false}
@@ -85,8 +95,13 @@ function ByName({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
         />
       </label>
       <small id="name-hint">
-        Any name will do: this is a development server, without passwords.
+        Any name without spaces or accents: this is a development server, without passwords.
       </small>
+      {refusal !== undefined && (
+        <p class="error" role="alert">
+          {sentence(refusal)}
+        </p>
+      )}
       <button type="submit" class="primary wide">
         Sign in
       </button>
