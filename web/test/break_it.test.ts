@@ -76,6 +76,28 @@ test("an expired token is said, waited for, closed with 4401 and replaced", asyn
   await isLive(page);
 });
 
+test("what was opened while no token could be had is asked for when it can", async () => {
+  const chat_id = await server.chat("wyatt", ["xeno"], "Opened late");
+  await server.send("xeno", chat_id, "still here");
+  const page = await tabs.signIn("wyatt", { hash: "#/break" });
+  await page.getByRole("button", { name: "Let it expire" }).click();
+  await says(page, "The token has ended. For 3 s");
+  await openView(page, "Chats");
+  await page.getByRole("link", { name: /Opened late/ }).click();
+  await page.locator(".messages").getByText("The renewal is withheld").waitFor();
+  await page.locator(".message", { hasText: "still here" }).waitFor();
+});
+
+test("a link to a person that was opened then leads there as well", async () => {
+  const page = await tabs.signIn("wade", { hash: "#/break" });
+  await page.getByRole("button", { name: "Let it expire" }).click();
+  await says(page, "The token has ended. For 3 s");
+  await page.evaluate(() => (location.hash = "#/chats/@xeno"));
+  await page.getByText("The renewal is withheld").first().waitFor();
+  await page.getByRole("heading", { name: "xeno" }).waitFor();
+  expect(await page.getByText("The renewal is withheld").count()).toBe(0);
+});
+
 test("a flood is refused with a time to wait, and not cut", async () => {
   const page = await tabs.signIn("ted", { hash: "#/break" });
   const before = await server.connections("ted");
@@ -97,7 +119,8 @@ test("a lost message is noticed and fetched", async () => {
 });
 
 test("a lost party event is noticed and replayed", async () => {
-  const page = await tabs.signIn("val", { hash: "#/party" });
+  const page = await tabs.signIn("val", { hash: "#/break" });
+  await page.getByRole("link", { name: "Start a party first" }).click();
   await page.getByRole("button", { name: "Start a party" }).click();
   await page.locator('.pill[data-status="live"]').waitFor();
   await openView(page, "Break it");

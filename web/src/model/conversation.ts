@@ -49,7 +49,8 @@ export class Conversation extends Observable {
     this.#user_id = user_id;
     // What could not be had while the server was away is asked for again.
     client.onState((state) => {
-      if (state === "connected" && this.#isShown && !this.isLoaded) void this.older();
+      const isMissing = !this.isLoaded || this.error !== undefined;
+      if (state === "connected" && this.#isShown && isMissing) void this.older();
     });
   }
 

@@ -10,6 +10,8 @@ interface Fault {
   title: string;
   text: string;
   action: string;
+  /** Whether there must be a party for it. */
+  needsParty?: true;
   run: (faults: Faults) => Promise<void>;
 }
 
@@ -48,6 +50,7 @@ const FAULTS: readonly Fault[] = [
     title: "Lose a party event",
     text: "The same for the party's queue: numbers and hashes show it, and a replay heals it.",
     action: "Lose one of the party",
+    needsParty: true,
     run: (faults) => faults.loseOfParty(),
   },
 ];
@@ -55,6 +58,7 @@ const FAULTS: readonly Fault[] = [
 /** The faults and their log. */
 export function BreakItView({ session }: { session: Session }) {
   const { faults } = session;
+  const { state } = useObservable(session.room);
   if (faults === undefined) {
     return (
       <div class="page">
@@ -78,9 +82,15 @@ export function BreakItView({ session }: { session: Session }) {
             <li key={fault.title} class="card">
               <h2>{fault.title}</h2>
               <p>{fault.text}</p>
-              <button type="button" onClick={() => void fault.run(faults)}>
-                {fault.action}
-              </button>
+              {fault.needsParty && state.status !== "live" ? (
+                <a class="button" href={linkTo("party")}>
+                  Start a party first
+                </a>
+              ) : (
+                <button type="button" onClick={() => void fault.run(faults)}>
+                  {fault.action}
+                </button>
+              )}
             </li>
           ))}
         </ul>

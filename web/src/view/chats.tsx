@@ -50,20 +50,30 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
   );
 }
 
-/** Opens the direct chat with the person whom the address names; answers why it could not. */
-function usePerson({ chats }: Session, route: Route): string | undefined {
+/**
+ * Opens the direct chat with the person whom the address names, if need be once the connection is
+ * back; answers why it could not.
+ */
+function usePerson({ chats, link }: Session, route: Route): string | undefined {
   const { person } = route;
+  const { isAway } = useObservable(link);
   const [refusal, setRefusal] = useState<string>();
   useEffect(() => {
     setRefusal(undefined);
     if (person === undefined) return;
+    let isLast = true;
     chats.create([person], undefined).then(
       (chat_id) => {
         if (route.person === person) route.replace("chats", chat_id);
       },
-      (error) => setRefusal(sentence(wordsOf(error))),
+      (error) => {
+        if (isLast) setRefusal(sentence(wordsOf(error)));
+      },
     );
-  }, [chats, person]);
+    return () => {
+      isLast = false;
+    };
+  }, [chats, person, isAway]);
   return refusal;
 }
 
