@@ -131,6 +131,24 @@ test("ending a party asks first, and by the keyboard it is easily kept", async (
   expect(await page.locator('.pill[data-status="live"]').count()).toBe(1);
 });
 
+test("a mistyped link is said to have begun a new party, and takes no queue away", async () => {
+  const words = "Nobody is here, and nobody was: this link began a new party. Is it complete?";
+  const gil = await tabs.signIn("gil", { hash: "#/party/mistyped-by-gil" });
+  await gil.getByText(words).waitFor();
+  await gil.getByRole("button", { name: "Leave" }).click();
+  await gil.getByRole("button", { name: "Start a party" }).waitFor();
+  expect(await queue(gil)).toEqual(["Slow morning", "Paper moon", "Left of centre"]);
+  await gil.getByRole("button", { name: "Start a party" }).click();
+  await gil.locator('.pill[data-status="live"]').waitFor();
+  const link = await gil.getByLabel("Whoever opens this link joins").inputValue();
+  const hap = await tabs.signIn("hap", { hash: new URL(link).hash });
+  await eventually(
+    () => hap.locator(".roster li").count(),
+    (count) => count === 2,
+  );
+  for (const page of [gil, hap]) expect(await page.getByText(words).count()).toBe(0);
+});
+
 test("a link of a party that is over says so", async () => {
   const ora = await tabs.signIn("ora", { hash: "#/party" });
   await ora.getByRole("button", { name: "Start a party" }).click();

@@ -15,6 +15,8 @@ export class Room extends Observable {
   /** The last edit that was refused, in words. */
   refusal: string | undefined;
   readonly #identity: Identity;
+  /** Whether the session was entered by its link, not started here. */
+  #isByLink = false;
 
   constructor(identity: Identity, tap: SocketTap) {
     super();
@@ -46,8 +48,16 @@ export class Room extends Observable {
     return this.isShared ? this.state.queue : this.local;
   }
 
+  /** Whether a link led where nobody is or was: any id is a session, also a mistyped one. */
+  get isUnheardOf(): boolean {
+    const { sequence, members, queue } = this.state;
+    const isEmpty = members.length <= 1 && queue.length === 0;
+    return this.#isByLink && this.isShared && sequence === 0 && isEmpty;
+  }
+
   /** Shares the local queue with whoever gets the link. */
   async start(): Promise<void> {
+    this.#isByLink = false;
     const current = this.local[0] ?? null;
     await this.#try(this.party.start({ queue: this.local, current }, this.#joining()));
   }
@@ -55,6 +65,7 @@ export class Room extends Observable {
   /** Joins a session of somebody else. */
   async join(sessionId: string): Promise<void> {
     if (this.isShared && this.state.sessionId === sessionId) return;
+    this.#isByLink = true;
     await this.#try(this.party.join(sessionId, this.#joining()));
   }
 
@@ -100,7 +111,8 @@ export class Room extends Observable {
   #keep(): void {
     const { status, sequence, queue } = this.state;
     const isIn = status === "live" || status === "reconnecting";
-    if (isIn && sequence !== null) this.local = queue;
+    // What a mistyped link leads to takes nothing from anybody.
+    if (isIn && sequence !== null && !this.isUnheardOf) this.local = queue;
   }
 
   #setLocal(local: readonly ClimbQueueItem[]): void {

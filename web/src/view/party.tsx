@@ -76,6 +76,13 @@ function Notice({ room }: { room: Room }) {
       </p>
     );
   }
+  if (room.isUnheardOf) {
+    return (
+      <p class="notice" role="status">
+        Nobody is here, and nobody was: this link began a new party. Is it complete?
+      </p>
+    );
+  }
   return null;
 }
 
