@@ -143,9 +143,9 @@ test("an owner removes somebody, makes another one owner, and then may leave", a
   await xoe.getByRole("button", { name: "Remove wyn" }).click();
   for (const page of [xoe, zev]) await page.getByText("2 members").waitFor();
   await xoe.locator("h3:focus").waitFor();
-  await xoe.getByRole("button", { name: "Make zev owner" }).click();
+  await xoe.getByRole("button", { name: "Make owner: zev" }).click();
   await xoe.locator(".members li", { hasText: "xoe" }).getByText("admin").waitFor();
-  await zev.getByRole("button", { name: "Make xoe owner" }).waitFor();
+  await zev.getByRole("button", { name: "Make owner: xoe" }).waitFor();
   // An admin removes plain members only.
   expect(await xoe.getByRole("button", { name: /^(Remove|Make) / }).count()).toBe(0);
   await xoe.getByRole("button", { name: "Leave this chat" }).click();

@@ -82,7 +82,7 @@ function MemberActions({ session, chat, user_id, change }: MemberActionsProps) {
         <button
           type="button"
           class="small"
-          aria-label={`Make ${user_id} owner`}
+          aria-label={`Make owner: ${user_id}`}
           onClick={() => void change(chats.makeOwner(chat.chat_id, user_id))}
         >
           Make owner
