@@ -12,7 +12,7 @@ async function locks(page: Page): Promise<{ held: number; waiting: number }> {
   return await page.evaluate(async () => {
     const { held = [], pending = [] } = await navigator.locks.query();
     const ours = (all: LockInfo[]) =>
-      all.filter((lock) => lock.name?.startsWith("heartline-outbox:")).length;
+      all.filter((lock) => lock.name?.startsWith("outbox:")).length;
     return { held: ours(held), waiting: ours(pending) };
   });
 }
