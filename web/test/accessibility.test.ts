@@ -115,7 +115,7 @@ test("everything can be done by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.keyboard.type("eli");
   await page.keyboard.press("Enter");
-  await page.getByPlaceholder("Write a message").waitFor();
+  await page.locator(".composer textarea:focus").waitFor();
   await page.keyboard.type("by keyboard");
   await page.keyboard.press("Enter");
   await page.locator(".message[data-sequence]", { hasText: "by keyboard" }).waitFor();
@@ -148,7 +148,7 @@ test("everything can be done by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await tabTo(page, "eli");
   await page.keyboard.press("Enter");
-  await page.getByPlaceholder("Write a message").waitFor();
+  await page.locator(".composer textarea:focus").waitFor();
   await page.keyboard.type("and again");
   await page.keyboard.press("Enter");
   await page.locator(".message[data-sequence]", { hasText: "and again" }).waitFor();
