@@ -109,7 +109,7 @@ function Subtitle({ session, entry }: { session: Session; entry: ChatEntry }) {
   const online = members.filter((member) => people.presence(member.user_id).status === "online");
   return (
     <p class="subtitle">
-      {members.length} members, {online.length} online
+      {members.length} {members.length === 1 ? "member" : "members"}, {online.length} online
     </p>
   );
 }
