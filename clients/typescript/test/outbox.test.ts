@@ -120,6 +120,7 @@ test("a tab that learns too late how its message ended asks the server again", a
   const receipt = await two.client.chat(chat_id).send("hello");
   expect(receipt).toMatchObject({ sequence: 1, duplicate: true });
   expect([...attempts(one, two).values()]).toEqual([2]);
+  await two.hears(chat_id, 1);
   expect(two.contents(chat_id)).toEqual(["hello"]);
 });
 

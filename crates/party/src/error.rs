@@ -43,6 +43,13 @@ impl PartyError {
         Self::new(ErrorCode::NotAMember, "Must be in a session to perform this operation")
     }
 
+    /// A join without a connection that could be a member.
+    pub fn needs_a_socket() -> Self {
+        let message =
+            "A session is joined over a WebSocket: a POST has no connection that could stay";
+        Self::new(ErrorCode::InvalidMessage, message)
+    }
+
     /// A subscription or replay on a connection that is in no session.
     pub fn not_in_any_session() -> Self {
         Self::new(ErrorCode::NotAMember, "Unauthorized: not in any session")

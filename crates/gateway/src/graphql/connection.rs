@@ -62,6 +62,8 @@ pub(super) struct GraphQlConnection {
     /// What the reader holds, as the budget knows it.
     charged_bytes: usize,
     opened_at: Instant,
+    /// When the connection has reached its age.
+    ends: Instant,
     heard_at: Instant,
     asked_at: Option<Instant>,
     expires_at: Option<Instant>,
@@ -105,6 +107,7 @@ impl GraphQlConnection {
             operations: HashMap::new(),
             charged_bytes: 0,
             opened_at: now,
+            ends: now + gateway.config().lifetime(rand::random()),
             heard_at: now,
             asked_at: None,
             expires_at: None,
@@ -252,14 +255,15 @@ impl GraphQlConnection {
         Poll::Ready(Ok(read))
     }
 
-    /// When something must be looked at next: the init, the peer's life, the token, a stuck socket.
+    /// When something must be looked at next: the init, the peer's life, the token, a stuck socket,
+    /// the connection's age.
     fn due(&self) -> Instant {
         let config = &self.gateway.config().graphql;
         let ping = self.asked_at.unwrap_or(self.heard_at) + config.ping_interval;
         let init = self.opened_at + config.init_timeout;
         let stuck = self.stuck.map(|(since, _)| since + config.blocked_timeout);
         let due = if self.conversation.is_new() { init.min(ping) } else { ping };
-        [stuck, self.expires_at].into_iter().flatten().fold(due, Instant::min)
+        [stuck, self.expires_at].into_iter().flatten().fold(due.min(self.ends), Instant::min)
     }
 
     fn deadline(&mut self) -> Option<Ended> {
@@ -272,6 +276,9 @@ impl GraphQlConnection {
             let sentence = "Connection initialisation timeout".to_owned();
             let reason = CloseReason::AuthTimeout;
             return Some(self.goodbye(&Goodbye { code: 4408, sentence, reason }));
+        }
+        if now >= self.ends {
+            return Some(self.goodbye(&Goodbye::of(CloseReason::MaxAge)));
         }
         if self.expires_at.is_some_and(|expires_at| now >= expires_at) {
             return Some(self.goodbye(&Goodbye::of(CloseReason::TokenExpired)));

@@ -89,9 +89,7 @@ impl Session {
     }
 
     fn new(config: Arc<Config>, stage: Stage, seed: u64, at: Moment) -> Self {
-        // A tenth of jitter, so that connections opened together do not end together.
-        let age = config.max_connection_age;
-        let ends = at.now + age.mul_f64(0.95 + 0.1 * unit(seed));
+        let ends = at.now + config.lifetime(seed);
         Self {
             stage,
             liveness: Liveness::new(at.now),
@@ -406,6 +404,12 @@ fn unit(seed: u64) -> f64 {
 // === impl Config ===
 
 impl Config {
+    /// How long a connection with this seed lives. A tenth of jitter, so that connections opened
+    /// together do not end together.
+    pub(crate) fn lifetime(&self, seed: u64) -> Duration {
+        self.max_connection_age.mul_f64(0.95 + 0.1 * unit(seed))
+    }
+
     fn typing_interval(&self) -> Duration {
         Duration::from_secs(1) / self.limits.typing_rate.max(1)
     }

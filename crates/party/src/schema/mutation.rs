@@ -50,7 +50,7 @@ impl Mutation {
         #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
         correlation_id: Option<ID>,
     ) -> Result<SessionView, PartyError> {
-        let socket = caller(context).socket().ok_or_else(PartyError::not_in_a_session)?;
+        let socket = caller(context).socket().ok_or_else(PartyError::needs_a_socket)?;
         socket.take_join()?;
         let items_max = rooms(context).limits().queue_items_max;
         let queue = initial_queue.unwrap_or_default().into_iter().map(Into::into).collect();

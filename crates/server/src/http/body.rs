@@ -33,11 +33,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         }
         let bytes = read(request.into_body()).await?;
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
-        let value = serde_path_to_error::deserialize(&mut reader)
-            .map_err(|error| wrong_field(&error.path().to_string(), &error.inner().to_string()))?;
-        reader.end().map_err(|error| Refusal::new(ErrorCode::InvalidMessage, error.to_string()))?;
+        let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            let path = error.path().to_string();
+            match error.into_inner() {
+                inner if inner.is_data() => wrong_field(&path, &inner.to_string()),
+                inner => not_json(&inner),
+            }
+        })?;
+        reader.end().map_err(|error| not_json(&error))?;
         Ok(Self(value))
     }
+}
+
+fn not_json(error: &serde_json::Error) -> Refusal {
+    Refusal::new(ErrorCode::InvalidMessage, format!("the body is not JSON: {error}"))
 }
 
 /// Names the field: by its path, or, for one that is missing, by the name that serde quotes.

@@ -1,10 +1,13 @@
 //! Party sessions over GraphQL: sockets, plain HTTP, and what a crash leaves behind.
 
+use std::time::Duration;
+
 use heartline_client::raw::connect_raw;
 use serde_json::{Value, json};
 
 use crate::harness::{Server, token};
 use crate::party_guest::{ADD, Guest, item, uuid};
+use crate::peers::now;
 use crate::presence_people::OPEN;
 
 const UPDATES: &str = "subscription($s: ID!) { queueUpdates(sessionId: $s) { __typename } }";
@@ -135,6 +138,20 @@ async fn a_drained_node_asks_party_clients_to_come_back() {
 }
 
 #[tokio::test]
+async fn a_party_connection_that_is_old_enough_is_asked_to_come_again() {
+    let aging = "[gateway]\nheartbeat_interval = \"300ms\"\nheartbeat_timeout = \"900ms\"\n\
+                 max_connection_age = \"2s\"\n";
+    let server = Server::start_with(aging).await;
+    let arrived = now();
+    let mut ana = Guest::arrive(server.address, Some("ana")).await;
+    ana.joins("wall").await;
+    assert_eq!(ana.closed_with().await, 1012);
+    let age = now() - arrived;
+    assert!(age > Duration::from_millis(1850), "{age:?}");
+    Guest::arrive(server.address, Some("ana")).await.joins("wall").await;
+}
+
+#[tokio::test]
 async fn plain_http_answers_queries_and_knows_its_limits() {
     let server = Server::start_with("[party]\nsite_url = \"https://site.example\"\n").await;
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
@@ -149,6 +166,10 @@ async fn plain_http_answers_queries_and_knows_its_limits() {
     let edit = json!({ "query": ADD, "variables": { "item": item(1) } });
     let refused = server.http("POST", "/graphql", &token("ana"), Some(&edit)).await.json();
     assert_eq!(refused["errors"][0]["extensions"]["code"], "NOT_A_MEMBER", "{refused}");
+    let join = json!({ "query": "mutation { joinSession(sessionId: \"wall\", boardPath: \"/b\") { id } }" });
+    let refused = server.http("POST", "/graphql", &token("ana"), Some(&join)).await.json();
+    assert_eq!(refused["errors"][0]["extensions"]["code"], "INVALID_MESSAGE", "{refused}");
+    assert!(refused["errors"][0]["message"].as_str().unwrap().contains("WebSocket"), "{refused}");
     let bad = json!({ "query": "{nope" });
     assert_eq!(server.http("POST", "/graphql", &token("bo"), Some(&bad)).await.status, 400);
     let health = server.http("GET", "/health", &token("bo"), None).await;

@@ -61,9 +61,10 @@ async fn a_push_that_is_not_json_says_so() {
     let json = authorized("Content-Type: application/json; charset=utf-8\r\n");
     assert_eq!(push_raw(&server, &json, &good).await.status, 200);
     let deep = format!("{{\"user_ids\":[\"ana\"],\"name\":\"n\",\"data\":{}", "[".repeat(10_000));
-    for text in ["", "{", "[]", "null", "{\"user_ids\":[\"ana\"]} more", &deep] {
+    for text in ["", "{", "[]", "null", &format!("{good} more"), &deep] {
         let answer = push_raw(&server, &json, text).await;
         is_refused(text.get(..20).unwrap_or(text), &answer, 400, "INVALID_MESSAGE");
+        assert_eq!(answer.json()["error"]["details"]["field"], Value::Null, "no field is at fault");
     }
 }
 

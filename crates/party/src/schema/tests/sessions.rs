@@ -232,7 +232,7 @@ async fn a_session_is_created_with_or_without_a_connection() {
     assert_eq!(seeded["joinSession"]["boardPath"], "/kilter/1");
     let queue = world.http(Some("alice")).refusal(ADD, json!({ "item": item(1) })).await;
     assert_eq!(queue.1, "Must be in a session to perform this operation");
-    assert_eq!(world.http(None).refusal(JOIN, json!({ "id": "a" })).await.0, "NOT_A_MEMBER");
+    assert_eq!(world.http(None).refusal(JOIN, json!({ "id": "a" })).await.0, "INVALID_MESSAGE");
 }
 
 #[tokio::test]
