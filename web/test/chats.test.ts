@@ -150,5 +150,5 @@ test("an owner removes somebody, makes another one owner, and then may leave", a
   expect(await xoe.getByRole("button", { name: /^(Remove|Make) / }).count()).toBe(0);
   await xoe.getByRole("button", { name: "Leave this chat" }).click();
   await xoe.getByText("No chats yet.").waitFor();
-  await zev.getByText("1 members").waitFor();
+  await zev.getByText("1 member, ").waitFor();
 });
