@@ -74,6 +74,32 @@ test("unread messages are counted, and older ones come when one scrolls up", asy
   expect(await place()).toBeGreaterThan(400);
 });
 
+test("what was received but not read stays unread, however late the list comes, and after a reload", async () => {
+  const chat_id = await server.chat("pim", ["qia"], "Late");
+  for (const word of ["one", "two"]) await server.send("qia", chat_id, word);
+  const pim = await tabs.open({ hash: "#/you" });
+  let release = () => {};
+  const isReleased = new Promise<void>((resolve) => (release = resolve));
+  await pim.route(/\/v1\/chats\?/, async (route) => {
+    await isReleased;
+    await route.continue();
+  });
+  await signInAs(pim, "pim");
+  type Received = { items: { user_id: string; last_acked_sequence?: number }[] };
+  await eventually(
+    () => server.ask<Received>("GET", `/v1/chats/${chat_id}/delivery`),
+    ({ items }) => items.some((one) => one.user_id === "pim" && one.last_acked_sequence === 2),
+  );
+  release();
+  const badge = pim.locator(".views .badge", { hasText: "2" });
+  await badge.waitFor();
+  await pim.reload();
+  await badge.waitFor();
+  await openView(pim, "Chats");
+  await pim.getByRole("link", { name: /Late/ }).click();
+  await pim.locator(".views .badge").waitFor({ state: "detached" });
+});
+
 test("what is half written is still there after a look at another chat", async () => {
   const [one, other] = [
     await server.chat("fia", ["gwen"], "One"),

@@ -18,8 +18,8 @@ export type Chat = Omit<ListedChat, "last_acked_sequence" | "last_message">;
 export interface ChatEntry {
   chat: Chat;
   last: Message | undefined;
-  /** Up to where it was read in this browser. */
-  read: number;
+  /** Up to where it was read in this browser; unknown until the list has come. */
+  read: number | undefined;
 }
 
 /** The chats. */
@@ -27,6 +27,8 @@ export class Chats extends Observable {
   readonly #client: Client;
   readonly #user_id: string;
   readonly #entries = new Map<string, ChatEntry>();
+  /** The first and the last message that came of chats whose description has not come yet. */
+  readonly #unlisted = new Map<string, { first: Message; last: Message }>();
   readonly #conversations = new Map<string, Conversation>();
   readonly #typing = new Map<string, Set<string>>();
   /** What waits to be stored, of every tab of this user and of the page before a reload. */
@@ -42,7 +44,7 @@ export class Chats extends Observable {
     super();
     this.#client = client;
     this.#user_id = user_id;
-    client.onMessage((message, own) => this.#take(message, own));
+    client.onMessage((message) => this.#take(message));
     client.onChatChanged(({ chat_id, chat }) => {
       if (chat === undefined) this.#remove(chat_id);
       else this.#put(chat);
@@ -96,8 +98,9 @@ export class Chats extends Observable {
   }
 
   unread(entry: ChatEntry): number {
-    const read = Math.max(entry.read, this.#kept(entry.chat.chat_id) ?? 0);
-    return Math.max(0, entry.chat.head_sequence - read);
+    const { read, chat } = entry;
+    if (read === undefined) return 0;
+    return Math.max(0, chat.head_sequence - Math.max(read, this.#kept(chat.chat_id) ?? 0));
   }
 
   /** The unread messages of all chats. */
@@ -137,12 +140,12 @@ export class Chats extends Observable {
   async load(): Promise<void> {
     try {
       let cursor: string | undefined;
-      const unlisted = new Set(this.#entries.keys());
+      const missing = new Set(this.#entries.keys());
       for (let page = 0; page < PAGES_MAX; page += 1) {
         const more = cursor === undefined ? {} : { cursor };
         const { items, next_cursor } = await this.#client.rest.listChats({ limit: PAGE, ...more });
         for (const { last_acked_sequence, last_message, ...chat } of items) {
-          unlisted.delete(chat.chat_id);
+          missing.delete(chat.chat_id);
           const entry = this.#put(chat, last_acked_sequence);
           if (last_message !== undefined) this.#setLast(entry, last_message);
         }
@@ -150,9 +153,10 @@ export class Chats extends Observable {
         if (cursor === undefined) break;
       }
       // Whoever was removed from a chat while away was not told.
-      if (cursor === undefined) for (const chat_id of unlisted) this.#remove(chat_id);
+      if (cursor === undefined) for (const chat_id of missing) this.#remove(chat_id);
       this.isLoaded = true;
       this.error = undefined;
+      for (const chat_id of this.#unlisted.keys()) void this.#fetch(chat_id);
     } catch (error) {
       this.error = wordsOf(error);
     }
@@ -202,17 +206,21 @@ export class Chats extends Observable {
     this.changed();
   }
 
-  #take(message: Message, own: boolean): void {
-    const { chat_id, sequence } = message;
+  #take(message: Message): void {
+    const { chat_id } = message;
     this.#conversations.get(chat_id)?.take(message);
     const entry = this.#entries.get(chat_id);
-    // A chat beyond the pages that were asked for, or one whose making is still on its way.
-    if (entry === undefined) void this.#fetch(chat_id, message);
-    else {
-      this.#setLast(entry, message);
-      if (own) this.#read(entry, sequence);
-    }
+    if (entry === undefined) this.#takeUnlisted(message);
+    else this.#setLast(entry, message);
     this.changed();
+  }
+
+  /** A message of a chat that is not in the list: not yet, or beyond its pages. */
+  #takeUnlisted(message: Message): void {
+    const { chat_id } = message;
+    const known = this.#unlisted.get(chat_id);
+    this.#unlisted.set(chat_id, { first: known?.first ?? message, last: message });
+    if (this.isLoaded && known === undefined) void this.#fetch(chat_id);
   }
 
   async #readOutbox(): Promise<void> {
@@ -227,26 +235,34 @@ export class Chats extends Observable {
     return this.#drafts.filter((draft) => draft.chat_id === chat_id);
   }
 
-  async #fetch(chat_id: string, message: Message): Promise<void> {
+  async #fetch(chat_id: string): Promise<void> {
     try {
-      const entry = this.#put(await this.#client.rest.getChat(chat_id), message.sequence - 1);
-      this.#setLast(entry, message);
-      this.changed();
+      this.#put(await this.#client.rest.getChat(chat_id));
     } catch (error) {
+      this.#unlisted.delete(chat_id);
       this.error = wordsOf(error);
     }
+    this.changed();
   }
 
-  #put(chat: Chat, read?: number): ChatEntry {
+  /** Takes a description of a chat, and up to where its messages were received before. */
+  #put(chat: Chat, acked?: number): ChatEntry {
     const { chat_id } = chat;
     const known = this.#entries.get(chat_id);
+    const unlisted = this.#unlisted.get(chat_id);
     const head_sequence = Math.max(chat.head_sequence, known?.chat.head_sequence ?? 0);
-    const entry: ChatEntry = {
-      chat: { ...chat, head_sequence },
-      last: known?.last,
-      read: known?.read ?? this.#kept(chat_id) ?? read ?? 0,
-    };
+    const read = known?.read ?? this.#kept(chat_id);
+    const entry: ChatEntry = { chat: { ...chat, head_sequence }, last: known?.last, read };
     this.#entries.set(chat_id, entry);
+    this.#unlisted.delete(chat_id);
+    if (read === undefined) {
+      // What has come meanwhile was received, but not read.
+      const before = unlisted === undefined ? undefined : unlisted.first.sequence - 1;
+      const first = Math.min(acked ?? Infinity, before ?? Infinity);
+      if (first !== Infinity) this.#read(entry, first);
+      else if (this.isLoaded) this.#read(entry, 0);
+    }
+    if (unlisted !== undefined) this.#setLast(entry, unlisted.last);
     this.onMembers(chat.members.map((member) => member.user_id));
     return entry;
   }
@@ -255,15 +271,18 @@ export class Chats extends Observable {
     this.#entries.delete(chat_id);
     this.#conversations.delete(chat_id);
     this.#typing.delete(chat_id);
+    this.#unlisted.delete(chat_id);
   }
 
   #setLast(entry: ChatEntry, message: Message): void {
     if (message.sequence >= (entry.last?.sequence ?? 0)) entry.last = message;
     entry.chat.head_sequence = Math.max(entry.chat.head_sequence, message.sequence);
+    // Who says something has read what was said before.
+    if (message.sender_id === this.#user_id) this.#read(entry, message.sequence);
   }
 
   #read(entry: ChatEntry, sequence: number): void {
-    entry.read = Math.max(entry.read, sequence);
+    entry.read = Math.max(entry.read ?? 0, sequence);
     localStorage.setItem(this.#key(entry.chat.chat_id), String(entry.read));
   }
 
