@@ -9,7 +9,7 @@ use heartline_protocol::ErrorCode;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{Refused, field};
 
@@ -34,10 +34,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let bytes = read(request.into_body()).await?;
         let mut reader = serde_json::Deserializer::from_slice(&bytes);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            let path = error.path().to_string();
-            match error.into_inner() {
-                inner if inner.is_data() => wrong_field(&path, &inner.to_string()),
-                inner => not_json(&inner),
+            match serde_json::from_slice::<IgnoredAny>(&bytes) {
+                Ok(_) => wrong_field(&error.path().to_string(), &error.inner().to_string()),
+                Err(broken) => not_json(&broken),
             }
         })?;
         reader.end().map_err(|error| not_json(&error))?;
