@@ -51,18 +51,12 @@ impl PresenceFanout {
     /// Works until the directory is gone.
     pub async fn run(mut self) {
         loop {
-            // The latest of each user is what counts.
+            // The latest of each user is what is told.
             let mut decided = HashMap::new();
             if !self.gather(&mut decided).await {
                 return;
             }
-            let transitions: Vec<Transition> = decided.into_values().collect();
-            for transition in &transitions {
-                if let Some(last_seen) = transition.last_seen {
-                    self.lazy_writes.left(&transition.user_id, last_seen);
-                }
-            }
-            self.tell(transitions).await;
+            self.tell(decided.into_values().collect()).await;
         }
     }
 
@@ -85,6 +79,10 @@ impl PresenceFanout {
         match self.changes.recv().await {
             Ok(Change::Decided(transition)) => {
                 self.fanout.metrics.routing.decided(transition.is_online);
+                // Whoever is back at once was away nevertheless, and may be gone with the next crash.
+                if let Some(last_seen) = transition.last_seen {
+                    self.lazy_writes.left(&transition.user_id, last_seen);
+                }
                 decided.insert(transition.user_id.clone(), transition);
             }
             Ok(Change::Transition(_) | Change::Gap) => {}

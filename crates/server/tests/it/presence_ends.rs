@@ -228,9 +228,12 @@ async fn after_a_crash_users_were_last_here_when_their_last_connection_ended() {
     // Written a moment after the leave.
     let store = open_store(&server.data());
     let sql = "SELECT count(*) FROM users WHERE user_id = 'bo' AND last_seen IS NOT NULL";
-    while store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() == 0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let written = async {
+        while store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, written).await.expect("the leave is written, although bo is back");
     drop(store);
     let files = server.ended_by("KILL").await;
     assert!(stored(&files, "bo").is_some());
