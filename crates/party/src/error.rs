@@ -43,7 +43,7 @@ impl PartyError {
         Self::new(ErrorCode::NotAMember, "Must be in a session to perform this operation")
     }
 
-    /// A join without a connection that could be a member.
+    /// A join by POST, which has no connection that could be a member.
     pub fn needs_a_socket() -> Self {
         let message =
             "A session is joined over a WebSocket: a POST has no connection that could stay";

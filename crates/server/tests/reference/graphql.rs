@@ -51,8 +51,9 @@ const BOUNDS: [&str; 4] = ["QUEUE_BYTES_MAX", "ITEM_BYTES_MAX", "ITEM_NESTING_MA
 type Refusal = (&'static str, fn() -> PartyError);
 
 /// The refusals that have a sentence of their own.
-const REFUSALS: [Refusal; 8] = [
+const REFUSALS: [Refusal; 9] = [
     ("not_in_a_session", PartyError::not_in_a_session),
+    ("needs_a_socket", PartyError::needs_a_socket),
     ("not_in_any_session", PartyError::not_in_any_session),
     ("session_mismatch", PartyError::session_mismatch),
     ("authentication_required", PartyError::authentication_required),
