@@ -31,7 +31,7 @@ impl Server {
 }
 
 /// Connections live for so long, with a tenth of jitter.
-fn aging(max_connection_age: &str) -> String {
+pub(crate) fn aging(max_connection_age: &str) -> String {
     format!(
         "[gateway]\nheartbeat_interval = \"300ms\"\nheartbeat_timeout = \"900ms\"\n\
          max_connection_age = \"{max_connection_age}\"\n"

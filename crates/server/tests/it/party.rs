@@ -6,6 +6,7 @@ use heartline_client::raw::connect_raw;
 use serde_json::{Value, json};
 
 use crate::harness::{Server, token};
+use crate::leases::aging;
 use crate::party_guest::{ADD, Guest, item, uuid};
 use crate::peers::now;
 use crate::presence_people::OPEN;
@@ -139,9 +140,7 @@ async fn a_drained_node_asks_party_clients_to_come_back() {
 
 #[tokio::test]
 async fn a_party_connection_that_is_old_enough_is_asked_to_come_again() {
-    let aging = "[gateway]\nheartbeat_interval = \"300ms\"\nheartbeat_timeout = \"900ms\"\n\
-                 max_connection_age = \"2s\"\n";
-    let server = Server::start_with(aging).await;
+    let server = Server::start_with(&aging("2s")).await;
     let arrived = now();
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
     ana.joins("wall").await;
