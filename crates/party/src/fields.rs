@@ -8,10 +8,11 @@
 //! | `current` | the uuid of the current item, or all of it if it is not in the queue like this |
 //! | `item:<uuid>` | an item |
 //! | `member:<id>` | a member |
+//! | `abandoned` | the sockets that members gave up for newer ones; absent if there are none |
 //!
 //! An edit writes the head and what it touched, never the other items.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,7 @@ const ORDER: &str = "order";
 const CURRENT: &str = "current";
 const ITEM: &str = "item:";
 const MEMBER: &str = "member:";
+const ABANDONED: &str = "abandoned";
 
 /// What is short and changes with every commit. Reading this field alone tells whether a copy is
 /// current.
@@ -146,6 +148,9 @@ pub fn to_fields(session: &Session) -> Vec<(String, Vec<u8>)> {
     fields.extend(items.map(|item| (format!("{ITEM}{}", item.uuid()), encode(item))));
     let members = session.roster.members.values();
     fields.extend(members.map(|member| (format!("{MEMBER}{}", member.id), encode(member))));
+    if !session.roster.abandoned.is_empty() {
+        fields.push((ABANDONED.to_owned(), encode(&session.roster.abandoned)));
+    }
     fields
 }
 
@@ -176,12 +181,16 @@ pub fn from_fields(
         let member: Member = decode(name, value)?;
         members.insert(member.id.clone(), member);
     }
+    let abandoned = match fields.get(ABANDONED) {
+        Some(value) => decode(ABANDONED, value)?,
+        None => VecDeque::new(),
+    };
     Ok(Session {
         id: head.id,
         incarnation: head.incarnation,
         version: head.version,
         queue,
-        roster: Roster { members, leader: head.leader, epoch: head.epoch },
+        roster: Roster { members, leader: head.leader, epoch: head.epoch, abandoned },
         details,
         status: head.status,
         roster_sequence: head.roster_sequence,
@@ -204,6 +213,9 @@ pub fn changes(before: &Session, after: &Session) -> Changes {
     }
     let gone = former.keys().filter(|id| !present.contains_key(id));
     changes.remove.extend(gone.map(|id| format!("{MEMBER}{id}")));
+    if before.roster.abandoned != after.roster.abandoned {
+        changes.set.push((ABANDONED.to_owned(), encode(&after.roster.abandoned)));
+    }
     changes
 }
 

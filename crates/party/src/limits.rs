@@ -20,6 +20,8 @@ pub const LOG_BYTES_MAX: usize = 1024 * 1024;
 pub const RESUME_GRACE_MS: u64 = 30_000;
 /// Former resume tokens of a member that are still good; an older one is forgotten first.
 pub const FORMER_TOKENS_MAX: usize = 4;
+/// Sockets that members gave up for newer ones and that are still known as such.
+pub const ABANDONED_SOCKETS_MAX: usize = 64;
 /// How much higher a session goes on that was restored after a loss.
 pub const RESTORED_SEQUENCES: u64 = 10_000;
 

@@ -1,7 +1,7 @@
 //! Who is in the session, and who leads it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use heartline_protocol::{NodeId, UserId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::PartyError;
+use crate::limits::ABANDONED_SOCKETS_MAX;
 use crate::validate;
 
 /// A member: the id of the connection that first joined as it. Clients know it as `clientId` and as
@@ -132,12 +133,28 @@ pub struct Roster {
     /// How often a leader was elected. An operation on behalf of a leader may name the epoch in
     /// which it led, and is refused in another.
     pub epoch: u64,
+    /// Sockets that members gave up for newer ones, the latest last. A node that slept through it
+    /// still holds such a socket, and must not bring back through it a member who has left since.
+    pub abandoned: VecDeque<Attachment>,
 }
 
 impl Roster {
     /// A member.
     pub fn get(&self, id: &MemberId) -> Option<&Member> {
         self.members.get(id)
+    }
+
+    /// Takes note that a member has a newer socket than this one.
+    pub(crate) fn abandon(&mut self, socket: Attachment) {
+        self.abandoned.push_back(socket);
+        let beyond = self.abandoned.len().saturating_sub(ABANDONED_SOCKETS_MAX);
+        self.abandoned.drain(..beyond);
+    }
+
+    /// Whether a member has a newer socket than this one, or had one before it left.
+    pub(crate) fn has_moved_on(&self, id: &MemberId, from: &Attachment) -> bool {
+        let is_elsewhere = self.get(id).is_some_and(|member| member.attachment != *from);
+        is_elsewhere || self.abandoned.contains(from)
     }
 
     /// The members in the order in which they joined.

@@ -174,9 +174,12 @@ impl Session {
         resume: Option<&Resume>,
     ) -> Result<(), FoldError> {
         let member = self.member(id)?;
-        member.attachment = attachment.clone();
+        let former = std::mem::replace(&mut member.attachment, attachment.clone());
         member.resume = resume.cloned();
         member.away = None;
+        if former != *attachment {
+            self.roster.abandon(former);
+        }
         Ok(())
     }
 

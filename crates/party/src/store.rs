@@ -104,6 +104,9 @@ pub trait PartyStore: fmt::Debug + Send + Sync {
         after: Revision,
     ) -> Result<Option<Vec<Bytes>>, PartyStoreError>;
 
+    /// Every entry that is kept of an incarnation, in order; those of the present one alone are.
+    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError>;
+
     /// Compares and sets. An error says nothing about whether it was done, and a conflict may be
     /// with this very commit, if an earlier call of it was late or was repeated on its way: whoever
     /// needs to know looks for the commit's id in the entries.

@@ -119,6 +119,10 @@ impl PartyStore for RedisPartyStore {
         self.entries_after(session_id, after).await
     }
 
+    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError> {
+        self.log_of(session_id, incarnation).await
+    }
+
     async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
         self.commit_step(commit).await
     }

@@ -128,6 +128,11 @@ impl PartyStore for SqlitePartyStore {
         Ok(self.session(session_id).await?.and_then(|session| session.entries_after(after)))
     }
 
+    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError> {
+        let session = self.session(session_id).await?;
+        Ok(session.map(|session| session.log(incarnation)).unwrap_or_default())
+    }
+
     async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
         let now_ms = self.hub.now_ms();
         let commit = Arc::new(commit);

@@ -15,6 +15,11 @@ impl StoreContract {
         self.what_is_not_whole_is_not_answered().await;
         self.a_restored_session_has_no_former_entries().await;
         self.a_session_that_is_gone_has_no_entries().await;
+        self.the_log_is_all_that_is_kept_of_an_incarnation().await;
+    }
+
+    async fn log(&self, session_id: &str, incarnation: u64) -> Vec<Bytes> {
+        self.other().log(session_id, incarnation).await.expect("the store works")
     }
 
     async fn entries_after(&self, session_id: &str, after: Revision) -> Option<Vec<Bytes>> {
@@ -89,5 +94,21 @@ impl StoreContract {
         let beginning = Revision { incarnation: 0, version: 0 };
         assert_eq!(self.entries_after(&session_id, beginning).await, None);
         assert_eq!(self.entries_after(&session_id, anew).await, Some(Vec::new()));
+    }
+
+    async fn the_log_is_all_that_is_kept_of_an_incarnation(&self) {
+        assert_eq!(self.log(&self.session(), 0).await, Vec::<Bytes>::new());
+        let (session_id, first) = self.made().await;
+        assert_eq!(self.log(&session_id, 0).await, [entry_of(first)]);
+        let revisions = self.walk(&session_id, first, 12, KEPT).await;
+        let newest = revisions[revisions.len() - KEPT..].iter().copied().map(entry_of);
+        assert_eq!(self.log(&session_id, 0).await, newest.collect::<Vec<_>>());
+        assert_eq!(self.log(&session_id, 1).await, Vec::<Bytes>::new(), "it was not restored");
+        let present = revisions[revisions.len() - 1];
+        let restored = Revision { incarnation: 1, version: present.version + 1 };
+        let step = Step::to(&session_id, Some(present), restored, &[("head", "restored")]);
+        done(self.first().as_ref(), step).await;
+        assert_eq!(self.log(&session_id, 0).await, Vec::<Bytes>::new());
+        assert_eq!(self.log(&session_id, 1).await, [entry_of(restored)]);
     }
 }

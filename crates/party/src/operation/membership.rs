@@ -274,6 +274,9 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
     if !draft.session.exists() {
         return Err(PartyError::session_not_found());
     }
+    if draft.session.roster.has_moved_on(&known.id, &known.attachment) {
+        return Err(PartyError::not_in_a_session());
+    }
     let outcome = Outcome::Joined { member: known.id.clone(), resumed: true };
     let Some(member) = draft.session.roster.get(&known.id) else {
         // It was taken for lost. It may be that the session is full by now: it was here before.
@@ -282,9 +285,6 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
         draft.settle();
         return Ok(outcome);
     };
-    if member.attachment != known.attachment {
-        return Err(PartyError::not_in_a_session());
-    }
     if member.away.is_some() {
         let (attachment, resume) = (member.attachment.clone(), member.resume.clone());
         draft.record(Fact::MemberAttached { member: known.id.clone(), attachment, resume });

@@ -9,7 +9,9 @@ use tracing::{debug, info, warn};
 use super::{Room, busy, unavailable};
 use crate::entry::Entry;
 use crate::error::PartyError;
+use crate::log::EventLog;
 use crate::restore::{self, Restored};
+use crate::session::Session;
 use crate::store::Revision;
 
 impl Room {
@@ -72,17 +74,18 @@ impl Room {
         if entries.as_ref().is_some_and(|entries| entries.iter().all(|entry| self.fold(entry))) {
             return Ok(());
         }
-        match restore::load(&self.parts, &self.session.id, known.as_deref()).await? {
-            Restored::Found(session) => {
-                self.replace(session);
-                self.remember(&entries.unwrap_or_default());
-            }
+        let session = match restore::load(&self.parts, &self.session.id, known.as_deref()).await? {
+            Restored::Found(session) => session,
             Restored::Lost(session) => {
                 info!(session_id = %session.id, "the session was restored after a loss");
                 self.parts.metrics.full_sync("restored");
-                self.replace(session);
+                session
             }
-            Restored::Unknown => {}
+            Restored::Unknown => return Ok(()),
+        };
+        if Revision::of(&session) != Revision::of(&self.session) {
+            let log = self.log_of(&session).await?;
+            self.replace(session, log);
         }
         Ok(())
     }
@@ -97,12 +100,16 @@ impl Room {
         Ok(entries.and_then(decoded))
     }
 
-    /// Keeps what led to a state that was read whole, so that a commit of one's own is found again.
-    fn remember(&mut self, entries: &[Entry]) {
-        if self.log.entries().next().is_none() {
-            let version = self.session.version;
-            let led_here = entries.iter().filter(|entry| entry.version <= version);
-            led_here.for_each(|entry| self.log.append(entry));
-        }
+    /// What led to a session that was read whole. Without it what members asked for by name would
+    /// be done again, and the next commit would cut the log short for every node.
+    async fn log_of(&self, session: &Session) -> Result<EventLog, PartyError> {
+        let kept = self.parts.store.log(&session.id, session.incarnation).await;
+        let kept = kept.map_err(|error| unavailable(&error))?;
+        let entries = kept.iter().filter_map(|json| Entry::from_json(json).ok());
+        let mut log = EventLog::new(self.parts.config.log);
+        // Others may have committed more since the session was read.
+        let led_here = entries.filter(|entry| entry.version <= session.version);
+        led_here.for_each(|entry| log.append(&entry));
+        Ok(log)
     }
 }

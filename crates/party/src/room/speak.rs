@@ -13,7 +13,6 @@ use crate::log::EventLog;
 use crate::operation::Actor;
 use crate::roster::{Member, MemberId};
 use crate::session::{Session, Status};
-use crate::store::Revision;
 
 /// Whether the session does not know that a member is here through its socket.
 pub(super) fn is_lost(session: &Session, known: &Member) -> bool {
@@ -75,14 +74,9 @@ impl Room {
         self.settle();
     }
 
-    /// Takes a state of which it is not known what led there.
-    pub(super) fn replace(&mut self, session: Session) {
-        let is_same = Revision::of(&session) == Revision::of(&self.session);
-        self.session = Arc::new(session);
-        if is_same {
-            return;
-        }
-        self.log = EventLog::new(self.parts.config.log);
+    /// Takes another state, of which listeners have not heard all that led there.
+    pub(super) fn replace(&mut self, session: Session, log: EventLog) {
+        (self.session, self.log) = (Arc::new(session), log);
         self.parts.metrics.full_sync("reloaded");
         self.say_present();
         if self.session.status == Status::Ended {
@@ -107,9 +101,8 @@ impl Room {
                 *known = member.clone();
             }
         }
-        let moved = |id: &MemberId, known: &Member| {
-            session.roster.get(id).is_some_and(|member| member.attachment != known.attachment)
-        };
+        let moved =
+            |id: &MemberId, known: &Member| session.roster.has_moved_on(id, &known.attachment);
         self.attached.retain(|id, known| !is_over && !moved(id, known));
         let attached = &self.attached;
         self.speakers.retain(|speaker| {

@@ -1,6 +1,8 @@
 //! Coming back on another socket as the same member.
 
 use super::*;
+use crate::limits::ABANDONED_SOCKETS_MAX;
+use crate::{from_fields, to_fields};
 
 /// Ana leads, may come back with `one`, and Bo is there.
 fn party() -> Party {
@@ -138,7 +140,24 @@ fn a_node_cannot_register_a_socket_again_that_was_replaced() {
     let ana = party.session.roster.get(&member("ana")).unwrap().clone();
     come_back(&mut party, "ana2", "one", "two");
     let reattach = Membership::Reattach { member: ana };
-    assert_eq!(refusal(party.member(None, reattach)).0, ErrorCode::NotAMember);
+    assert_eq!(refusal(party.member(None, reattach.clone())).0, ErrorCode::NotAMember);
+    party.member(Some(ana_on("ana2")), Membership::Leave).unwrap();
+    assert_eq!(refusal(party.member(None, reattach)).0, ErrorCode::NotAMember, "nor after it left");
+    let stored = from_fields(to_fields(&party.session)).unwrap();
+    assert_eq!(stored, party.session, "a node that reads the session whole knows it too");
+}
+
+#[test]
+fn sockets_that_were_given_up_are_known_up_to_a_bound() {
+    let mut party = party();
+    for number in 0..100 {
+        let (with, new) = (format!("token{number}"), format!("token{}", number + 1));
+        let with = if number == 0 { "one" } else { &with };
+        come_back(&mut party, &format!("socket{number}"), with, &new);
+    }
+    let abandoned = &party.session.roster.abandoned;
+    assert_eq!(abandoned.len(), ABANDONED_SOCKETS_MAX);
+    assert_eq!(abandoned.back(), Some(&actor("socket98").attachment));
 }
 
 #[test]

@@ -226,8 +226,7 @@ async fn after_any_mix_of_faults_everybody_is_found_and_seen_as_they_are() {
     chaos.forget_ended();
     let (nodes, users): (Vec<_>, Vec<&str>) = (chaos.cluster.every().collect(), USERS.to_vec());
     for node in &nodes {
-        node.tells_presence().await;
-        for (seen, user) in node.all_seen("somebody", &users).await.iter().zip(&users) {
+        for (seen, user) in node.knows("somebody", &users).await.iter().zip(&users) {
             let is_online = seen["status"] == "online";
             assert_eq!(is_online, chaos.is_online(user), "seed {seed}: {seen} on {}", node.id);
         }

@@ -366,12 +366,22 @@ impl Node {
 
     /// Waits until the node tells who is online.
     pub(crate) async fn tells_presence(&self) {
-        let is_told = async || {
-            // Ten queries a second are allowed.
-            sleep(Duration::from_millis(100)).await;
-            self.seen("anybody", "nobody").await.get("stale").is_none()
+        self.knows("anybody", &["nobody"]).await;
+    }
+
+    /// What somebody sees of others, as soon as the node says that its view is not old.
+    pub(crate) async fn knows(&self, observer: &str, users: &[&str]) -> Vec<Value> {
+        let ask = async {
+            loop {
+                let seen = self.all_seen(observer, users).await;
+                if seen.iter().all(|it| it.get("stale").is_none()) {
+                    return seen;
+                }
+                // Ten queries a second are allowed.
+                sleep(Duration::from_millis(100)).await;
+            }
         };
-        eventually("the node tells who is online", PATIENCE, is_told).await;
+        timeout(PATIENCE, ask).await.expect("the node tells who is online")
     }
 }
 

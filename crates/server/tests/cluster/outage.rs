@@ -179,7 +179,7 @@ async fn settles(cluster: &Cluster, observers: &[Ear], ended_at: Instant) {
     for node in nodes {
         let is_well = async || node.readiness().await == (200, Vec::new());
         eventually("the node is well", PATIENCE, is_well).await;
-        is_known(&node.seen("somebody", "stayer").await, "stayer", "online");
+        is_known(&node.knows("somebody", &["stayer"]).await[0], "stayer", "online");
     }
 }
 

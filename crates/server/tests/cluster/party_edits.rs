@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::party_guest::{ADD, Outcome, item, uuid};
 use crate::party_replica::Replica;
 
-const REMOVE: &str = "mutation($uuid: ID!, $id: ID) {
+pub(crate) const REMOVE: &str = "mutation($uuid: ID!, $id: ID) {
     removeQueueItem(uuid: $uuid, correlationId: $id) }";
 const REORDER: &str = "mutation($uuid: ID!, $from: Int!, $to: Int!, $id: ID) {
     reorderQueueItem(uuid: $uuid, oldIndex: $from, newIndex: $to, correlationId: $id) }";
@@ -19,7 +19,7 @@ const MIRROR: &str = "mutation($mirrored: Boolean!, $id: ID) {
     mirrorCurrentClimb(mirrored: $mirrored, correlationId: $id) { uuid } }";
 const REPLACE: &str = "mutation($uuid: ID!, $item: ClimbQueueItemInput!, $id: ID) {
     replaceQueueItem(uuid: $uuid, item: $item, correlationId: $id) { uuid } }";
-const SET_QUEUE: &str = "mutation($queue: [ClimbQueueItemInput!]!, $id: ID) {
+pub(crate) const SET_QUEUE: &str = "mutation($queue: [ClimbQueueItemInput!]!, $id: ID) {
     setQueue(queue: $queue, correlationId: $id) { sequence } }";
 
 /// An edit. Items are known by their numbers, and no number is added twice.

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::harness::PATIENCE;
 use crate::nodes::{Cluster, Setup};
-use crate::party_guest::{Guest, Join};
+use crate::party_edits::{REMOVE, SET_QUEUE};
+use crate::party_guest::{ADD, Guest, Join, item, uuid};
+use crate::party_together::{REPLAY, sequences_of};
 use crate::proxy::Proxy;
 
 /// How soon others hear that somebody left for good.
@@ -29,6 +31,12 @@ fn elected(guest: &Guest, stream: &str) -> Vec<Value> {
     let events = guest.events(stream).into_iter().map(|heard| heard.message);
     let elected = events.filter(|event| event["__typename"] == "LeaderChanged");
     elected.skip(1).map(|event| event["leaderId"].clone()).collect()
+}
+
+/// The numbers of what followed the first event of the queue.
+async fn replayed(guest: &mut Guest) -> Vec<u64> {
+    let replayed = guest.run(REPLAY, json!({ "since": 1 })).await;
+    sequences_of(&replayed["data"]["eventsReplay"]["events"]).collect()
 }
 
 #[tokio::test]
@@ -89,6 +97,72 @@ async fn a_member_with_a_token_outlives_the_stop_of_its_node_and_one_without_lea
     let row = "SELECT position(convert_to('000000000001', 'UTF8') IN document) > 0 \
         FROM heartline.party_archive WHERE session_id = 'wall'";
     assert_eq!(cluster.sql(row).trim(), "t", "the node archived it before it went");
+}
+
+#[tokio::test]
+async fn a_node_that_slept_does_not_bring_back_a_member_who_moved_and_left() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    let before = ana.joins_as("wall", resumable(None)).await;
+    let mut bo = Guest::arrive(node2.address, None).await;
+    bo.joins("wall").await;
+    let mut cy = Guest::arrive(node2.address, None).await;
+    cy.joins("wall").await;
+    let stream = bo.follows_session("wall").await;
+    node1.signal("STOP").await;
+    // Nor is it told afterwards what it slept through.
+    cluster.redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let named = json!({ "item": item(1), "id": "mine" });
+    let slept = ana.begin(ADD, named.clone()).await;
+
+    // Nobody answers: she comes back elsewhere, asks again by the same name, and leaves.
+    let mut back = Guest::arrive(node2.address, None).await;
+    let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
+    assert_eq!(after["clientId"], before["clientId"]);
+    let added = back.run(ADD, named).await;
+    assert_eq!(added["data"]["addQueueItem"]["uuid"], uuid(1), "{added}");
+    let removed = bo.run(REMOVE, json!({ "uuid": uuid(1) })).await;
+    assert_eq!(removed["data"]["removeQueueItem"], true, "{removed}");
+    back.leaves().await;
+    // More than the log keeps: the node that slept must read the session whole.
+    for number in 2..62 {
+        bo.adds(number).await;
+        cy.adds(number + 100).await;
+    }
+    node1.signal("CONT").await;
+    let answer = ana.of(&slept).await;
+    assert_eq!(answer["payload"]["errors"][0]["extensions"]["code"], "NOT_A_MEMBER", "{answer}");
+    let seen = bo.joins("wall").await;
+    let queue = seen["queueState"]["queue"].as_array().unwrap();
+    assert_eq!(queue.len(), 120);
+    assert!(queue.iter().all(|item| item["uuid"] != uuid(1)), "what was removed stays so");
+    assert_eq!(seen["users"].as_array().unwrap().len(), 2);
+    assert_eq!(left(&bo, &stream), [before["clientId"].clone()]);
+}
+
+#[tokio::test]
+async fn what_was_asked_for_by_name_is_known_on_a_node_that_meets_the_session_first_then() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let mut ana = Guest::arrive(node1.address, None).await;
+    let before = ana.joins_as("wall", resumable(None)).await;
+    let mut bo = Guest::arrive(node1.address, None).await;
+    bo.joins("wall").await;
+    let set = json!({ "queue": [item(1), item(2)], "id": "mine" });
+    let is_set = ana.run(SET_QUEUE, set.clone()).await;
+    assert_eq!(is_set["data"]["setQueue"]["sequence"], 1, "{is_set}");
+    bo.adds(3).await;
+    let mut back = Guest::arrive(node2.address, None).await;
+    let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
+    assert_eq!(after["clientId"], before["clientId"]);
+    let again = back.run(SET_QUEUE, set).await;
+    assert_eq!(again["data"]["setQueue"]["sequence"], 2, "it was done before: {again}");
+    // What she missed comes as events there, and the node has not cut the log short for others.
+    back.adds(4).await;
+    assert_eq!(replayed(&mut back).await, [2, 3]);
+    bo.adds(5).await;
+    assert_eq!(replayed(&mut bo).await, [2, 3, 4]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::party_large::large_queue_is_served;
 /// How soon a node finds out what it was not told.
 const FOUND_OUT: Duration = Duration::from_secs(5);
 
-const REPLAY: &str =
+pub(crate) const REPLAY: &str =
     "query($since: Int!) { eventsReplay(sessionId: \"wall\", sinceSequence: $since) {
     currentSequence events { __typename ... on FullSync { sequence state { ...State } }
     ... on QueueItemAdded { sequence } } } }";
@@ -135,7 +135,7 @@ async fn a_replay_on_another_node_has_no_hole_or_is_the_whole_state() {
     assert!(matches!(&refused, Outcome::Refused(code, _) if code == "NOT_A_MEMBER"), "{refused:?}");
 }
 
-fn sequences_of(events: &Value) -> impl Iterator<Item = u64> {
+pub(crate) fn sequences_of(events: &Value) -> impl Iterator<Item = u64> {
     events.as_array().unwrap().iter().map(|event| event["sequence"].as_u64().unwrap())
 }
 

@@ -75,7 +75,7 @@ async fn a_server_of_a_redis_cluster_that_is_wiped_is_filled_again() {
         true
     };
     eventually("every connection is listed again", PATIENCE, all_are_listed).await;
-    for (seen, name) in node2.all_seen("somebody", &names).await.iter().zip(&names) {
+    for (seen, name) in node2.knows("somebody", &names).await.iter().zip(&names) {
         is_known(seen, name, "online");
     }
     let told: Vec<Value> = observer.heard().into_iter().map(|heard| heard.frame).collect();

@@ -157,7 +157,7 @@ async fn v42_multi_device_keeps_the_user_online() {
     assert_eq!(cluster.hash("user_presence:ana")["status"], "online");
     assert_eq!(cluster.connections("ana"), std::slice::from_ref(&kept.id));
     assert_eq!((cluster.lease_end(&gone), cluster.lease_end(&kept).is_some()), (None, true));
-    is_known(&node1.seen("bo", "ana").await, "ana", "online");
+    is_known(&node1.knows("bo", &["ana"]).await[0], "ana", "online");
 }
 
 #[tokio::test]
@@ -166,18 +166,19 @@ async fn v42_presence_staleness_is_bounded_by_the_window() {
     let [node1, node2] = cluster.all();
     let _cy = node1.connect("cy").await;
     let ana = node1.connect("ana").await;
-    is_known(&node2.seen("bo", "ana").await, "ana", "online");
+    is_known(&node2.knows("bo", &["ana"]).await[0], "ana", "online");
     let left_at = now();
     ana.leaves().await;
     let is_offline = async || node2.seen("bo", "ana").await["status"] == "offline";
     eventually("the other node says so", Duration::from_secs(14), is_offline).await;
-    let seen = node2.seen("bo", "ana").await;
+    let seen = node2.knows("bo", &["ana"]).await.remove(0);
     is_known(&seen, "ana", "offline");
     // Longer than anything that the document's keys would have lasted.
     sleep_until(left_at + Duration::from_secs(21)).await;
     for node in [node1, node2] {
-        assert_eq!(node.seen("bo", "ana").await, seen);
-        is_known(&node.seen("bo", "cy").await, "cy", "online");
+        let known = node.knows("bo", &["ana", "cy"]).await;
+        assert_eq!(known[0], seen);
+        is_known(&known[1], "cy", "online");
     }
 }
 
@@ -225,8 +226,7 @@ async fn v43_redis_recovery_rebuilds_state() {
     eventually("every route is there again", LEASE, is_rebuilt).await;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for node in [node1, node2] {
-        node.tells_presence().await;
-        for (seen, name) in node.all_seen("observer", &names).await.iter().zip(&names) {
+        for (seen, name) in node.knows("observer", &names).await.iter().zip(&names) {
             is_known(seen, name, "online");
         }
     }

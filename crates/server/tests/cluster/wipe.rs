@@ -62,8 +62,8 @@ async fn a_wiped_redis_is_filled_again_and_nobody_seems_to_leave() {
         assert_eq!(wrong.count(), 0, "of {} events, such as {:?}", told.len(), told.first());
         assert!(observers.are_open());
     }
-    for user in [&first[0], &second[0]] {
-        assert_eq!(node3.seen("somebody", user).await["status"], "online");
+    for seen in node3.knows("somebody", &[&first[0], &second[0]]).await {
+        assert_eq!(seen["status"], "online", "{seen}");
     }
     // Whoever could not be found for a moment was told to sync.
     for sockets in sockets {

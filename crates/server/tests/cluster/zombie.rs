@@ -55,7 +55,7 @@ async fn a_killed_node_is_forgotten_although_the_user_stays_on_another() {
     assert_eq!(cluster.connections("ana"), [kept.id]);
     assert!(cluster.redis.command(&["SMEMBERS", &format!("server_connections:{dead}")]).is_empty());
     node2.told_nothing(&mut bo).await;
-    is_known(&node2.seen("bo", "ana").await, "ana", "online");
+    is_known(&node2.knows("bo", &["ana"]).await[0], "ana", "online");
     bo.said(&chat, "m1", "still here").await;
     laptop.hears("still here").await;
 

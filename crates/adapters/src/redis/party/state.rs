@@ -23,10 +23,27 @@ impl RedisPartyStore {
         session_id: &str,
         after: Revision,
     ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
+        let known = [after.incarnation.to_string(), after.version.to_string()];
+        self.entries_of(session_id, &known).await
+    }
+
+    pub(super) async fn log_of(
+        &self,
+        session_id: &str,
+        incarnation: u64,
+    ) -> Result<Vec<Bytes>, PartyStoreError> {
+        let entries = self.entries_of(session_id, &[incarnation.to_string()]).await?;
+        Ok(entries.unwrap_or_default())
+    }
+
+    async fn entries_of(
+        &self,
+        session_id: &str,
+        known: &[String],
+    ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
         let keys = self.keys.session(session_id)?;
-        let script = &self.scripts.entries;
-        let (keys, known) = ([keys.state(), keys.events()], [after.incarnation, after.version]);
-        let entries: Option<Vec<Vec<u8>>> = self.client.script(script, &keys, &known).await?;
+        let (script, keys) = (&self.scripts.entries, [keys.state(), keys.events()]);
+        let entries: Option<Vec<Vec<u8>>> = self.client.script(script, &keys, known).await?;
         Ok(entries.map(|entries| entries.into_iter().map(Bytes::from).collect()))
     }
 

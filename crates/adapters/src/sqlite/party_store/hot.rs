@@ -48,6 +48,13 @@ impl HotSession {
         is_whole.then(|| led.map(|(_, entry)| entry.clone()).collect())
     }
 
+    /// The entries that are kept of an incarnation, if it is the present one.
+    pub(super) fn log(&self, incarnation: u64) -> Vec<Bytes> {
+        let is_of = |revision: &Revision| revision.incarnation == incarnation;
+        let entries = self.entries.iter().filter(|(revision, _)| is_of(revision));
+        entries.filter(|_| is_of(&self.revision)).map(|(_, entry)| entry.clone()).collect()
+    }
+
     /// The session that a first commit makes.
     fn begun_by(commit: &Commit) -> Self {
         let (fields, entries) = (BTreeMap::new(), VecDeque::new());

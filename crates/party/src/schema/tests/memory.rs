@@ -80,6 +80,12 @@ impl PartyStore for MemoryStore {
         Ok(missed.map(|count| held.entries.iter().skip(from(count)).cloned().collect()))
     }
 
+    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError> {
+        let sessions = self.open()?;
+        let held = sessions.get(session_id).filter(|it| it.revision.incarnation == incarnation);
+        Ok(held.map(|held| held.entries.iter().cloned().collect()).unwrap_or_default())
+    }
+
     async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
         let mut sessions = self.open()?;
         let found = sessions.get(&commit.session_id).map(|held| held.revision);
