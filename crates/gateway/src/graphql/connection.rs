@@ -35,8 +35,21 @@ const READ_BYTES: usize = 16 * 1024;
 /// Bytes that may wait to be written before more results are asked for.
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// An operation's answer, or its end.
-type Answer = (String, Option<Reply>);
+/// An answer of an operation, or its end. Clients use an id again after they have completed it, so
+/// that operations are told apart by numbers of our own.
+struct Answer {
+    id: String,
+    serial: u64,
+    reply: Option<Reply>,
+}
+
+/// An operation that is under way.
+struct Running {
+    serial: u64,
+    handle: AbortHandle,
+    /// The bytes of its request, until it has answered once: then what it needs of them is small.
+    request_bytes: usize,
+}
 
 /// What became of the token: whoever it is of, until when it is good, and what answers them.
 pub(super) struct Admitted {
@@ -58,8 +71,11 @@ pub(super) struct GraphQlConnection {
     pub(super) frames_received: u64,
     initialising: Option<BoxFuture<'static, Result<Admitted, CloseReason>>>,
     answers: SelectAll<BoxStream<'static, Answer>>,
-    operations: HashMap<String, AbortHandle>,
-    /// What the reader holds, as the budget knows it.
+    operations: HashMap<String, Running>,
+    operations_started: u64,
+    /// Bytes of requests that have not been answered.
+    unanswered_bytes: usize,
+    /// What the reader and these requests hold, as the budget knows it.
     charged_bytes: usize,
     opened_at: Instant,
     /// When the connection has reached its age.
@@ -105,6 +121,8 @@ impl GraphQlConnection {
             initialising: None,
             answers: SelectAll::new(),
             operations: HashMap::new(),
+            operations_started: 0,
+            unanswered_bytes: 0,
             charged_bytes: 0,
             opened_at: now,
             ends: now + gateway.config().lifetime(rand::random()),
@@ -152,7 +170,7 @@ impl GraphQlConnection {
             let ended = match ready!(self.poll_event(context)) {
                 Happening::Stop(reason) => Some(self.goodbye(&Goodbye::of(reason))),
                 Happening::Initialised(admission) => self.initialised(admission),
-                Happening::Answer((id, reply)) => self.answered(&id, reply),
+                Happening::Answer(answer) => self.answered(answer),
                 Happening::Read(0) | Happening::Broken => Some(Ended::Lost),
                 Happening::Read(_) | Happening::Written => None,
                 Happening::Deadline => self.deadline(),
@@ -182,6 +200,7 @@ impl GraphQlConnection {
             return Poll::Ready(Happening::Initialised(admission));
         }
         if !self.is_behind()
+            && !self.is_busy()
             && let Poll::Ready(read) = self.poll_read(context)
         {
             return Poll::Ready(read.map_or(Happening::Broken, Happening::Read));
@@ -213,6 +232,11 @@ impl GraphQlConnection {
             Poll::Ready(Some(answer)) => Poll::Ready(answer),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Whether what was asked for must be answered before more is asked for.
+    fn is_busy(&self) -> bool {
+        self.unanswered_bytes >= self.gateway.config().graphql.message_bytes
     }
 
     /// Whether what waits must be written before more is said or heard.
@@ -247,12 +271,17 @@ impl GraphQlConnection {
         let mut buffer = [0; READ_BYTES];
         let read = ready!(self.transport.poll_read(context, &mut buffer))?;
         self.reader.feed(&buffer[..read]);
-        let held = self.reader.buffered();
-        self.gateway.budget().change(self.charged_bytes, held);
-        self.charged_bytes = held;
+        self.charge();
         self.heard_at = self.gateway.clock().now();
         self.asked_at = None;
         Poll::Ready(Ok(read))
+    }
+
+    /// Tells the budget what is held.
+    fn charge(&mut self) {
+        let held = self.reader.buffered() + self.unanswered_bytes;
+        self.gateway.budget().change(self.charged_bytes, held);
+        self.charged_bytes = held;
     }
 
     /// When something must be looked at next: the init, the peer's life, the token, a stuck socket,
@@ -298,14 +327,18 @@ impl GraphQlConnection {
 
     /// Gives every whole message that was read to the conversation.
     fn read_messages(&mut self) -> Option<Ended> {
-        while !self.is_behind() {
+        while !self.is_behind() && !self.is_busy() {
+            let mut bytes = 0;
             let effect = match self.reader.next() {
                 Ok(None) => return None,
                 Ok(Some(Incoming::Close(code))) => {
                     self.handle.outbox.seal([close_frame(code, "")]);
                     return Some(Ended::ClientClosed);
                 }
-                Ok(Some(Incoming::Text(text))) => self.conversation.text(&text),
+                Ok(Some(Incoming::Text(text))) => {
+                    bytes = text.len();
+                    self.conversation.text(&text)
+                }
                 Ok(Some(Incoming::Binary(_))) => Some(self.conversation.binary()),
                 Ok(Some(Incoming::Ping(payload))) => {
                     self.handle.outbox.push_urgent(pong_frame(&payload));
@@ -316,14 +349,15 @@ impl GraphQlConnection {
             };
             self.frames_received += 1;
             self.gateway.metrics().frames_received.inc();
-            if let Some(ended) = effect.and_then(|effect| self.perform(effect)) {
+            if let Some(ended) = effect.and_then(|effect| self.perform(effect, bytes)) {
                 return Some(ended);
             }
         }
         None
     }
 
-    fn perform(&mut self, effect: Effect) -> Option<Ended> {
+    /// Does what follows from a frame of so many bytes.
+    fn perform(&mut self, effect: Effect, bytes: usize) -> Option<Ended> {
         match effect {
             Effect::Send(text) => self.handle.outbox.push_urgent(text_frame(&text)),
             Effect::Initialise(token) => {
@@ -333,10 +367,11 @@ impl GraphQlConnection {
                 let admission = async move { gateway.admit_graphql(&*service, token, age).await };
                 self.initialising = Some(Box::pin(admission));
             }
-            Effect::Start { id, request } => self.start(id, *request),
+            Effect::Start { id, request } => self.start(id, *request, bytes),
             Effect::Stop { id } => {
-                if let Some(operation) = self.operations.remove(&id) {
-                    operation.abort();
+                if let Some(stopped) = self.operations.remove(&id) {
+                    stopped.handle.abort();
+                    self.release(stopped.request_bytes);
                 }
             }
             Effect::Close(goodbye) => return Some(self.goodbye(&goodbye)),
@@ -344,13 +379,26 @@ impl GraphQlConnection {
         None
     }
 
-    fn start(&mut self, id: String, request: GraphQlRequest) {
+    fn start(&mut self, id: String, request: GraphQlRequest, request_bytes: usize) {
         let Some(caller) = &self.caller else { return };
-        let (replies, operation) = abortable(caller.run(request));
-        self.operations.insert(id.clone(), operation);
-        let (named, end) = (id.clone(), once(std::future::ready((id, None))));
-        let answers = replies.map(move |reply| (named.clone(), Some(reply))).chain(end);
+        let (replies, handle) = abortable(caller.run(request));
+        let serial = self.operations_started;
+        self.operations_started += 1;
+        let running = Running { serial, handle, request_bytes };
+        if let Some(ended) = self.operations.insert(id.clone(), running) {
+            self.release(ended.request_bytes);
+        }
+        self.unanswered_bytes += request_bytes;
+        self.charge();
+        let replies = replies.map(Some).chain(once(std::future::ready(None)));
+        let answers = replies.map(move |reply| Answer { id: id.clone(), serial, reply });
         self.answers.push(answers.boxed());
+    }
+
+    /// A request is no longer held.
+    fn release(&mut self, bytes: usize) {
+        self.unanswered_bytes -= bytes;
+        self.charge();
     }
 
     fn initialised(&mut self, admission: Result<Admitted, CloseReason>) -> Option<Ended> {
@@ -363,18 +411,22 @@ impl GraphQlConnection {
                     self.listing = Some(self.gateway.hub().list(Arc::clone(&self.handle)));
                 }
                 let acknowledged = self.conversation.initialised();
-                self.perform(acknowledged)
+                self.perform(acknowledged, 0)
             }
             Err(reason) => Some(self.goodbye(&Goodbye::of(reason))),
         }
     }
 
-    fn answered(&mut self, id: &str, reply: Option<Reply>) -> Option<Ended> {
+    fn answered(&mut self, answer: Answer) -> Option<Ended> {
+        let Answer { id, serial, reply } = answer;
+        let running = self.operations.get_mut(&id).filter(|running| running.serial == serial)?;
+        let bytes = std::mem::take(&mut running.request_bytes);
+        self.release(bytes);
         let text = match reply {
-            Some(reply) => self.conversation.replied(id, &reply),
+            Some(reply) => self.conversation.replied(&id, &reply),
             None => {
-                self.operations.remove(id);
-                self.conversation.ended(id)
+                self.operations.remove(&id);
+                self.conversation.ended(&id)
             }
         };
         if let Some(text) = text {

@@ -7,11 +7,17 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{ID, InputType, Name, Request, ServerError, Value, Variables};
 use heartline_protocol::ErrorCode;
+use serde_json::{Map, Value as Json};
 
 use super::GraphQlRequest;
 use super::documents::Documents;
+use super::guard::check_variables;
+use super::refusal::server_error;
 use crate::error::PartyError;
 use crate::listener::Topic;
+
+/// Bytes of a text that may be a variable of a subscription: a session's id is shorter.
+const KEPT_TEXT_BYTES_MAX: usize = 1024;
 
 /// A request that may be run.
 #[derive(Debug)]
@@ -30,12 +36,21 @@ impl Document {
     ) -> Result<Self, ServerError> {
         let GraphQlRequest { query, operation_name, variables } = request;
         let parsed = documents.parse(&query)?;
-        if !variables.is_null() && !variables.is_object() {
-            return Err(refused("Variables must be an object."));
-        }
-        let variables = Variables::from_json(variables);
-        let document = Self { parsed, query, operation_name, variables };
-        document.operation().ok_or_else(|| document.no_operation())?;
+        let mut given = match variables {
+            Json::Null => Map::new(),
+            Json::Object(given) => given,
+            _ => return Err(refused("Variables must be an object.")),
+        };
+        let mut document = Self { parsed, query, operation_name, variables: Variables::default() };
+        let operation = document.operation().ok_or_else(|| document.no_operation())?;
+        // What nobody asked for would be held as long as the rest.
+        let definitions = &operation.variable_definitions;
+        let is_meant = |name: &str| definitions.iter().any(|it| it.node.name.node == name);
+        let is_kept = operation.ty == OperationType::Subscription;
+        given.retain(|name, value| is_meant(name) && (!is_kept || is_short(value)));
+        let given = Json::Object(given);
+        check_variables(&given).map_err(|error| server_error(&error))?;
+        document.variables = Variables::from_json(given);
         Ok(document)
     }
 
@@ -123,6 +138,15 @@ impl Document {
             }
         }
         self
+    }
+}
+
+/// Whether something may be a variable of a subscription, which holds it for its whole life.
+fn is_short(value: &Json) -> bool {
+    match value {
+        Json::Array(_) | Json::Object(_) => false,
+        Json::String(text) => text.len() <= KEPT_TEXT_BYTES_MAX,
+        Json::Null | Json::Bool(_) | Json::Number(_) => true,
     }
 }
 

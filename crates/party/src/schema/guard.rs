@@ -9,6 +9,7 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{Name, Positioned};
 use heartline_protocol::ErrorCode;
+use serde_json::Value as Json;
 
 use crate::error::PartyError;
 
@@ -24,6 +25,11 @@ const SCHEMA_DEPTH_MAX: usize = 6;
 const FIELDS_MAX: usize = 5000;
 /// How often fields may be asked for again beside each other, by alias or not.
 const REPEATS_MAX: usize = 20;
+/// How often one counts that has fields of its own: it may be a whole queue.
+const WHOLE_REPEATS: usize = 5;
+/// Values in the variables of a request, those inside of others included. Each takes far more memory
+/// than the two bytes that it may be written with.
+const VALUES_MAX: usize = 500_000;
 /// Fragments that a document may define.
 const FRAGMENTS_MAX: usize = 100;
 
@@ -122,7 +128,22 @@ struct Place {
 }
 
 /// The fields that were asked for beside each other, each with the type that it was asked of.
-type Level<'a> = HashSet<(Option<&'a Name>, &'a Name)>;
+#[derive(Default)]
+struct Level<'a> {
+    fields: HashSet<(Option<&'a Name>, &'a Name)>,
+    names: HashSet<&'a Name>,
+}
+
+impl<'a> Level<'a> {
+    /// Takes a field; answers whether it was asked for before. Without a type it is asked of the
+    /// one that all others name, unless they are parts of a union, which have only their name.
+    fn is_again(&mut self, of: Option<&'a Name>, name: &'a Name) -> bool {
+        let is_known = !self.fields.insert((of, name));
+        let is_named = !self.names.insert(name);
+        let is_same_type = of.is_none() || self.fields.contains(&(None, name));
+        is_known || (is_named && is_same_type && name != "__typename")
+    }
+}
 
 impl<'a> Walk<'a> {
     fn new(document: &'a ExecutableDocument) -> Self {
@@ -143,7 +164,7 @@ impl<'a> Walk<'a> {
     }
 
     fn level(&mut self, set: &'a SelectionSet, place: Place) -> Result<(), PartyError> {
-        self.selections(set, None, place, &mut Level::new())
+        self.selections(set, None, place, &mut Level::default())
     }
 
     fn selections(
@@ -160,8 +181,9 @@ impl<'a> Walk<'a> {
         for selection in &set.items {
             match &selection.node {
                 Selection::Field(field) => {
-                    if !level.insert((of, &field.node.name.node)) {
-                        self.repeats += 1;
+                    if level.is_again(of, &field.node.name.node) {
+                        let is_leaf = field.node.selection_set.node.items.is_empty();
+                        self.repeats += if is_leaf { 1 } else { WHOLE_REPEATS };
                     }
                     self.field(&field.node, inner)?;
                 }
@@ -223,6 +245,24 @@ impl<'a> Walk<'a> {
         *deepest = depth.max(*deepest);
         self.level(&field.selection_set.node, Place { depth, is_about_schema, ..place })
     }
+}
+
+/// Whether variables may be converted into what resolvers read.
+pub(super) fn check_variables(variables: &Json) -> Result<(), PartyError> {
+    if values_in(variables) > VALUES_MAX {
+        let message = format!("Variables too large (at most {VALUES_MAX} values)");
+        return Err(PartyError::new(ErrorCode::MessageTooLarge, message));
+    }
+    Ok(())
+}
+
+fn values_in(value: &Json) -> usize {
+    let inside: usize = match value {
+        Json::Array(values) => values.iter().map(values_in).sum(),
+        Json::Object(members) => members.values().map(values_in).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => 0,
+    };
+    inside + 1
 }
 
 fn too_nested() -> PartyError {

@@ -128,6 +128,21 @@ async fn a_query_that_does_not_parse_or_is_too_deep_leaves_the_socket_open() {
 }
 
 #[tokio::test]
+async fn an_id_that_is_used_again_at_once_is_another_operation() {
+    let server = Server::start().await;
+    let mut ana = Guest::arrive(server.address, None).await;
+    ana.joins("wall").await;
+    let stream = ana.follows_queue("wall").await;
+    assert_eq!(ana.event(&stream).await["__typename"], "FullSync");
+    let query = "subscription { queueUpdates(sessionId: \"wall\") { __typename } }";
+    let again = json!({ "type": "subscribe", "id": stream, "payload": { "query": query } });
+    ana.send_together(&[json!({ "type": "complete", "id": stream }), again]).await;
+    assert_eq!(ana.event(&stream).await["__typename"], "FullSync");
+    ana.adds(1).await;
+    assert_eq!(ana.event(&stream).await["__typename"], "QueueItemAdded");
+}
+
+#[tokio::test]
 async fn a_drained_node_asks_party_clients_to_come_back() {
     let mut server = Server::start().await;
     let mut ana = Guest::arrive(server.address, None).await;

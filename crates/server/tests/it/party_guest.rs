@@ -161,6 +161,13 @@ impl Guest {
         self.writer.lock().await.write_all(&frame).await.is_ok()
     }
 
+    /// Sends messages that arrive together.
+    pub(crate) async fn send_together(&self, messages: &[Value]) {
+        let frames = messages.iter().flat_map(|it| masked_text_frame(&it.to_string()));
+        let frames: Vec<u8> = frames.collect();
+        self.writer.lock().await.write_all(&frames).await.expect("the connection is open");
+    }
+
     /// Sends a text as it is.
     pub(crate) async fn send_text(&self, text: &str) {
         let frame = masked_text_frame(text);

@@ -122,6 +122,45 @@ async fn the_same_field_many_times_is_refused() {
 }
 
 #[tokio::test]
+async fn a_type_that_is_named_makes_no_other_field_of_the_same() {
+    let state = "queueState { sequence }";
+    let twice = |times: usize| {
+        let again: Vec<String> = (0..times).map(|it| format!("a{it}: {state}")).collect();
+        let again = again.join(" ");
+        format!("{{ session(sessionId: \"a\") {{ {state} ... on Session {{ {again} }} }} }}")
+    };
+    let world = World::of(1).await;
+    let asked = world.connect(0, None).ask(&twice(4), json!(null)).await;
+    assert_eq!(asked["session"], json!(null), "four more are allowed");
+    assert!(refused(&twice(5)).await.contains("complex"));
+    let nested = format!(
+        "{{ session(sessionId: \"a\") {{ {state} }} ... on Query {{ a: session(sessionId: \"a\") \
+         {{ {state} ... on Session {{ b: {state} }} }} b: session(sessionId: \"b\") {{ {state} }} \
+         c: session(sessionId: \"c\") {{ {state} }} d: session(sessionId: \"d\") {{ id }} }} }}"
+    );
+    assert!(refused(&nested).await.contains("complex"), "on all levels together");
+}
+
+#[tokio::test]
+async fn variables_that_nobody_declared_are_dropped_and_the_others_have_a_bound() {
+    let world = World::of(1).await;
+    let [client] = world.party("party-1").await;
+    let many = vec![0; 500_001];
+    let added = client.ask(super::ADD, json!({ "item": item(1), "junk": many })).await;
+    assert_eq!(added["addQueueItem"]["uuid"], super::uuid(1));
+    let mut lit = item(2);
+    lit["climb"]["litUpHoldsMap"] = json!(many);
+    let (code, message) = client.refusal(super::ADD, json!({ "item": lit })).await;
+    assert_eq!((code.as_str(), message.contains("too large")), ("MESSAGE_TOO_LARGE", true));
+    let long = "x".repeat(2000);
+    for id in [json!(["party-1"]), json!({ "id": "party-1" }), json!(long)] {
+        let reply = client.run(super::QUEUE, json!({ "id": id })).reply().await.unwrap();
+        let (_, message) = super::refusal(&reply);
+        assert!(message.contains("was not provided"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_document_that_cannot_be_read_is_refused_by_itself() {
     for query in ["{", "", "}{", "{ nothing }", "query A { __typename } query B { __typename }"] {
         assert!(!refused(query).await.is_empty());
