@@ -139,13 +139,23 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Only edits are remembered: joining and leaving again give the same result by themselves.
+impl Operation {
+    /// What it is called where it is remembered. Only what gives another result when it is done
+    /// again is: joining and leaving do not.
+    fn name(&self) -> Option<&'static str> {
+        match self {
+            Self::Edit(edit) => Some(edit.name()),
+            Self::Lifecycle(Lifecycle::End { .. }) => Some("endSession"),
+            Self::Membership(_) | Self::Lifecycle(_) => None,
+        }
+    }
+}
+
 fn remembered(operation: &Operation, context: &Context, outcome: &Outcome) -> Option<Remembered> {
-    let Operation::Edit(edit) = operation else { return None };
     Some(Remembered {
         member: context.actor.as_ref()?.member.clone(),
         correlation_id: context.correlation_id.clone()?,
-        operation: edit.name().to_owned(),
+        operation: operation.name()?.to_owned(),
         outcome: outcome.clone(),
     })
 }

@@ -56,6 +56,9 @@ struct Place {
     inside: Option<Inside>,
     /// The session that it is about to be in.
     joining: Option<String>,
+    /// The session that it may be in, because nobody could say whether its join was stored. It
+    /// departs from it when it closes.
+    unsure: Option<String>,
     /// Whether it has left the last session that it was in, or was closed.
     has_left: bool,
 }
@@ -199,10 +202,17 @@ impl PartySocket {
             let joined = socket.go(&session_id, join, correlation_id).await;
             socket.place.send_modify(|place| {
                 place.joining = None;
-                if let Ok((member, _)) = &joined {
-                    let member = member.clone();
-                    place.inside = Some(Inside { session_id, member });
-                    place.has_left = false;
+                match &joined {
+                    Ok((member, _)) => {
+                        let member = member.clone();
+                        place.unsure.take_if(|unsure| *unsure == session_id);
+                        place.inside = Some(Inside { session_id, member });
+                        place.has_left = false;
+                    }
+                    Err(error) if error.code == ErrorCode::ServiceUnavailable => {
+                        place.unsure = Some(session_id);
+                    }
+                    Err(_) => {}
                 }
             });
             joined
@@ -317,21 +327,29 @@ impl PartySocket {
     pub async fn close(&self) {
         let Ok(turn) = self.turns.acquire().await else { return };
         self.turns.close();
-        let inside = self.inside();
-        self.place.send_modify(|place| {
-            place.inside = None;
-            place.has_left = true;
-        });
+        let Place { inside, unsure, .. } =
+            self.place.send_replace(Place { has_left: true, ..Place::default() });
         drop(turn);
-        let Some(Inside { session_id, member }) = inside else { return };
-        sleep(DEPART_AFTER).await;
+        let inside = inside.map(|inside| inside.session_id);
+        let unsure = unsure.filter(|unsure| Some(unsure) != inside.as_ref());
+        if inside.is_some() || unsure.is_some() {
+            sleep(DEPART_AFTER).await;
+        }
+        for session_id in inside.into_iter().chain(unsure) {
+            self.depart(&session_id).await;
+        }
+    }
+
+    /// Departs as soon as that can be stored. After the last try it is left to the room, which knows
+    /// that the socket is gone.
+    async fn depart(&self, session_id: &str) {
         let attachment = self.attachment.clone();
-        let operation = Operation::Membership(Membership::Depart { member, attachment });
+        let operation = Operation::Membership(Membership::Depart { attachment });
         for attempt in 0..DEPART_TRIES {
             if attempt > 0 {
                 sleep(Duration::from_secs(1 << (attempt - 1))).await;
             }
-            match self.rooms.operate(&session_id, operation.clone(), None, None).await {
+            match self.rooms.operate(session_id, operation.clone(), None, None).await {
                 Ok(_) => return,
                 Err(error) => warn!(%error, session_id, "a departure was not recorded"),
             }
@@ -363,7 +381,11 @@ fn fault() -> PartyError {
 
 /// A random UUID, as RFC 4122 writes one of version 4.
 pub(crate) fn random_uuid() -> String {
-    let bits = rand::random::<u128>();
+    uuid_from(rand::random())
+}
+
+/// A UUID with the version and variant of a random one, and otherwise of these bits.
+pub(crate) fn uuid_from(bits: u128) -> String {
     let (version, variant) = (0x4_u128 << 76, 0x2_u128 << 62);
     let bits = bits & !(0xf_u128 << 76) & !(0x3_u128 << 62) | version | variant;
     let hex = format!("{bits:032x}");

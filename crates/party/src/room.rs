@@ -143,12 +143,15 @@ impl Room {
             Ok(()) => self.catch_up().await,
             Err(error) => Err(unavailable(&error)),
         };
-        match opened {
-            Ok(()) => self.serve_all().await,
-            Err(error) => self.refuse_all(&error),
+        if opened.is_ok() {
+            self.serve_all().await;
         }
-        self.requests.close();
+        // Before the next room can begin to watch.
         self.parts.store.unwatch(&session_id).await;
+        self.requests.close();
+        if let Err(error) = opened {
+            self.refuse_all(&error);
+        }
         let mut unheard: Vec<Request> = self.held.take().into_iter().collect();
         while let Ok(request) = self.requests.try_recv() {
             unheard.push(request);
@@ -211,7 +214,6 @@ impl Room {
     }
 
     fn refuse_all(&mut self, error: &PartyError) {
-        self.requests.close();
         while let Ok(request) = self.requests.try_recv() {
             match request {
                 Request::Operate(wanted) => drop(wanted.answer.send(Err(error.clone()))),
@@ -225,7 +227,8 @@ impl Room {
     }
 
     fn is_done(&mut self) -> bool {
-        if !self.attached.is_empty() || !self.speakers.is_empty() {
+        let is_needed = !self.attached.is_empty() || !self.speakers.is_empty();
+        if is_needed || self.unheld().next().is_some() {
             self.idle_since = None;
             return false;
         }

@@ -10,7 +10,7 @@ use futures_util::stream;
 use heartline_protocol::{ErrorCode, NodeId};
 use heartline_routing::{Clock, Directory};
 use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
@@ -43,13 +43,13 @@ const COMPARE_TICKS: u64 = 5;
 /// How often sessions with members are kept from being cleared away, in ticks.
 const KEEP_TICKS: u64 = 60;
 
-/// How often sessions are looked at that show no sign of life, in ticks, and how many: their nodes
+/// How often sessions are looked at that show no sign of life, and how many: their nodes
 /// may have died, and nobody else may be there to notice.
-const SILENT_TICKS: u64 = 10;
+const SILENT_INTERVAL: Duration = Duration::from_secs(10);
 const SILENT_LOOKED_AT: usize = 16;
 
-/// How often sessions are ended that nobody uses, in ticks, and how many at a time.
-const END_TICKS: u64 = 300;
+/// How often sessions are ended that nobody uses, and how many at a time.
+const END_INTERVAL: Duration = Duration::from_secs(300);
 const ENDED_AT_ONCE: usize = 50;
 
 /// Sessions that are left at the same time when the node stops, and how long that may take.
@@ -279,8 +279,6 @@ impl Rooms {
     /// Follows the store, the time and the other nodes, for ever.
     pub async fn run(self, directory: Arc<dyn Directory>) {
         let mut notices = self.0.parts.store.notices();
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let following = async {
             loop {
                 match notices.recv().await {
@@ -291,12 +289,28 @@ impl Rooms {
             }
         };
         let ticking = async {
+            let mut ticks = ticks_of(TICK);
             for tick in 0_u64.. {
                 ticks.tick().await;
                 self.tick(tick, &*directory).await;
             }
         };
-        tokio::join!(following, ticking, self.0.parts.archivist.run());
+        // What may take long must not hold up the ticks, which rooms wait for.
+        let looking = async {
+            let mut ticks = ticks_of(SILENT_INTERVAL);
+            loop {
+                ticks.tick().await;
+                self.look_at_silent().await;
+            }
+        };
+        let ending = async {
+            let mut ticks = ticks_of(END_INTERVAL);
+            loop {
+                ticks.tick().await;
+                self.end_idle().await;
+            }
+        };
+        tokio::join!(following, ticking, looking, ending, self.0.parts.archivist.run());
     }
 
     fn noticed(&self, notice: Notice) {
@@ -341,14 +355,6 @@ impl Rooms {
             self.0.parts.read_time().await;
             session_ids.iter().for_each(|session_id| self.tell(session_id, Request::Compare));
         }
-        if tick.is_multiple_of(SILENT_TICKS) {
-            self.look_at_silent().await;
-        }
-        if tick.is_multiple_of(END_TICKS)
-            && let Some(auto_end) = self.0.parts.config.auto_end
-        {
-            self.end_idle(auto_end).await;
-        }
     }
 
     /// Opens the rooms of sessions that have shown no sign of life for longest, so that they find out
@@ -367,8 +373,9 @@ impl Rooms {
         }
     }
 
-    async fn end_idle(&self, auto_end: Duration) {
+    async fn end_idle(&self) {
         let parts = &self.0.parts;
+        let Some(auto_end) = parts.config.auto_end else { return };
         let before_ms = parts.now_ms().saturating_sub(auto_end.as_millis() as u64);
         let idle = match parts.archive.idle(before_ms, ENDED_AT_ONCE).await {
             Ok(idle) => idle,
@@ -419,6 +426,13 @@ impl Rooms {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Request>>> {
         self.0.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Ticks that do not catch up after a pause.
+fn ticks_of(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Whether something is still done by a node that is about to stop.

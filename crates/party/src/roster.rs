@@ -144,6 +144,11 @@ impl Roster {
         self.members.get(id)
     }
 
+    /// The member who is present through this socket, or was last.
+    pub fn by_attachment(&self, attachment: &Attachment) -> Option<&Member> {
+        self.members.values().find(|member| member.attachment == *attachment)
+    }
+
     /// Takes note that a member has a newer socket than this one.
     pub(crate) fn abandon(&mut self, socket: Attachment) {
         self.abandoned.push_back(socket);

@@ -70,10 +70,9 @@ fn remembered(
     operation: &Operation,
     context: &Context,
 ) -> Option<Outcome> {
-    let Operation::Edit(edit) = operation else { return None };
+    let name = operation.name()?;
     let (actor, correlation_id) = (context.actor.as_ref()?, context.correlation_id.as_ref()?);
-    let is_meant =
-        |known: &&Remembered| known.is_of(&actor.member, edit.name(), correlation_id.as_str());
+    let is_meant = |known: &&Remembered| known.is_of(&actor.member, name, correlation_id.as_str());
     let in_group = group.iter().find(is_meant).map(|known| &known.outcome);
-    in_group.or_else(|| log.remembered(&actor.member, edit.name(), correlation_id)).cloned()
+    in_group.or_else(|| log.remembered(&actor.member, name, correlation_id)).cloned()
 }

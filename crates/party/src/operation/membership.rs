@@ -21,10 +21,8 @@ pub enum Membership {
     Join(Box<Join>),
     /// The actor goes, at once and for good.
     Leave,
-    /// A member's socket closed. Does nothing if the member has a newer one.
+    /// A socket closed. Does nothing if its member has a newer one, or if nobody came on it.
     Depart {
-        /// Whose.
-        member: MemberId,
         /// Which.
         attachment: Attachment,
     },
@@ -76,9 +74,10 @@ pub(super) fn apply(draft: &mut Draft<'_>, change: &Membership) -> Result<Outcom
     match change {
         Membership::Join(join) => self::join(draft, join),
         Membership::Leave => Ok(leave(draft)),
-        Membership::Depart { member, attachment } => {
-            if draft.session.present(member, attachment).is_some() {
-                depart(draft, member);
+        Membership::Depart { attachment } => {
+            let member = draft.session.roster.by_attachment(attachment);
+            if let Some(member) = member.map(|member| member.id.clone()) {
+                depart(draft, &member);
                 draft.settle();
             }
             Ok(Outcome::Done)
@@ -130,8 +129,7 @@ fn returning(
     join: &Join,
 ) -> Result<Option<MemberId>, PartyError> {
     let roster = &draft.session.roster;
-    let mut members = roster.members.values();
-    if let Some(member) = members.find(|member| member.attachment == actor.attachment) {
+    if let Some(member) = roster.by_attachment(&actor.attachment) {
         return Ok(Some(member.id.clone()));
     }
     if roster.get(&actor.member).is_some() {

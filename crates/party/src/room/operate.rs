@@ -15,6 +15,7 @@ use crate::error::PartyError;
 use crate::fields::{Changes, changes};
 use crate::operation::{Actor, Context, Decided, Membership, Operation, Outcome, decide};
 use crate::party_socket::random_uuid;
+use crate::roster::Member;
 use crate::session::{Session, Status};
 use crate::store::{Commit, Committed, PartyStoreError, Revision};
 
@@ -88,6 +89,8 @@ impl Room {
         asked.iter().for_each(|asked| self.detach(&asked.operation));
         let commit_id = random_uuid();
         let mut is_certain = false;
+        // Where the session was when an attempt got no answer.
+        let mut unanswered = None;
         loop {
             if self.must_reattach && asked.iter().any(|asked| asked.actor.is_some()) {
                 // Who is here is a member, also where the session has just lost it.
@@ -102,26 +105,43 @@ impl Room {
                     is_certain = true;
                     continue;
                 }
+                // An earlier attempt whose answer was lost may have done it.
+                self.attach_all(asked, &decided.results);
                 return Ok(decided.results);
             };
+            let expected = Revision::of(&self.session);
             match self.commit(&decided.after, &entry).await {
                 Ok(Committed::Done) => {
                     self.is_store_silent = false;
                     return Ok(self.done(asked, decided, &entry));
                 }
                 Ok(Committed::Conflict(_)) => self.parts.metrics.retried(),
-                Err(error) => self.failed(&error, deadline).await?,
+                Err(error) => {
+                    unanswered.get_or_insert(expected);
+                    self.failed(&error, deadline).await?;
+                }
             }
             self.catch_up_before(deadline).await?;
             // Its answer was lost, or it was sent twice on the way and conflicts with itself.
             if self.log.commit(&commit_id).is_some() {
+                self.parts.archivist.note(&self.session, self.parts.now_ms(), Haste::Now);
                 self.attach_all(asked, &decided.results);
                 return Ok(decided.results);
+            }
+            if unanswered.is_some_and(|since| !self.remembers_since(since)) {
+                return Err(unavailable(&"it is not known whether it was done"));
             }
             if self.parts.clock.now() >= deadline {
                 return Err(busy());
             }
         }
+    }
+
+    /// Whether the log has everything that was committed since a revision.
+    fn remembers_since(&self, revision: Revision) -> bool {
+        let next = revision.version + 1;
+        let oldest = self.log.entries().next().map_or(self.session.version + 1, |it| it.version);
+        self.session.incarnation == revision.incarnation && oldest <= next
     }
 
     fn decide(&self, asked: &[Asked]) -> Decided {
@@ -164,13 +184,7 @@ impl Room {
         for (asked, _) in asked.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
             self.parts.metrics.committed(&asked.operation);
         }
-        let is_new = !self.session.exists();
-        let is_last = after.status != Status::Active && self.session.status == Status::Active;
-        let haste = if is_new || is_last || after.status == Status::Ended {
-            Haste::Now
-        } else {
-            Haste::Soon
-        };
+        let haste = if self.session.exists() { Haste::Soon } else { Haste::Now };
         self.take(Arc::new(after), entry);
         self.attach_all(asked, &results);
         self.parts.archivist.note(&self.session, self.parts.now_ms(), haste);
@@ -198,7 +212,8 @@ impl Room {
                 }
             }
             (Operation::Membership(Membership::Leave), _) => {
-                self.attached.retain(|id, _| actor.is_none_or(|actor| actor.member != *id));
+                let is_it = |actor: &Actor, known: &Member| actor.attachment == known.attachment;
+                self.attached.retain(|_, known| !actor.is_some_and(|actor| is_it(actor, known)));
                 self.settle();
             }
             _ => {}
@@ -208,8 +223,8 @@ impl Room {
     /// A socket that has closed is not claimed again, whatever becomes of its departure.
     fn detach(&mut self, operation: &Operation) {
         match operation {
-            Operation::Membership(Membership::Depart { member, attachment }) => {
-                self.attached.retain(|id, known| id != member || known.attachment != *attachment);
+            Operation::Membership(Membership::Depart { attachment }) => {
+                self.attached.retain(|_, known| known.attachment != *attachment);
             }
             Operation::Membership(Membership::NodeLost { node }) => {
                 self.attached.retain(|_, known| known.attachment.node != *node);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{OPERATION_DEADLINE, Replayed, Room};
+use crate::archivist::Haste;
 use crate::entry::Entry;
 use crate::error::PartyError;
 use crate::fact::{Fact, QueueChange, QueueEvent, SessionChange};
@@ -57,6 +58,7 @@ impl Room {
 
     /// Takes the next state and tells what led there.
     pub(super) fn take(&mut self, session: Arc<Session>, entry: &Entry) {
+        self.note_rest(&session);
         self.session = session;
         self.log.append(entry);
         self.say_queue(entry);
@@ -76,7 +78,9 @@ impl Room {
 
     /// Takes another state, of which listeners have not heard all that led there.
     pub(super) fn replace(&mut self, session: Session, log: EventLog) {
-        (self.session, self.log) = (Arc::new(session), log);
+        let session = Arc::new(session);
+        self.note_rest(&session);
+        (self.session, self.log) = (session, log);
         self.parts.metrics.full_sync("reloaded");
         self.say_present();
         if self.session.status == Status::Ended {
@@ -85,6 +89,15 @@ impl Room {
             self.say_news(None, &change);
         }
         self.settle();
+    }
+
+    /// Has a session archived that rests or has ended, whichever node made it so: nothing may follow
+    /// that would do it, and that node may not live to do it.
+    fn note_rest(&self, next: &Arc<Session>) {
+        let is_news = self.session.exists() && next.status != self.session.status;
+        if is_news && next.status != Status::Active {
+            self.parts.archivist.note(next, self.parts.now_ms(), Haste::Now);
+        }
     }
 
     /// Ends the streams of those who are no longer members on their socket, and follows who of this

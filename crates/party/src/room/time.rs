@@ -10,7 +10,7 @@ use super::speak::is_lost;
 use super::{Asked, OPERATION_DEADLINE, Room};
 use crate::operation::{Membership, Operation};
 use crate::restore;
-use crate::roster::Member;
+use crate::roster::{Attachment, Member};
 
 impl Room {
     pub(super) async fn tick(&mut self, nodes: Option<&HashSet<NodeId>>) {
@@ -21,6 +21,10 @@ impl Room {
             self.do_own(Membership::Expire, deadline).await;
         }
         self.reattach_all().await;
+        let unheld: Vec<Attachment> = self.unheld().cloned().collect();
+        for attachment in unheld {
+            self.do_own(Membership::Depart { attachment }, deadline).await;
+        }
         let Some(nodes) = nodes else { return };
         let members = self.session.roster.members.values();
         let lost = members.filter(|member| member.away.is_none());
@@ -31,6 +35,18 @@ impl Room {
                 self.do_own(Membership::NodeLost { node }, deadline).await;
             }
         }
+    }
+
+    /// Sockets of this node that the session has and the room does not: their departure could not
+    /// be stored, or a join that nobody was told of could. No other node removes their members,
+    /// because this one is alive.
+    pub(super) fn unheld(&self) -> impl Iterator<Item = &Attachment> {
+        let present = self.session.roster.members.values().filter(|it| it.away.is_none());
+        let own = present.filter(|it| it.attachment.node == self.parts.node_id);
+        let held = |it: &Member| {
+            self.attached.get(&it.id).is_some_and(|known| known.attachment == it.attachment)
+        };
+        own.filter(move |it| !held(it)).map(|it| &it.attachment)
     }
 
     pub(super) async fn keep(&self) {
@@ -44,7 +60,9 @@ impl Room {
     pub(super) async fn reattach_all(&mut self) {
         self.must_reattach = false;
         let lost = self.attached.values().filter(|known| is_lost(&self.session, known));
-        let lost: Vec<Member> = lost.cloned().collect();
+        let mut lost: Vec<Member> = lost.cloned().collect();
+        // Where everybody was lost the first to come back leads: whoever is here longest.
+        lost.sort_by_key(|member| (member.joined_at_ms, member.id.clone()));
         for member in lost {
             let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
             self.do_own(Membership::Reattach { member }, deadline).await;

@@ -14,7 +14,7 @@ use super::statistics::SessionSummary;
 use crate::error::PartyError;
 use crate::item::Item;
 use crate::operation::{Edit, Join, Lifecycle, NewSession, Operation, Outcome};
-use crate::party_socket::{PartySocket, random_uuid, validate_names};
+use crate::party_socket::{PartySocket, random_uuid, uuid_from, validate_names};
 use crate::rate::Accounts;
 use crate::room::Answer;
 use crate::roster::TokenDigest;
@@ -86,11 +86,14 @@ impl Mutation {
             None => context.data_unchecked::<Accounts>().take_lifecycle(account)?,
         }
         validate::board_ids(input.board_ids.as_deref().unwrap_or_default())?;
-        let (session_id, new) = (random_uuid(), NewSession::from(input));
+        let (correlation_id, new) = (text(correlation_id), NewSession::from(input));
+        let session_id = match &correlation_id {
+            Some(name) => uuid_of(&[account.as_str(), name]),
+            None => random_uuid(),
+        };
         let board_path = new.board_path.clone();
         let operation = Operation::Lifecycle(Lifecycle::Create(Box::new(new)));
         let actor = Some(caller.actor(rooms(context)));
-        let correlation_id = text(correlation_id);
         let created =
             rooms(context).operate(&session_id, operation, actor, correlation_id.clone()).await?;
         match caller.socket() {
@@ -320,6 +323,13 @@ fn new_token() -> String {
 }
 
 /// What is kept of a token: who reads the store cannot come back with it.
+/// The id of what an account calls so: the same one every time.
+fn uuid_of(names: &[&str]) -> String {
+    let digest = digest(&SHA256, names.join("\n").as_bytes());
+    let bytes = digest.as_ref().first_chunk().expect("a digest has 32 bytes");
+    uuid_from(u128::from_be_bytes(*bytes))
+}
+
 fn token_digest(token: &str) -> TokenDigest {
     let digest = digest(&SHA256, token.as_bytes());
     TokenDigest(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())

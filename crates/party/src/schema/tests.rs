@@ -1,6 +1,7 @@
 //! The interface as clients use it: documents in, JSON out, on one node or on two.
 
 mod documents;
+mod lost_answers;
 mod memory;
 mod queue;
 mod refusals;

@@ -158,8 +158,8 @@ impl Party {
     }
 
     fn depart(&mut self, by: &Actor) -> Applied {
-        let (member, attachment) = (by.member.clone(), by.attachment.clone());
-        self.member(None, Membership::Depart { member, attachment }).unwrap()
+        let attachment = by.attachment.clone();
+        self.member(None, Membership::Depart { attachment }).unwrap()
     }
 
     fn live(&mut self, by: &str, step: Lifecycle) -> Result<Applied, PartyError> {

@@ -93,7 +93,7 @@ impl Walk {
         match step.kind {
             8 | 9 => Membership::Join(Box::new(self.join(step))),
             10 if step.flag => Membership::Leave,
-            10 | 11 => Membership::Depart { member: client.member, attachment: client.attachment },
+            10 | 11 => Membership::Depart { attachment: client.attachment },
             12 if step.flag => Membership::NodeLost { node: NODES[step.who % 2].parse().unwrap() },
             12 => Membership::Expire,
             13 if !self.records.is_empty() => {

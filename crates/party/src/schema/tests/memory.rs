@@ -24,6 +24,18 @@ pub(super) struct MemoryStore {
     sessions: Mutex<HashMap<String, Held>>,
     notices: broadcast::Sender<Notice>,
     is_down: AtomicBool,
+    loss: Mutex<Option<Loss>>,
+}
+
+/// What goes wrong with the next commit, which is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Its answer is lost.
+    Answer,
+    /// So is the answer to everything that follows.
+    AnswerAndStore,
+    /// Its answer is lost, and nobody finds it in the log any more.
+    AnswerAndLog,
 }
 
 #[derive(Debug)]
@@ -36,7 +48,12 @@ struct Held {
 impl MemoryStore {
     pub(super) fn new() -> Self {
         let notices = broadcast::Sender::new(NOTICES_MAX);
-        Self { sessions: Mutex::default(), notices, is_down: AtomicBool::new(false) }
+        let (sessions, loss) = (Mutex::default(), Mutex::default());
+        Self { sessions, notices, is_down: AtomicBool::new(false), loss }
+    }
+
+    pub(super) fn lose(&self, loss: Loss) {
+        *self.loss.lock().unwrap() = Some(loss);
     }
 
     pub(super) fn fail(&self, is_down: bool) {
@@ -104,10 +121,19 @@ impl PartyStore for MemoryStore {
         while held.entries.len() > commit.entries_kept {
             held.entries.pop_front();
         }
+        let loss = self.loss.lock().unwrap().take();
+        if loss == Some(Loss::AnswerAndLog) {
+            held.entries.clear();
+        }
         let (session_id, revision) = (commit.session_id, commit.revision);
         let entry = Some(commit.entry);
         let _ = self.notices.send(Notice::Committed { session_id, revision, entry });
-        Ok(Committed::Done)
+        match loss {
+            None => return Ok(Committed::Done),
+            Some(Loss::AnswerAndStore) => self.fail(true),
+            Some(Loss::Answer | Loss::AnswerAndLog) => {}
+        }
+        Err(PartyStoreError(SECRET.to_owned()))
     }
 
     async fn revisions(

@@ -1,0 +1,124 @@
+//! A store that does not answer, or whose answers are lost: nobody stays behind, nothing is done
+//! twice, and what is over is archived as that.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::memory::Loss;
+use super::{ADD, Client, JOIN, PATIENCE, Replies, World, item};
+use crate::archive::PartyArchive;
+use crate::session::Status;
+
+const END: &str = "mutation($id: ID!, $name: ID) {
+    endSession(sessionId: $id, correlationId: $name) { sessionId } }";
+
+/// Closes a connection that gives up telling the store.
+async fn close_unheard(world: &World, client: &Client) {
+    world.store.fail(true);
+    let given_up = timeout(Duration::from_millis(500), client.close()).await;
+    assert!(given_up.is_err(), "it would try again");
+    world.store.fail(false);
+}
+
+/// Hears of the members until somebody has left.
+async fn hears_of_leaving(stream: &mut Replies, who: &str) {
+    let hear = async {
+        loop {
+            let event = stream.event().await;
+            if event["__typename"] == "UserLeft" {
+                return event["userId"].clone();
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, hear).await.expect("somebody leaves"), who);
+}
+
+#[tokio::test]
+async fn a_departure_that_could_not_be_stored_is_made_up_for() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    let bo = world.connect(1, None);
+    bo.join("party-1").await;
+    let mut members = bo.members("party-1");
+    members.names(3).await;
+    let who = ana.id();
+    close_unheard(&world, &ana).await;
+    hears_of_leaving(&mut members, &who).await;
+}
+
+#[tokio::test]
+async fn a_join_whose_answer_was_lost_leaves_nobody_behind() {
+    let world = World::of(2).await;
+    let [ana, cy] = world.party("party-1").await;
+    let mut members = ana.members("party-1");
+    members.names(3).await;
+    let eve = world.connect(0, None);
+    world.store.lose(Loss::AnswerAndStore);
+    let (code, _) = eve.refusal(JOIN, json!({ "id": "party-1" })).await;
+    assert_eq!(code, "SERVICE_UNAVAILABLE");
+    world.store.fail(false);
+    let who = eve.id();
+    eve.close().await;
+    hears_of_leaving(&mut members, &who).await;
+
+    // Whoever asks again is a member, and stays one when the room next looks who is here.
+    let eve = world.connect(0, None);
+    world.store.lose(Loss::AnswerAndStore);
+    eve.refusal(JOIN, json!({ "id": "party-1" })).await;
+    world.store.fail(false);
+    eve.join("party-1").await;
+    let who = cy.id();
+    close_unheard(&world, &cy).await;
+    hears_of_leaving(&mut members, &who).await;
+    eve.add(1).await;
+}
+
+#[tokio::test]
+async fn an_end_whose_answer_was_lost_is_archived_and_known_by_its_name() {
+    let world = World::of(2).await;
+    let ana = world.connect(0, Some("ana"));
+    ana.join("party-1").await;
+    world.store.lose(Loss::Answer);
+    let ended = ana.ask(END, json!({ "id": "party-1", "name": "mine" })).await;
+    assert_eq!(ended["endSession"]["sessionId"], "party-1");
+    let again = ana.ask(END, json!({ "id": "party-1", "name": "mine" })).await;
+    assert_eq!(again["endSession"]["sessionId"], "party-1", "the same under the same name");
+    let (code, _) = ana.refusal(END, json!({ "id": "party-1", "name": "other" })).await;
+    assert_eq!(code, "CONFLICT");
+    let is_archived = async {
+        while !matches!(world.archive.get("party-1").await, Ok(Some(it)) if it.status == Status::Ended)
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, is_archived).await.expect("it is archived as ended");
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_and_is_not_in_the_log_any_more_is_not_done_again() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    world.store.lose(Loss::AnswerAndLog);
+    let (code, _) = ana.refusal(ADD, json!({ "item": item(1) })).await;
+    assert_eq!(code, "SERVICE_UNAVAILABLE");
+    let joined: Value = ana.join("party-1").await;
+    assert_eq!(joined["queueState"]["sequence"], 1, "it was done once");
+}
+
+#[tokio::test]
+async fn a_session_that_is_created_again_by_name_is_the_same() {
+    const CREATE: &str = "mutation($name: ID) { createSession(correlationId: $name, input: {
+        boardPath: \"/kilter/1/2/3\", latitude: 1, longitude: 2, discoverable: true }) { id } }";
+    let world = World::of(1).await;
+    let ana = world.http(Some("ana"));
+    let create = async |client: &Client, name: Option<&str>| {
+        client.ask(CREATE, json!({ "name": name })).await["createSession"]["id"].take()
+    };
+    let first = create(&ana, Some("mine")).await;
+    assert_eq!(create(&ana, Some("mine")).await, first);
+    assert_ne!(create(&ana, Some("other")).await, first);
+    assert_ne!(create(&world.http(Some("bo")), Some("mine")).await, first);
+    assert_ne!(create(&ana, None).await, first);
+}
