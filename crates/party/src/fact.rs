@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::{OrderHash, StateHash};
 use crate::item::Item;
-use crate::roster::{Attachment, Away, Member, MemberId, Resume};
+use crate::roster::{Attachment, Away, Heir, Member, MemberId, Resume};
 use crate::session::{Details, Status};
 
 /// One thing that happened.
@@ -66,6 +66,9 @@ pub enum Fact {
         roster_sequence: u64,
         /// The new epoch, likewise.
         epoch: u64,
+        /// Who led, and leads again if it is back in time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heir: Option<Heir>,
     },
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::hash::{OrderHash, StateHash};
 use crate::item::Item;
 use crate::queue::QueueState;
-use crate::roster::{Member, MemberId, Roster};
+use crate::roster::{Heir, Member, MemberId, Roster};
 use crate::session::{Details, Session, Status};
 
 const HEAD: &str = "head";
@@ -55,6 +55,9 @@ pub struct Head {
     pub leader: Option<MemberId>,
     /// How often a leader was elected.
     pub epoch: u64,
+    /// Who led before the session was restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heir: Option<Heir>,
 }
 
 /// The current item, by its uuid if the queue holds the very same one.
@@ -116,6 +119,7 @@ impl Head {
             roster_sequence: session.roster_sequence,
             leader: session.roster.leader.clone(),
             epoch: session.roster.epoch,
+            heir: session.roster.heir.clone(),
         }
     }
 
@@ -190,7 +194,13 @@ pub fn from_fields(
         incarnation: head.incarnation,
         version: head.version,
         queue,
-        roster: Roster { members, leader: head.leader, epoch: head.epoch, abandoned },
+        roster: Roster {
+            members,
+            leader: head.leader,
+            epoch: head.epoch,
+            abandoned,
+            heir: head.heir,
+        },
         details,
         status: head.status,
         roster_sequence: head.roster_sequence,

@@ -57,7 +57,7 @@ pub use queue::{FoldError, QueueState};
 pub use rate::PartyRates;
 pub use room::{Answer, Replayed};
 pub use rooms::{PartyConfig, Rooms};
-pub use roster::{Attachment, Away, Member, MemberId, Resume, Roster, TokenDigest};
+pub use roster::{Attachment, Away, Heir, Member, MemberId, Resume, Roster, TokenDigest};
 pub use schema::{Caller, GraphQlRequest, Party, Reply};
 pub use session::{Details, Session, Status};
 pub use store::{

@@ -98,6 +98,15 @@ pub struct Away {
     pub deadline_ms: u64,
 }
 
+/// Who led before a loss, and leads again if it is back in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heir {
+    /// Who.
+    pub member: MemberId,
+    /// Until when.
+    pub deadline_ms: u64,
+}
+
 /// One member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -136,6 +145,8 @@ pub struct Roster {
     /// Sockets that members gave up for newer ones, the latest last. A node that slept through it
     /// still holds such a socket, and must not bring back through it a member who has left since.
     pub abandoned: VecDeque<Attachment>,
+    /// Who led before the session was restored.
+    pub heir: Option<Heir>,
 }
 
 impl Roster {

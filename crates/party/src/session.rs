@@ -138,7 +138,8 @@ impl Session {
             }
             Fact::StatusChanged { status } => self.status = *status,
             Fact::DetailsChanged { details } => self.details = details.clone(),
-            Fact::Restored { incarnation, sequence, roster_sequence, epoch } => {
+            Fact::Restored { incarnation, sequence, roster_sequence, epoch, heir } => {
+                self.roster.heir.clone_from(heir);
                 self.incarnation = *incarnation;
                 self.queue.sequence = *sequence;
                 self.roster_sequence = *roster_sequence;

@@ -69,13 +69,17 @@ impl<'a> Draft<'a> {
         self.session_event(SessionChange::MemberLeft { member });
     }
 
+    pub(super) fn elect(&mut self, member: MemberId) {
+        let epoch = self.session.roster.epoch + 1;
+        self.session_event(SessionChange::LeaderElected { member, epoch });
+    }
+
     /// Brings the leader and the status in line with the members, after some came or went.
     pub(super) fn settle(&mut self) {
         if self.session.roster.leader.is_none()
             && let Some(senior) = self.session.roster.most_senior()
         {
-            let (member, epoch) = (senior.id.clone(), self.session.roster.epoch + 1);
-            self.session_event(SessionChange::LeaderElected { member, epoch });
+            self.elect(senior.id.clone());
         }
         let status = match self.session.roster.members.is_empty() {
             true => Status::Inactive,

@@ -6,7 +6,8 @@ use super::Outcome;
 use super::draft::Draft;
 use crate::error::PartyError;
 use crate::fact::{Fact, SessionChange};
-use crate::limits::RESTORED_SEQUENCES;
+use crate::limits::{HEIR_WITHIN_MS, RESTORED_SEQUENCES};
+use crate::roster::Heir;
 use crate::session::{Details, Status};
 use crate::validate::{self, Reasons};
 
@@ -149,7 +150,10 @@ fn restore(draft: &mut Draft<'_>, seen: Option<(u64, u64)>) -> Result<Outcome, P
         return Ok(Outcome::Done);
     }
     let (seen_incarnation, seen_sequence) = seen.unwrap_or_default();
+    let deadline_ms = draft.context.now_ms + HEIR_WITHIN_MS;
+    let heir = session.roster.leader.clone().map(|member| Heir { member, deadline_ms });
     draft.record(Fact::Restored {
+        heir,
         incarnation: session.incarnation.max(seen_incarnation) + 1,
         sequence: session.queue.sequence.max(seen_sequence) + RESTORED_SEQUENCES,
         roster_sequence: session.roster_sequence + RESTORED_SEQUENCES,

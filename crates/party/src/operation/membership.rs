@@ -280,6 +280,7 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
         // It was taken for lost. It may be that the session is full by now: it was here before.
         let member = Member { away: None, ..known.clone() };
         draft.session_event(SessionChange::MemberJoined { member });
+        reinstate(draft, &known.id);
         draft.settle();
         return Ok(outcome);
     };
@@ -288,6 +289,15 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
         draft.record(Fact::MemberAttached { member: known.id.clone(), attachment, resume });
     }
     Ok(outcome)
+}
+
+/// Lets a member lead who led before the session was lost, also where another came back first.
+fn reinstate(draft: &mut Draft<'_>, id: &MemberId) {
+    let now_ms = draft.context.now_ms;
+    let heir = draft.session.roster.heir.as_ref();
+    if heir.is_some_and(|heir| heir.member == *id && now_ms < heir.deadline_ms) {
+        draft.elect(id.clone());
+    }
 }
 
 /// Gives a member another name or picture, if they are given and others than the present ones.

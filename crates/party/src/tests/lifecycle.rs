@@ -1,8 +1,10 @@
 //! How sessions begin and end.
 
 use super::*;
+use crate::limits::HEIR_WITHIN_MS;
 use crate::operation::NewSession;
 use crate::session::Status;
+use crate::{from_fields, to_fields};
 
 fn with_seed(queue: &[u32], current: Option<u32>) -> Join {
     Join {
@@ -199,4 +201,25 @@ fn a_restored_session_goes_on_above_everything_that_was_seen() {
     assert!(party.session.roster.epoch > archived.roster.epoch);
     party.add("ana", 2);
     assert_eq!(party.session.queue.sequence, 10_041);
+}
+
+#[test]
+fn whoever_led_before_a_loss_leads_again_if_it_is_back_in_time() {
+    for (waits_ms, leader) in [(0, "ana"), (HEIR_WITHIN_MS, "bo")] {
+        let mut party = Party::of(&["ana", "bo"]);
+        let before = party.session.clone();
+        let back = |party: &mut Party, name: &str| {
+            let member = before.roster.get(&member(name)).unwrap().clone();
+            party.member(None, Membership::Reattach { member }).unwrap()
+        };
+        party.live("server", Lifecycle::Restore { seen: None }).unwrap();
+        back(&mut party, "bo");
+        assert_eq!(party.leader(), Some("bo"), "somebody leads meanwhile");
+        let epoch = party.session.roster.epoch;
+        party.now_ms += waits_ms;
+        back(&mut party, "ana");
+        assert_eq!(party.leader(), Some(leader), "after {waits_ms} ms");
+        assert_eq!(party.session.roster.epoch > epoch, leader == "ana");
+        assert_eq!(from_fields(to_fields(&party.session)).unwrap(), party.session);
+    }
 }
