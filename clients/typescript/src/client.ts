@@ -372,6 +372,8 @@ export class Client {
         const draft = this.#sending.acked(frame);
         if (draft !== undefined && this.user_id !== undefined) {
           this.#inbox.take(messageOf(draft, frame, this.user_id), now);
+        } else {
+          this.#inbox.saw(frame.chat_id, frame.sequence, now);
         }
         break;
       }

@@ -6,6 +6,7 @@ import { BackOff } from "./back_off.js";
 import { CatchUp } from "./catch_up.js";
 import { Cursors } from "./cursor.js";
 import { Delivery } from "./delivery.js";
+import { NEVER } from "./frame_source.js";
 import { Listeners } from "./listeners.js";
 import { Manifest } from "./manifest.js";
 import type {
@@ -56,6 +57,8 @@ export class Inbox {
   readonly #cursors = new Cursors();
   /** Up to where the application has had each chat, also one that the user has left. */
   readonly #handed = new Map<ChatId, number>();
+  /** Chats of which something came before it was said where they begin. */
+  readonly #unmet = new Set<ChatId>();
   #catchUp = new CatchUp();
   #isConnected = false;
 
@@ -123,7 +126,7 @@ export class Inbox {
         this.sync.tokenRefreshed();
         break;
     }
-    this.#announce();
+    this.#follow(now);
   }
 
   /** An error came; answers whether it was about something here. */
@@ -135,11 +138,17 @@ export class Inbox {
 
   /** A message came, be it by push or as the answer to an own one. */
   take(message: Message, now: number): void {
-    const { chat_id } = message;
+    const { chat_id, sequence } = message;
     if (this.delivery.accepts(chat_id)) this.#handOver(chat_id, this.#cursors.take(message));
-    else this.#cursors.saw(chat_id, message.sequence);
+    this.saw(chat_id, sequence, now);
+  }
+
+  /** A number exists: what is missing up to there is asked for, unless it comes by itself. */
+  saw(chat_id: ChatId, sequence: number, now: number): void {
+    this.#cursors.saw(chat_id, sequence);
+    if (!this.#cursors.hasBegun(chat_id)) this.#unmet.add(chat_id);
     this.review(chat_id, now + GAP_PATIENCE_MS);
-    this.#announce();
+    this.#follow(now);
   }
 
   /** Asks for a page at that time if something is missing. */
@@ -185,12 +194,7 @@ export class Inbox {
   #onChatChanged(frame: ServerFrameOf<"chat_changed">, now: number): void {
     const { chat_id, chat } = frame;
     if (chat === undefined) this.#forget(chat_id);
-    else {
-      this.#cursors.saw(chat_id, chat.head_sequence);
-      // Only the manifest knows how far the user has come in a chat that is new here.
-      if (!this.#cursors.hasBegun(chat_id)) this.manifest.resync([chat_id], 0, now);
-      this.review(chat_id, now + GAP_PATIENCE_MS);
-    }
+    else this.saw(chat_id, chat.head_sequence, now);
     this.onChatChanged.tell(frame);
   }
 
@@ -229,7 +233,16 @@ export class Inbox {
     this.#setup.kick();
   }
 
-  #announce(): void {
+  /**
+   * What follows from whatever came. Only the manifest knows how far the user has come in a chat
+   * that is new here: whatever comes of one that it has not named is worth another reading.
+   */
+  #follow(now: number): void {
+    if (this.manifest.dueAt(now) === NEVER) {
+      const unmet = [...this.#unmet].filter((chat_id) => !this.#cursors.hasBegun(chat_id));
+      this.#unmet.clear();
+      if (unmet.length > 0) this.manifest.resync(unmet, 0, now);
+    }
     if (this.#catchUp.announce()) this.onSynced.tell();
   }
 

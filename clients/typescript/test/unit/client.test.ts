@@ -44,6 +44,12 @@ class FakeWebSocket implements WebSocketLike {
     }
   }
 
+  /** Somebody said something. */
+  push(chat_id: string, sequence: number): void {
+    const about = { message_id: `id-${sequence}`, sender_id: "bo", client_message_id: `${sequence}` };
+    this.say({ type: "message", chat_id, sequence, content: "hello", ...about });
+  }
+
   of<T extends ClientFrame["type"]>(type: T): Extract<ClientFrame, { type: T }>[] {
     return this.sent.filter((frame) => frame.type === type) as Extract<ClientFrame, { type: T }>[];
   }
@@ -185,5 +191,52 @@ test("why there is no connection is told, until there is one", async () => {
   await vi.advanceTimersByTimeAsync(3000);
   FakeWebSocket.all.at(-1)?.establish();
   expect([made.state, made.last_error]).toEqual(["connected", undefined]);
+  await made.close();
+});
+
+test("a message of a chat whose making was not heard of comes, once the manifest names the chat", async () => {
+  const made = client();
+  const heard: number[] = [];
+  made.onMessage((message) => void heard.push(message.sequence));
+  const socket = await connected(made);
+  socket.manifest({ chat_id: "chat_1", head_sequence: 0, last_acked_sequence: 0 });
+  await settled();
+  socket.push("chat_2", 1);
+  await settled();
+  expect(socket.of("sync_manifest").length).toBe(2);
+  // What comes meanwhile is not asked for twice.
+  socket.push("chat_2", 2);
+  socket.manifest({ chat_id: "chat_2", head_sequence: 2, last_acked_sequence: 0 });
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(heard).toEqual([1, 2]);
+  expect(socket.of("sync_manifest").length).toBe(2);
+  await made.close();
+});
+
+test("a chat that comes while the manifest is read, and is not in it, is asked for afterwards", async () => {
+  const made = client();
+  const heard: number[] = [];
+  made.onMessage((message) => void heard.push(message.sequence));
+  const socket = await connected(made);
+  socket.push("chat_2", 1);
+  socket.manifest({ chat_id: "chat_1", head_sequence: 0, last_acked_sequence: 0 });
+  await settled();
+  expect(socket.of("sync_manifest").length).toBe(2);
+  // A chat that is in no manifest is not looked for again and again.
+  socket.manifest({ chat_id: "chat_1", head_sequence: 0, last_acked_sequence: 0 });
+  await vi.advanceTimersByTimeAsync(2000);
+  expect([heard, socket.of("sync_manifest").length]).toEqual([[], 2]);
+  await made.close();
+});
+
+test("an ack of a message that this client does not know tells that its number exists", async () => {
+  const made = client();
+  made.onMessage(() => {});
+  const socket = await connected(made);
+  socket.manifest({ chat_id: "chat_1", head_sequence: 4, last_acked_sequence: 4 });
+  const ack = { request_id: "own", chat_id: "chat_1", client_message_id: "own", sequence: 5 };
+  socket.say({ type: "message_ack", ...ack });
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(socket.of("sync_request")).toMatchObject([{ chat_id: "chat_1", after_sequence: 4 }]);
   await made.close();
 });
