@@ -71,6 +71,11 @@ impl Cursors {
         ready
     }
 
+    /// Whether something of a chat was seen of which nobody has said yet where it begins.
+    pub(crate) fn awaits_beginning(&self, chat_id: ChatId) -> bool {
+        self.waits_to_begin && self.chats.get(&chat_id).is_some_and(|cursor| !cursor.has_begun)
+    }
+
     /// Up to where everything was handed over.
     pub(crate) fn reached(&self, chat_id: ChatId) -> u64 {
         self.chats.get(&chat_id).map_or(0, |cursor| cursor.reached)
@@ -102,7 +107,7 @@ impl Cursors {
     /// answer will fill one number above that one, so a single missing number there is no gap yet.
     pub(crate) fn has_gap(&self, chat_id: ChatId, unanswered_above: Option<u64>) -> bool {
         let Some(cursor) = self.chats.get(&chat_id) else { return false };
-        if self.waits_to_begin && !cursor.has_begun {
+        if self.awaits_beginning(chat_id) {
             // The manifest is still to come.
             return false;
         }

@@ -104,6 +104,7 @@ impl ChatState {
             | ServerFrame::TokenExpired { .. }
             | ServerFrame::Unknown => {}
         }
+        self.meet(now);
         if self.catch_up.announce() {
             self.events.push_back(ChatEvent::Synced);
         }
@@ -256,6 +257,21 @@ impl ChatState {
     fn review(&mut self, chat_id: ChatId, at: Instant) {
         if self.has_gap(chat_id) {
             self.sync.want(chat_id, at);
+        } else if self.cursors.awaits_beginning(chat_id) {
+            self.unmet.insert(chat_id);
+        }
+    }
+
+    /// Only the manifest knows how far the user has come in a chat that is new here: whatever comes
+    /// of one that it has not named is worth another reading.
+    fn meet(&mut self, now: Instant) {
+        if !self.manifest.is_idle() {
+            return;
+        }
+        let came = std::mem::take(&mut self.unmet).into_iter();
+        let unmet: Vec<_> = came.filter(|id| self.cursors.awaits_beginning(*id)).collect();
+        if !unmet.is_empty() {
+            self.manifest.resync(Some(&unmet), Duration::ZERO, now);
         }
     }
 

@@ -83,6 +83,11 @@ impl Manifest {
         });
     }
 
+    /// Whether no round is due or being read.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.current.is_none()
+    }
+
     /// When the next page is to be asked for, if one is.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         let round = self.current.as_ref().filter(|round| round.request_id.is_none())?;

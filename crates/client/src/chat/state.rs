@@ -2,7 +2,7 @@
 //! for the server and events for the application come out. How events change it is told in
 //! [`incoming`](super::incoming).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use heartline_protocol::client_frame::{Ack, Typing};
 use heartline_protocol::limits::ClientLimits;
@@ -37,6 +37,8 @@ pub(crate) struct ChatState {
     pub(super) is_open: bool,
     pub(super) outbox: Outbox,
     pub(super) cursors: Cursors,
+    /// Chats of which something came before it was said where they begin.
+    pub(super) unmet: BTreeSet<ChatId>,
     pub(super) manifest: Manifest,
     pub(super) sync: Sync,
     pub(super) receipts: Receipts,
@@ -75,6 +77,7 @@ impl ChatState {
             watching: Watching::new(back_off(4)),
             presence: PresenceView::default(),
             cursors: Cursors::new(config.cursors, config.backlog),
+            unmet: BTreeSet::new(),
             backlog: config.backlog,
             tells_outgoing: config.tells_outgoing,
             receipts: Receipts::default(),

@@ -5,7 +5,7 @@ mod talk;
 
 use heartline_protocol::client_frame::SyncRequest;
 use heartline_protocol::server_frame::{ChatChange, ConnectionClosing, ManifestChat, Message};
-use heartline_protocol::{CloseReason, ErrorCode, ServerFrame, Timestamp};
+use heartline_protocol::{CloseReason, ErrorCode, RequestId, ServerFrame, Timestamp};
 
 use self::talk::{Talk, chat, manifest, page, sequences};
 use super::*;
@@ -298,14 +298,20 @@ fn many_chats_are_read_within_the_announced_rate() {
     assert_eq!(pages, 1000);
 }
 
-#[test]
-fn where_only_the_unread_is_wanted_pages_begin_after_the_watermark() {
+/// A client that wants only the unread, and its question for the manifest.
+fn wants_the_unread() -> (Talk, RequestId) {
     let backlog = crate::chat::Backlog::Unread { messages_max: 50 };
     let config = ChatConfig { backlog, ..ChatConfig::default() };
     let mut talk = Talk::new(&[]);
     talk.state = ChatState::new(config, BackOffConfig::default(), 1);
     talk.happens(connected(1));
     let request_id = talk.asks_for_the_manifest();
+    (talk, request_id)
+}
+
+#[test]
+fn where_only_the_unread_is_wanted_pages_begin_after_the_watermark() {
+    let (mut talk, request_id) = wants_the_unread();
     assert_eq!(talk.hears_message(8), NOTHING);
     talk.waits(60_000);
     assert_eq!(talk.says(), None, "it is not known yet what is missing");
@@ -318,6 +324,20 @@ fn where_only_the_unread_is_wanted_pages_begin_after_the_watermark() {
     assert_eq!(sequences(&told), [7, 8]);
     assert_eq!(told.last(), Some(&ChatEvent::Synced));
     assert_eq!(talk.says(), None, "nothing of the other chat is asked for");
+}
+
+#[test]
+fn a_chat_whose_making_was_not_heard_of_is_asked_for_when_something_of_it_comes() {
+    let (mut talk, request_id) = wants_the_unread();
+    talk.hears(manifest(request_id, vec![]));
+    assert_eq!(talk.hears_message(8), NOTHING);
+    let request_id = talk.asks_for_the_manifest();
+    assert_eq!(talk.hears(ServerFrame::Message(message(OTHER, 2))), []);
+    let unread = ManifestChat { chat_id: CHAT, head_sequence: 8, last_acked_sequence: 7 };
+    assert_eq!(sequences(&talk.hears(manifest(request_id, vec![unread]))), [8]);
+    let request_id = talk.asks_for_the_manifest();
+    talk.hears(manifest(request_id, vec![]));
+    assert_eq!(talk.says(), None, "what is in no manifest is not looked for again and again");
 }
 
 #[test]
