@@ -68,7 +68,8 @@ export class Connection {
   readonly #events: ConnectionEvents;
   readonly #socket: WebSocketLike;
   readonly #refresh = new Refresh();
-  #token: string;
+  /** The token in force. */
+  token: string;
   #heartbeat: Heartbeat | undefined;
   #closing: ConnectionClosing | undefined;
   #phaseEndsAt: number;
@@ -81,7 +82,7 @@ export class Connection {
   constructor(setup: ConnectionSetup, events: ConnectionEvents) {
     this.#setup = setup;
     this.#events = events;
-    this.#token = setup.token;
+    this.token = setup.token;
     this.#phaseEndsAt = performance.now() + ESTABLISH_TIMEOUT_MS;
     const protocols = [SUBPROTOCOL, `device.${setup.device_id}`];
     if (!setup.isInBand) protocols.push(`bearer.${setup.token}`);
@@ -151,24 +152,24 @@ export class Connection {
     switch (frame.type) {
       case "auth_challenge": {
         const { device_id } = this.#setup;
-        this.send({ type: "authenticate", token: this.#token, device_id });
+        this.send({ type: "authenticate", token: this.token, device_id });
         return;
       }
       case "connection_established": {
         const { heartbeat_interval_ms, heartbeat_timeout_ms } = frame;
         this.#heartbeat = new Heartbeat(heartbeat_interval_ms, heartbeat_timeout_ms, now);
-        this.#refresh.inForce(expiryOf(this.#token), now, wall);
+        this.#refresh.inForce(expiryOf(this.token), now, wall);
         this.#events.established(frame);
         // One was fetched while this one was on its way.
         const { last } = this.#setup.tokens;
-        if (last !== undefined && last !== this.#token) this.offer(last);
+        if (last !== undefined && last !== this.token) this.offer(last);
         return;
       }
       case "token_expired":
         this.#refresh.expired(now);
         break;
       case "token_refreshed":
-        this.#token = this.#refresh.accepted(frame.request_id) ?? this.#token;
+        this.token = this.#refresh.accepted(frame.request_id) ?? this.token;
         this.#refresh.inForce(Date.parse(frame.expires_at), now, wall);
         break;
       case "error":
@@ -245,7 +246,7 @@ export class Connection {
     const need = this.#refresh.begin();
     try {
       const token = await this.#setup.tokens.get(need);
-      if (token === this.#token) this.#refresh.notYet(performance.now(), Date.now());
+      if (token === this.token) this.#refresh.notYet(performance.now(), Date.now());
       else this.offer(token);
     } catch (error) {
       // The connection lives on until the server ends it; then the same error decides.

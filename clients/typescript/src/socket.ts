@@ -56,9 +56,8 @@ export class Socket {
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Until then the server wants to be left alone. */
   #pausedUntil = 0;
-  #needsNewToken = false;
-  /** The token of the last attempt. */
-  #lastToken: string | undefined;
+  /** The token that the server refused, until it takes another one; none is empty. */
+  #refusedToken = "";
   /**
    * After a failed upgrade the next attempt sends its token in band: a browser is not told why an
    * upgrade fails.
@@ -98,7 +97,7 @@ export class Socket {
   connect(): void {
     if (this.#state !== "idle" && this.#state !== "stopped") return;
     this.stop_reason = undefined;
-    this.#needsNewToken = false;
+    this.#refusedToken = "";
     this.#policy.established();
     void this.#attempt();
   }
@@ -185,10 +184,10 @@ export class Socket {
     this.#setNextAttempt(undefined);
     if (generation === this.#generation) this.#showTrying();
     const { tokens, WebSocket, urls, device_id } = this.#setup;
-    const refused = this.#needsNewToken ? this.#lastToken : undefined;
+    const need = tokens.last === this.#refusedToken ? "refused" : "connect";
     let token: string;
     try {
-      token = await tokens.get(this.#needsNewToken ? "refused" : "connect");
+      token = await tokens.get(need);
     } catch (error) {
       this.last_error = error;
       const hasEnded = error instanceof HeartlineError && error.code === "TOKEN_ENDED";
@@ -196,11 +195,12 @@ export class Socket {
       return;
     }
     if (generation !== this.#generation) return;
-    if (token === refused) {
-      this.stop("token_refused");
+    if (token === this.#refusedToken) {
+      // Whoever was not asked for another one may still have it.
+      if (need === "connect") void this.#attempt();
+      else this.stop("token_refused");
       return;
     }
-    this.#lastToken = token;
     const url = urls[this.#policy.urlIndex] ?? "";
     const setup = { WebSocket, url, token, device_id, isInBand: this.#isInBand, tokens };
     try {
@@ -226,7 +226,7 @@ export class Socket {
     this.#hasConnected = true;
     this.last_error = undefined;
     this.#isInBand = false;
-    this.#needsNewToken = false;
+    this.#refusedToken = "";
     this.#setState("connected");
     // Whoever was told may have closed it.
     if (this.#connection !== undefined) this.onEstablished.tell(frame);
@@ -234,6 +234,7 @@ export class Socket {
 
   #ended(ending: Ending): void {
     const wasConnected = this.#state === "connected";
+    const token = this.#connection?.token ?? "";
     this.#connection = undefined;
     if (ending.kind === "unopened") {
       this.#isInBand = !this.#isInBand;
@@ -244,7 +245,7 @@ export class Socket {
       this.stop_reason = next.reason;
       this.#setState("stopped");
     } else {
-      this.#needsNewToken ||= next.needsNewToken;
+      if (next.needsNewToken) this.#refusedToken = token;
       if (next.isAsked) this.#pausedUntil = performance.now() + next.afterMs;
       this.#waitAndAttempt(next.afterMs);
     }

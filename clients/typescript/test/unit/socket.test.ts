@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { WebSocketLike } from "../../src/connection.js";
 import { DEFAULT_LIMITS, type ServerFrame } from "../../src/protocol.gen.js";
 import { Socket, type SocketState } from "../../src/socket.js";
-import { TokenSource } from "../../src/token.js";
+import { type TokenNeed, TokenSource } from "../../src/token.js";
 
 /** A WebSocket whose other end is the test. */
 class FakeWebSocket implements WebSocketLike {
@@ -46,20 +46,24 @@ beforeEach(() => {
   vi.useFakeTimers();
   FakeWebSocket.all.length = 0;
   states = [];
-  socket = new Socket({
-    WebSocket: FakeWebSocket,
-    urls: ["ws://one", "ws://two"],
-    device_id: "tab",
-    tokens: new TokenSource("a.b.c"),
-    objection: () => undefined,
-    random: () => 0.5,
-  });
+  socket = socketWith(new TokenSource("a.b.c"));
   socket.onState.add((state) => states.push(state));
 });
 afterEach(() => {
   socket.close();
   vi.useRealTimers();
 });
+
+function socketWith(tokens: TokenSource): Socket {
+  return new Socket({
+    WebSocket: FakeWebSocket,
+    urls: ["ws://one", "ws://two"],
+    device_id: "tab",
+    tokens,
+    objection: () => undefined,
+    random: () => 0.5,
+  });
+}
 
 async function connect(): Promise<void> {
   socket.connect();
@@ -204,4 +208,64 @@ test("nothing that a later server says ends an older client", async () => {
   last().onclose?.({ code: 4999 });
   await vi.advanceTimersByTimeAsync(1000);
   expect(FakeWebSocket.all.length).toBe(2);
+});
+
+/** The server refuses the token of the last attempt. */
+function refuse(): void {
+  const closing = { reconnect_allowed: true, reconnect_delay_ms: 0 };
+  last().onopen?.();
+  last().say({ type: "connection_closing", reason: "unauthorized", ...closing });
+  last().onclose?.({ code: 4401 });
+}
+
+test("a good token is not taken for the refused one when its attempt fails for another reason", async () => {
+  const needs: TokenNeed[] = [];
+  let kept = "token.1.x";
+  const tokens = new TokenSource((need) => {
+    needs.push(need);
+    if (need === "refused") kept = "token.2.x";
+    return kept;
+  });
+  socket = socketWith(tokens);
+  socket.connect();
+  await vi.advanceTimersByTimeAsync(0);
+  refuse();
+  await vi.advanceTimersByTimeAsync(2000);
+  for (let failure = 1; failure <= 2; failure += 1) {
+    last().onclose?.({ code: 1006 });
+    await vi.advanceTimersByTimeAsync(8000);
+  }
+  expect(needs).toEqual(["connect", "refused", "connect", "connect"]);
+  last().establish();
+  expect(socket.state).toBe("connected");
+});
+
+test("the token that is refused is the one in force, not the one that it was opened with", async () => {
+  const tokens = new TokenSource((need) => (need === "connect" ? "token.1.x" : "token.2.x"));
+  socket = socketWith(tokens);
+  await connect();
+  socket.offer(await tokens.get("refresh"));
+  const expires_at = new Date(Date.now() + 60_000).toISOString();
+  last().say({ type: "token_refreshed", request_id: "refresh-1", expires_at });
+  refuse();
+  await vi.advanceTimersByTimeAsync(2000);
+  expect([socket.state, socket.stop_reason]).toEqual(["stopped", "token_refused"]);
+});
+
+test("a provider that gives a refused token again is asked for another one before it is given up", async () => {
+  const needs: TokenNeed[] = [];
+  const tokens = new TokenSource((need) => {
+    needs.push(need);
+    return need === "refused" ? "good.2.x" : "bad.1.x";
+  });
+  socket = socketWith(tokens);
+  socket.connect();
+  await vi.advanceTimersByTimeAsync(0);
+  refuse();
+  await vi.advanceTimersByTimeAsync(2000);
+  last().onclose?.({ code: 1006 });
+  await vi.advanceTimersByTimeAsync(8000);
+  last().establish();
+  expect(socket.state).toBe("connected");
+  expect(needs).toEqual(["connect", "refused", "connect", "refused"]);
 });
