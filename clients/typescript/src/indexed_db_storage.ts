@@ -29,22 +29,16 @@ export class IndexedDbStorage implements Storage {
   readonly user_id: string;
   /** The name of the database, too. */
   readonly lock_name: string;
-  readonly hearsOthers: boolean;
-  /** None before the first use, and once the browser has lost it or could not open it. */
+  readonly hearsOthers = typeof BroadcastChannel === "function";
+  /** None before the first use, and once it was closed, lost or could not be opened. */
   #database: Promise<IDBDatabase> | undefined;
-  readonly #channel: BroadcastChannel | undefined;
+  /** Is open as long as the database may be. */
+  #channel: BroadcastChannel | undefined;
   readonly #changed = new Listeners<[]>();
 
   constructor(options: IndexedDbOptions) {
     this.user_id = options.user_id;
     this.lock_name = `${options.name ?? "heartline"}:${options.user_id}`;
-    this.hearsOthers = typeof BroadcastChannel === "function";
-    if (this.hearsOthers) {
-      this.#channel = new BroadcastChannel(this.lock_name);
-      this.#channel.onmessage = () => void this.#changed.tell();
-      // In Node a channel would keep the process alive.
-      (this.#channel as { unref?: () => void }).unref?.();
-    }
   }
 
   async add(draft: Draft, draftsMax: number): Promise<void> {
@@ -137,13 +131,20 @@ export class IndexedDbStorage implements Storage {
 
   close(): void {
     this.#channel?.close();
-    void this.#database?.then(
+    this.#database?.then(
       (database) => database.close(),
       () => {},
     );
+    this.#channel = this.#database = undefined;
   }
 
   #open(): Promise<IDBDatabase> {
+    if (this.hearsOthers && this.#channel === undefined) {
+      this.#channel = new BroadcastChannel(this.lock_name);
+      this.#channel.onmessage = () => void this.#changed.tell();
+      // In Node a channel would keep the process alive.
+      (this.#channel as { unref?: () => void }).unref?.();
+    }
     const lost = () => (this.#database = undefined);
     const database = open(this.lock_name, lost);
     // Whoever waits for it hears of the failure; the next one tries again.
@@ -154,11 +155,7 @@ export class IndexedDbStorage implements Storage {
   /** Other clients of this page hear of it as well as other tabs. */
   #tell(): void {
     this.#changed.tell();
-    try {
-      this.#channel?.postMessage(null);
-    } catch {
-      // Closed meanwhile: whoever is left looks for itself.
-    }
+    this.#channel?.postMessage(null);
   }
 
   /**
@@ -189,7 +186,7 @@ export class IndexedDbStorage implements Storage {
   }
 }
 
-/** Opens a database, and tells when the browser has lost it, as some do with a page that sleeps. */
+/** Opens a database, and tells when it is lost: some browsers do that to a page that sleeps. */
 function open(name: string, lost: () => void): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(name, 1);
@@ -198,16 +195,23 @@ function open(name: string, lost: () => void): Promise<IDBDatabase> {
       const ordered = { keyPath: "order", autoIncrement: true };
       const drafts = database.createObjectStore("drafts", ordered);
       drafts.createIndex("key", "key", { unique: true });
+      // Places go on rising when a browser has cleared the storage under a page that stays.
+      drafts.put({ order: Date.now() });
+      drafts.clear();
       const outcomes = database.createObjectStore("outcomes", { autoIncrement: true });
       outcomes.createIndex("key", "key");
       database.createObjectStore("cursors");
       database.createObjectStore("lease");
     };
     request.onsuccess = () => {
-      // A later version of the library in another tab may change the shape.
-      request.result.onversionchange = () => request.result.close();
-      request.result.onclose = lost;
-      resolve(request.result);
+      const database = request.result;
+      database.onclose = lost;
+      // A later version of the library in another tab may change the shape, or somebody delete it.
+      database.onversionchange = () => {
+        database.close();
+        lost();
+      };
+      resolve(database);
     };
     request.onerror = () => reject(request.error);
   });

@@ -112,3 +112,32 @@ test("a database that the browser has lost is opened again", async () => {
   storage.close();
   spy.mockRestore();
 });
+
+test("a storage that somebody deletes is made again, and goes on behind what was there", async () => {
+  const storage = new IndexedDbStorage({ user_id: "ana", name: "deleted" });
+  await storage.add(draft("a"), 10);
+  const [before] = await storage.draftsAfter(0);
+  await new Promise((resolve, reject) => {
+    const request = indexedDB.deleteDatabase(storage.lock_name);
+    request.onsuccess = resolve;
+    request.onerror = reject;
+  });
+  await storage.add(draft("b"), 10);
+  // Whoever has read the first one finds the second one after it.
+  const after = await storage.draftsAfter(before?.order ?? 0);
+  expect(after.map(({ content }) => content)).toEqual(["b"]);
+  storage.close();
+});
+
+test("a storage that was closed can be used again, and hears of others", async () => {
+  const make = () => new IndexedDbStorage({ user_id: "ana", name: "closed" });
+  const [storage, other] = [make(), make()];
+  await storage.add(draft("a"), 10);
+  storage.close();
+  expect((await storage.draftsAfter(0)).length).toBe(1);
+  const told = new Promise<void>((resolve) => void storage.onChange(resolve));
+  await other.add(draft("b"), 10);
+  await told;
+  expect((await storage.draftsAfter(0)).length).toBe(2);
+  for (const one of [storage, other]) one.close();
+});
