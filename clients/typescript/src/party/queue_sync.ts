@@ -91,7 +91,7 @@ export class QueueSync {
     if (event === null) {
       return;
     }
-    const verdict = this.#replica.hear(event, Date.now(), this.#applied);
+    const verdict = this.#replica.hear(event, performance.now(), this.#applied);
     this.#listener.changed(event.type === "FullSync");
     this.#act(verdict);
   }
@@ -101,7 +101,7 @@ export class QueueSync {
   #act(verdict: Verdict): void {
     clearTimeout(this.#quiet);
     // What comes meanwhile puts off the comparison, but not the end of the patience with damage.
-    const wait = Math.min(this.#verifyAfterMs, this.#replica.patienceMs(Date.now()));
+    const wait = Math.min(this.#verifyAfterMs, this.#replica.patienceMs(performance.now()));
     this.#quiet = setTimeout(() => void this.#verify(), wait);
     if (verdict === "replay") {
       void this.#replay();
@@ -129,7 +129,7 @@ export class QueueSync {
       return this.#fetchAll();
     }
     const events = answer.eventsReplay.events.map(queueEventOf).filter((event) => event !== null);
-    const verdict = this.#replica.replayed(events, Date.now(), this.#applied);
+    const verdict = this.#replica.replayed(events, performance.now(), this.#applied);
     this.#listener.changed(false);
     this.#act(verdict);
   }
@@ -142,8 +142,8 @@ export class QueueSync {
     }
     this.resyncs += 1;
     this.#endStream();
-    const wait = Math.max(0, this.#resyncedAt + RESYNC_INTERVAL_MS - Date.now());
-    this.#resyncedAt = Date.now() + wait;
+    const wait = Math.max(0, this.#resyncedAt + RESYNC_INTERVAL_MS - performance.now());
+    this.#resyncedAt = performance.now() + wait;
     clearTimeout(this.#resync);
     if (wait === 0) {
       return this.#subscribe(connection);
@@ -157,7 +157,7 @@ export class QueueSync {
     if (connection === null) {
       return;
     }
-    if (this.#replica.verdict(Date.now()) === "resync") {
+    if (this.#replica.verdict(performance.now()) === "resync") {
       return this.#act("resync");
     }
     const request = { query: QUEUE_HEAD, variables: { sessionId: this.#sessionId } };

@@ -127,3 +127,13 @@ describe("a queue from which something is missing is asked for every thirty seco
     expect(FakeServer.asked["queueUpdates"]).toBe(6);
   });
 });
+
+it("asks for a whole state within a second although the clock is set back by an hour", async () => {
+  const later = { __typename: "CurrentClimbChanged", incarnation: 1, sequence: 1, currentItem: null };
+  for (const asked of [2, 3]) {
+    FakeServer.last.tell("queueUpdates", { queueUpdates: later });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(FakeServer.asked["queueUpdates"]).toBe(asked);
+    vi.setSystemTime(Date.now() - 3_600_000);
+  }
+});
