@@ -42,6 +42,8 @@ interface Operation extends Sink {
 export class PartyConnection {
   /** Settles when the connection has ended. */
   readonly closed: Promise<Ending>;
+  /** With what it was opened. */
+  readonly token: string | null;
   readonly #socket: WebSocketLike;
   readonly #operations = new Map<string, Operation>();
   readonly #settle: (ending: Ending) => void;
@@ -58,6 +60,7 @@ export class PartyConnection {
     let settle: (ending: Ending) => void = () => {};
     this.closed = new Promise((resolve) => (settle = resolve));
     this.#settle = settle;
+    this.token = settings.token;
     const socket = new settings.WebSocket(settings.url, [SUBPROTOCOL]);
     this.#socket = socket;
     socket.onopen = () => {

@@ -73,7 +73,7 @@ export class PartySession {
   #attempts = 0;
   /** When it last tried to connect or to join. */
   #attemptedAt = Number.NEGATIVE_INFINITY;
-  /** The token that was refused, until one is taken. */
+  /** The token that was refused, or has ended, until one is taken. */
   #refusedToken: string | null | undefined;
   /** Ends the patience with the token provider. */
   #patience: ReturnType<typeof setTimeout> | undefined;
@@ -235,7 +235,12 @@ export class PartySession {
     if (this.#isOver || (!(await this.#join(opened)) && !this.#isOver)) {
       opened.close();
     }
-    return await opened.closed;
+    const ending = await opened.closed;
+    // What the server sends away with this code has a token that has ended.
+    if (ending.code === 4403 && opened.token !== null) {
+      this.#refusedToken = opened.token;
+    }
+    return ending;
   }
 
   async #open(): Promise<PartyConnection | Ending> {

@@ -51,6 +51,35 @@ describe("a token that is refused", () => {
   });
 });
 
+describe("a token that has ended", () => {
+  it("is not given to the server again", async () => {
+    const needs: string[] = [];
+    let kept = "token.1";
+    const token = (need: string) => {
+      needs.push(need);
+      if (need === "refused") kept = "token.2";
+      return kept;
+    };
+    await join(2000, { token });
+    FakeServer.last.end(4403);
+    await vi.advanceTimersByTimeAsync(500);
+    expect(party.state.status).toBe("live");
+    expect(needs).toEqual(["connect", "refused"]);
+    // It was taken, so it is as good as any for the next connection.
+    FakeServer.last.end();
+    await vi.advanceTimersByTimeAsync(3000);
+    expect([party.state.status, needs.at(-1)]).toEqual(["live", "connect"]);
+  });
+
+  it("is the end where there is no other", async () => {
+    await join(2000, { token: "the.only.one" });
+    FakeServer.last.end(4403);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(party.state).toMatchObject({ status: "failed", error: { code: "UNAUTHORIZED" } });
+    expect(FakeServer.sockets).toBe(1);
+  });
+});
+
 describe.each([1012, 4403])("a close with %i", (code) => {
   it("leads back at once from a session", async () => {
     await join(2000);
