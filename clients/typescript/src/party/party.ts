@@ -126,8 +126,9 @@ export class Party {
     return remembered && (await this.#enter(remembered));
   }
 
-  /** Leaves the session. */
+  /** Leaves the session. One that failed or was closed is at least not gone on with. */
   async leave(): Promise<void> {
+    this.#settings.memory.forget();
     await this.#session?.leave();
   }
 

@@ -227,3 +227,18 @@ describe("a session that is left while it is joined", () => {
     expect(party.state).toMatchObject({ status: "live", sessionId: "next", error: null });
   });
 });
+
+describe("a session that is left after", () => {
+  it.each<[string, () => void]>([
+    ["it has failed", () => FakeServer.last.end(4401)],
+    ["it was closed", () => party.close()],
+  ])("%s is not gone on with", async (_name, end) => {
+    await join(100, { storage: new TabStorage() });
+    end();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(party.remembered?.sessionId).toBe("attempts");
+    await party.leave();
+    expect(party.remembered).toBeNull();
+    expect(await party.resume()).toBeNull();
+  });
+});
