@@ -76,6 +76,17 @@ test("an expired token is said, waited for, closed with 4401 and replaced", asyn
   await isLive(page);
 });
 
+test("a token that is to expire, twice and with the socket dropped before, is replaced", async () => {
+  const page = await prepare("sid");
+  await page.getByRole("button", { name: "Let it expire" }).click();
+  await says(page, "get no newer one", "Connected again");
+  await page.getByRole("button", { name: "Let it expire" }).click();
+  await page.getByRole("button", { name: "Drop it" }).click();
+  await says(page, "cut the connection", "a new token may be had", "Connected again");
+  await isLive(page);
+  expect(await heard(page, 1)).toEqual([1]);
+});
+
 test("what was opened while no token could be had is asked for when it can", async () => {
   const chat_id = await server.chat("wyatt", ["xeno"], "Opened late");
   await server.send("xeno", chat_id, "still here");

@@ -71,15 +71,20 @@ export class Faults extends Observable {
     });
   }
 
-  /** Connects with a token that ends soon, and withholds the next one until the server closes. */
+  /**
+   * Connects with a token that ends soon, and withholds the next one until the server closes, or
+   * another fault ends the connection before.
+   */
   async expire(): Promise<void> {
     const { identity, chatTap } = this.#setup;
+    if (identity.shortLifeSeconds !== undefined) return;
     this.log.begin(`You reconnect with a token of ${SHORT_LIFE_SECONDS} s, and get no newer one.`);
     identity.shortLifeSeconds = SHORT_LIFE_SECONDS;
     const stop = chatTap.listen((event) => {
       const type = event.kind === "received" ? event.frame.type : undefined;
       if (type === "connection_established") identity.isWithheld = true;
-      if (type !== "connection_closing") return;
+      const isOver = identity.isWithheld && event.kind === "closed";
+      if (!isOver && type !== "connection_closing") return;
       stop();
       identity.isWithheld = false;
       identity.shortLifeSeconds = undefined;
