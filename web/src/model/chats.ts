@@ -33,6 +33,8 @@ export class Chats extends Observable {
   readonly #typing = new Map<string, Set<string>>();
   /** What waits to be stored, of every tab of this user and of the page before a reload. */
   #drafts: readonly Draft[] = [];
+  /** Another tab may have read something. */
+  readonly #storageChanged = () => this.changed();
   /** Whether the list has come. */
   isLoaded = false;
   /** What went wrong last, in words. */
@@ -68,7 +70,13 @@ export class Chats extends Observable {
     client.onRefused((draft, error) => {
       this.conversation(draft.chat_id).refuse(draft, error.message);
     });
-    window.addEventListener("storage", () => this.changed());
+    window.addEventListener("storage", this.#storageChanged);
+  }
+
+  /** Ends it: the window outlives the client. */
+  close(): void {
+    window.removeEventListener("storage", this.#storageChanged);
+    for (const chat_id of this.#conversations.keys()) this.#drop(chat_id);
   }
 
   /** The chats, those first in which something was said last. */
@@ -121,7 +129,7 @@ export class Chats extends Observable {
       conversation.drafts = this.#draftsOf(chat_id);
       const [oldest] = this.#conversations.keys();
       if (this.#conversations.size >= CONVERSATIONS_MAX && oldest !== undefined) {
-        this.#conversations.delete(oldest);
+        this.#drop(oldest);
       }
     } else this.#conversations.delete(chat_id);
     this.#conversations.set(chat_id, conversation);
@@ -269,9 +277,15 @@ export class Chats extends Observable {
 
   #remove(chat_id: string): void {
     this.#entries.delete(chat_id);
-    this.#conversations.delete(chat_id);
+    this.#drop(chat_id);
     this.#typing.delete(chat_id);
     this.#unlisted.delete(chat_id);
+  }
+
+  /** Keeps a conversation no longer. */
+  #drop(chat_id: string): void {
+    this.#conversations.get(chat_id)?.close();
+    this.#conversations.delete(chat_id);
   }
 
   #setLast(entry: ChatEntry, message: Message): void {

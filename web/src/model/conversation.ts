@@ -28,6 +28,7 @@ export class Conversation extends Observable {
   readonly #stored = new Set<string>();
   /** How far each other member has received the chat, as far as it may be known. */
   readonly #received = new Map<string, number | undefined>();
+  readonly #stopListening: () => void;
   #isLoading = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isShown = false;
@@ -48,7 +49,7 @@ export class Conversation extends Observable {
     this.#client = client;
     this.#user_id = user_id;
     // What could not be had while the server was away is asked for again.
-    client.onState((state) => {
+    this.#stopListening = client.onState((state) => {
       const isMissing = !this.isLoaded || this.error !== undefined;
       if (state === "connected" && this.#isShown && isMissing) void this.older();
     });
@@ -85,10 +86,13 @@ export class Conversation extends Observable {
     this.#isShown = true;
     if (!this.isLoaded) void this.older();
     void this.#askDelivery();
-    return () => {
-      this.#isShown = false;
-      clearTimeout(this.#timer);
-    };
+    return () => this.#hide();
+  }
+
+  /** The conversation is kept no longer. */
+  close(): void {
+    this.#stopListening();
+    this.#hide();
   }
 
   /** Asks for older messages, or for the newest if there are none yet. */
@@ -158,6 +162,11 @@ export class Conversation extends Observable {
     if (sender_id !== this.#user_id) return;
     this.#stored.add(client_message_id);
     this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
+  }
+
+  #hide(): void {
+    this.#isShown = false;
+    clearTimeout(this.#timer);
   }
 
   /** Whether an own message is shown of which it is not known that everybody has it. */

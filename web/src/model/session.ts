@@ -48,6 +48,7 @@ export class Session {
 
   /** Ends it, because the user signs out. */
   async close(): Promise<void> {
+    this.chats.close();
     // Whoever signs in next in this tab must not come back as this member.
     await Promise.all([this.room.leave(), this.client.close()]);
   }
