@@ -286,8 +286,8 @@ export class Client {
   }
 
   /**
-   * Tells of a message of an earlier page that is definitely not stored; nobody waits for it any
-   * more.
+   * Tells of a message that is definitely not stored and that nobody in this page waits for: it is
+   * of an earlier page, or of another tab for which this one sends, and which is told by its `send`.
    */
   onRefused(listener: (draft: Draft, error: RefusedError) => void): Unsubscribe {
     return this.#sending.onRefused.add(listener);

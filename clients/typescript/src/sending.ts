@@ -34,7 +34,8 @@ interface Waiter {
 /** What is being sent. */
 export class Sending implements FrameSource {
   /**
-   * A message is definitely not stored, and nobody waits to be told: it is from an earlier page.
+   * A message is definitely not stored, and nobody here waits to be told: it is from an earlier
+   * page, or from another tab.
    */
   readonly onRefused = new Listeners<[Draft, RefusedError]>();
   readonly #setup: SendingSetup;
