@@ -78,6 +78,23 @@ test("one tab sends for all; when it is closed or crashes, the next one does", a
   expect(await server.stored("ida", chat_id)).toEqual(all);
 });
 
+test("a tab that stands still with the right to send keeps it for seconds only", async () => {
+  const chat_id = await server.chat("moe", ["nia"], "Still");
+  const options = { hash: `#/chats/${chat_id}` };
+  const still = await tabs.open(options);
+  // Some browsers run nothing of a tab in the background, and leave it its locks.
+  await still.evaluate(() => {
+    const forever = () => new Promise<void>(() => {});
+    navigator.locks.request("outbox:heartline:moe", forever).catch(() => {});
+  });
+  const shown = await tabs.openIn(still.context(), options);
+  await signInAs(shown, "moe");
+  await waitBehind(shown, 1);
+  await say(shown, "sent nevertheless");
+  await isStored(shown, "sent nevertheless");
+  await waitBehind(shown, 0);
+});
+
 test("a frozen tab gives its connection back, and catches up when it thaws", async () => {
   const chat_id = await server.chat("kai", ["lin"], "Frozen");
   const tab = await tabs.openRaw("kai", `chats/${chat_id}`);

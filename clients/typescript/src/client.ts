@@ -135,7 +135,11 @@ export class Client {
     });
     this.#sending = new Sending({
       storage: this.#storage,
-      lock: new OutboxLock(this.#storage, options.locks ?? defaultLocks()),
+      lock: new OutboxLock(
+        this.#storage,
+        options.locks ?? defaultLocks(),
+        () => this.#sending.isAwaited && this.#page.isVisible,
+      ),
       draftsMax: options.outbox_messages_max ?? 1000,
       highestSeen: (chat_id) => this.#inbox.highestSeen(chat_id),
       kick,

@@ -7,12 +7,14 @@ import type { Storage } from "./storage.js";
 const LEASE_MS = 5000;
 /** How often it renews it, and how often others ask. */
 const CLAIM_INTERVAL_MS = 1000;
+/** How long a tab waits for a Web Lock before it takes it away, if somebody waits for that. */
+const PATIENCE_MS = 10_000;
 
 /** What is needed of `navigator.locks`. */
 export interface LockManagerLike {
   request(
     name: string,
-    options: { signal: AbortSignal },
+    options: { signal: AbortSignal } | { steal: true },
     held: () => Promise<void>,
   ): Promise<unknown>;
 }
@@ -20,19 +22,22 @@ export interface LockManagerLike {
 /**
  * The right to send from a shared outbox. One tab has it at a time: by a Web Lock, which the
  * browser gives on when a tab ends, or where there are none by a lease in the storage. Should two
- * tabs ever hold it, nothing is stored twice: the server knows a message by its id.
+ * tabs ever hold it, nothing is stored twice: the server knows a message by its id. So a tab may
+ * take the lock from one that does not send, because the browser lets it stand still.
  */
 export class OutboxLock {
   readonly #storage: Storage;
   readonly #locks: LockManagerLike | undefined;
+  readonly #isUrgent: () => boolean;
   #abort: AbortController | undefined;
   #release: (() => void) | undefined;
   #heldUntil = 0;
   /** The last claim, until its lease is given back. */
   #claiming: Promise<void> = Promise.resolve();
 
-  constructor(storage: Storage, locks: LockManagerLike | undefined) {
+  constructor(storage: Storage, locks: LockManagerLike | undefined, isUrgent: () => boolean) {
     this.#storage = storage;
+    this.#isUrgent = isUrgent;
     this.#locks = storage.lock_name === undefined ? undefined : locks;
   }
 
@@ -42,11 +47,11 @@ export class OutboxLock {
   }
 
   /** Waits for the right to send, and calls when it has come. */
-  acquire(held: () => void): void {
+  acquire(held: () => void, steal = false): void {
     this.release();
     const abort = new AbortController();
     this.#abort = abort;
-    if (this.#locks !== undefined) this.#request(this.#locks, abort.signal, held);
+    if (this.#locks !== undefined) this.#request(this.#locks, abort.signal, held, steal);
     else this.#claiming = this.#claim(abort.signal, held);
   }
 
@@ -65,16 +70,24 @@ export class OutboxLock {
     await this.#claiming;
   }
 
-  #request(locks: LockManagerLike, signal: AbortSignal, held: () => void): void {
+  #request(locks: LockManagerLike, signal: AbortSignal, held: () => void, steal: boolean): void {
+    let wasHeld = false;
     const hold = () =>
       new Promise<void>((resolve) => {
         if (signal.aborted) return resolve();
+        wasHeld = true;
+        this.#release?.();
         this.#release = resolve;
         this.#heldUntil = NEVER;
         held();
       });
-    // It rejects when it is aborted, which only this class does.
-    locks.request(`outbox:${this.#storage.lock_name}`, { signal }, hold).catch(() => {});
+    const timer = setTimeout(() => this.acquire(held, this.#isUrgent()), PATIENCE_MS);
+    this.#release = () => clearTimeout(timer);
+    const name = `outbox:${this.#storage.lock_name}`;
+    locks.request(name, steal ? { steal } : { signal }, hold).catch(() => {
+      // It rejects when it is aborted, which only this class does, or was taken by another tab.
+      if (wasHeld && !signal.aborted) this.acquire(held);
+    });
   }
 
   async #claim(signal: AbortSignal, held: () => void): Promise<void> {

@@ -19,12 +19,14 @@ export interface PageActions {
 /** Listens to the page, where there is one. */
 export class Page {
   readonly #ends: (() => void)[] = [];
+  readonly #document: PageDocument | undefined;
 
   constructor(
     actions: PageActions,
     window: PageWindow | undefined = globalThis.window as PageWindow | undefined,
     document: PageDocument | undefined = globalThis.document as PageDocument | undefined,
   ) {
+    this.#document = document;
     this.#on(window, "online", () => actions.wake());
     this.#on(window, "offline", () => actions.offline());
     this.#on(window, "pageshow", () => actions.wake());
@@ -35,8 +37,13 @@ export class Page {
     this.#on(document, "freeze", () => actions.sleep());
     this.#on(document, "resume", () => actions.wake());
     this.#on(document, "visibilitychange", () => {
-      if (document?.visibilityState === "visible") actions.wake();
+      if (this.isVisible) actions.wake();
     });
+  }
+
+  /** Whether somebody may be looking at it. */
+  get isVisible(): boolean {
+    return this.#document?.visibilityState === "visible";
   }
 
   /** Listens no more. */

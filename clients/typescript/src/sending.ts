@@ -58,6 +58,11 @@ export class Sending implements FrameSource {
     if (!setup.storage.hearsOthers) this.#lookOften();
   }
 
+  /** Whether somebody waits for the end of a message. */
+  get isAwaited(): boolean {
+    return this.#waiters.size > 0;
+  }
+
   /** Takes a message for sending. It resolves once the server has stored it. */
   async send(draft: Draft): Promise<Receipt> {
     if (this.#isClosed) throw closed();

@@ -1,28 +1,48 @@
 /** Web Locks as a browser has them, for the tabs of one test. */
 import type { LockManagerLike } from "../../src/index.js";
 
-/** One lock a name; whoever asks waits for its turn, or until it is aborted. */
+/** Somebody who has the lock, or waits for it. */
+class Asker {
+  grant: () => void = () => {};
+  refuse: (reason: unknown) => void = () => {};
+  rob: () => void = () => {};
+  readonly granted = new Promise<void>((resolve, reject) => {
+    this.grant = resolve;
+    this.refuse = reject;
+  });
+  readonly robbed = new Promise<never>((_, reject) => {
+    this.rob = () => reject(new DOMException("taken", "AbortError"));
+  });
+}
+
+/** One lock a name; whoever asks waits for its turn or until it is aborted, or takes it away. */
 export class Locks implements LockManagerLike {
-  readonly #queues = new Map<string, (() => void)[]>();
+  readonly #queues = new Map<string, Asker[]>();
 
   async request(
     name: string,
-    { signal }: { signal: AbortSignal },
+    options: { signal: AbortSignal } | { steal: true },
     held: () => Promise<void>,
   ): Promise<void> {
     const queue = this.#queues.get(name) ?? [];
     this.#queues.set(name, queue);
-    await new Promise<void>((resolve, reject) => {
-      queue.push(resolve);
-      if (queue.length === 1) resolve();
+    const asker = new Asker();
+    if ("steal" in options) {
+      queue.shift()?.rob();
+      queue.unshift(asker);
+    } else {
+      const { signal } = options;
+      queue.push(asker);
       signal.addEventListener("abort", () => {
-        const place = queue.indexOf(resolve);
+        const place = queue.indexOf(asker);
         if (place > 0) queue.splice(place, 1);
-        if (place !== 0) reject(signal.reason);
+        if (place !== 0) asker.refuse(signal.reason);
       });
-    });
-    await held();
+    }
+    queue[0]?.grant();
+    await asker.granted;
+    await Promise.race([held(), asker.robbed]);
     queue.shift();
-    queue[0]?.();
+    queue[0]?.grant();
   }
 }

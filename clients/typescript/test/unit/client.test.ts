@@ -1,8 +1,9 @@
 /** A whole client on sockets of the test's own, by the test's own clock. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { WebSocketLike } from "../../src/connection.js";
-import { Client, type ClientOptions, MemoryStorage } from "../../src/index.js";
+import { Client, type ClientOptions, MemoryStorage, type Storage } from "../../src/index.js";
 import { type ClientFrame, DEFAULT_LIMITS } from "../../src/protocol.gen.js";
+import { Locks } from "../harness/locks.js";
 import { FakePage } from "../harness/page.js";
 
 class FakeWebSocket implements WebSocketLike {
@@ -164,6 +165,39 @@ test("a chat that is renamed before it is known does not bring what was read", a
   await vi.advanceTimersByTimeAsync(2000);
   expect(socket.of("sync_request")).toEqual([]);
   await made.close();
+});
+
+test("a page that is looked at takes the right to send from one that does not send", async () => {
+  const memory = new MemoryStorage({ user_id: "ana" });
+  const storage: Storage = Object.assign(memory, { lock_name: "tabs" });
+  const [locks, page] = [new Locks(), new FakePage()];
+  page.hide();
+  const still = client({ storage, locks });
+  const stillSocket = await connected(still);
+  const shown = client({ storage, locks, window: page.window, document: page.document });
+  const shownSocket = await connected(shown);
+  const passes = async (seconds: number) => {
+    for (let second = 0; second < seconds; second += 1) {
+      await vi.advanceTimersByTimeAsync(1000);
+      for (const socket of [stillSocket, shownSocket]) socket.say({ type: "heartbeat_ack" });
+    }
+  };
+  const sent = () => shownSocket.of("send_message").map(({ content }) => content);
+  shown.chat("chat_1").send("hello").catch(() => {});
+  await passes(15);
+  expect(sent()).toEqual([]);
+  page.show();
+  await passes(10);
+  expect(sent()).toEqual(["hello"]);
+  // The other one knows that it no longer sends, and does again when it can.
+  const before = stillSocket.of("send_message").length;
+  still.chat("chat_2").send("good morning").catch(() => {});
+  await passes(1);
+  expect([stillSocket.of("send_message").length, sent().at(-1)]).toEqual([before, "good morning"]);
+  await shown.close();
+  await passes(1);
+  expect(stillSocket.of("send_message").at(-1)).toMatchObject({ content: "good morning" });
+  await still.close();
 });
 
 test("a token that is refreshed while it connects is in force afterwards", async () => {
