@@ -76,7 +76,7 @@ test("an expired token is said, waited for, closed with 4401 and replaced", asyn
   await isLive(page);
 });
 
-test("a token that is to expire, twice and with the socket dropped before, is replaced", async () => {
+test("a token that is let expire twice, and its socket dropped, is replaced", async () => {
   const page = await prepare("sid");
   await page.getByRole("button", { name: "Let it expire" }).click();
   await says(page, "get no newer one", "Connected again");

@@ -6,18 +6,17 @@ import type { ChatId } from "./protocol.gen.js";
 export class CatchUp {
   /** The chats that are behind, and where they have to arrive. */
   readonly #behind = new Map<ChatId, number>();
-  #phase: "reading" | "complete" | "announced" = "reading";
+  #isReading = true;
+  #isAnnounced = false;
 
   /** The manifest names a chat with its head. */
   expect(chat_id: ChatId, head_sequence: number, reached: number): void {
-    if (this.#phase === "reading" && reached < head_sequence) {
-      this.#behind.set(chat_id, head_sequence);
-    }
+    if (this.#isReading && reached < head_sequence) this.#behind.set(chat_id, head_sequence);
   }
 
   /** The manifest was read to its end, so all that are behind are known. */
   manifestComplete(): void {
-    if (this.#phase === "reading") this.#phase = "complete";
+    this.#isReading = false;
   }
 
   /** A chat has come this far. */
@@ -32,8 +31,8 @@ export class CatchUp {
 
   /** Whether it is time to say that everything has arrived: true once. */
   announce(): boolean {
-    const hasArrived = this.#phase === "complete" && this.#behind.size === 0;
-    if (hasArrived) this.#phase = "announced";
-    return hasArrived;
+    if (this.#isReading || this.#isAnnounced || this.#behind.size > 0) return false;
+    this.#isAnnounced = true;
+    return true;
   }
 }

@@ -15,11 +15,11 @@ export interface SendOptions {
 
 /** What a chat asks of its client. */
 export interface ChatActions {
-  send(chat_id: ChatId, content: string, options: SendOptions): Promise<Receipt>;
-  typing(chat_id: ChatId, is_typing: boolean): void;
-  onMessage(chat_id: ChatId, listener: MessageListener): Unsubscribe;
+  send(content: string, options: SendOptions): Promise<Receipt>;
+  typing(is_typing: boolean): void;
+  onMessage(listener: MessageListener): Unsubscribe;
   onTyping(listener: (chat_id: ChatId, user_id: UserId, is_typing: boolean) => void): Unsubscribe;
-  history(chat_id: ChatId, page: HistoryOptions): Promise<Page<Message>>;
+  history(page: HistoryOptions): Promise<Page<Message>>;
 }
 
 /** One chat of a client. It holds nothing, so there may be any number of them. */
@@ -39,17 +39,17 @@ export class ChatHandle {
    * rejects with a `RefusedError`. Messages of one chat are stored in the order of these calls.
    */
   send(content: string, options: SendOptions = {}): Promise<Receipt> {
-    return this.#actions.send(this.chat_id, content, options);
+    return this.#actions.send(content, options);
   }
 
   /** Says that the user is typing, or no longer. It may be called with every key. */
   typing(is_typing = true): void {
-    this.#actions.typing(this.chat_id, is_typing);
+    this.#actions.typing(is_typing);
   }
 
   /** Tells of every message of the chat, once and in order, own ones included. */
   onMessage(listener: MessageListener): Unsubscribe {
-    return this.#actions.onMessage(this.chat_id, listener);
+    return this.#actions.onMessage(listener);
   }
 
   /** Tells who begins and who ends to type. */
@@ -61,6 +61,6 @@ export class ChatHandle {
 
   /** A page of its messages, ascending: the newest, or those before or after a number. */
   history(page: HistoryOptions = {}): Promise<Page<Message>> {
-    return this.#actions.history(this.chat_id, page);
+    return this.#actions.history(page);
   }
 }

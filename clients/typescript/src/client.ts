@@ -243,11 +243,11 @@ export class Client {
   /** A chat, by its id. */
   chat(chat_id: ChatId): ChatHandle {
     return new ChatHandle(chat_id, {
-      send: (id, content, options) => this.#send(id, content, options),
-      typing: (id, is_typing) => this.#sayTyping(id, is_typing),
-      onMessage: (id, listener) => this.#inbox.delivery.listen(id, listener),
+      send: (content, options) => this.#send(chat_id, content, options),
+      typing: (is_typing) => this.#sayTyping(chat_id, is_typing),
+      onMessage: (listener) => this.#inbox.delivery.listen(chat_id, listener),
       onTyping: (listener) => this.onTyping(listener),
-      history: (id, page) => this.rest.listMessages(id, page),
+      history: (page) => this.rest.listMessages(chat_id, page),
     });
   }
 
@@ -291,7 +291,7 @@ export class Client {
 
   /**
    * Tells of a message that is definitely not stored and that nobody in this page waits for: it is
-   * of an earlier page, or of another tab for which this one sends, and which is told by its `send`.
+   * of an earlier page, or of another tab, which is told by its own `send`.
    */
   onRefused(listener: (draft: Draft, error: RefusedError) => void): Unsubscribe {
     return this.#sending.onRefused.add(listener);

@@ -197,9 +197,9 @@ export class Connection {
   #giveUp(): void {
     this.#finish();
     // Nobody may be there to answer a Close frame; `ws` can do without.
-    const { terminate } = this.#socket as { terminate?: () => void };
-    if (terminate === undefined) this.#socket.close();
-    else terminate.call(this.#socket);
+    const socket = this.#socket as WebSocketLike & { terminate?: () => void };
+    if (socket.terminate === undefined) socket.close();
+    else socket.terminate();
     const closing = this.#closing;
     const isSilent = closing === undefined;
     this.#events.ended(isSilent ? { kind: "lost" } : { kind: "closed", code: 1006, closing });

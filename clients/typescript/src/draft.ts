@@ -59,9 +59,8 @@ function checkBytes(code: ClientErrorCode, text: string, bytesMax: number): void
 
 /** The message as everybody else sees it, now that the server has acknowledged it. */
 export function messageOf(draft: Draft, receipt: Receipt, sender_id: string): Message {
-  const { chat_id, client_message_id, content } = draft;
+  const { chat_id, client_message_id, content, content_type = DEFAULT_CONTENT_TYPE } = draft;
   const { sequence, message_id, created_at } = receipt;
-  const content_type = draft.content_type ?? DEFAULT_CONTENT_TYPE;
   const own = { chat_id, client_message_id, content, content_type, sender_id };
   return { ...own, sequence, message_id, created_at };
 }

@@ -51,15 +51,15 @@ export class RefusedError extends HeartlineError {
   override readonly name = "RefusedError";
   declare readonly code: ErrorCode;
   /** Whether the same request may succeed later. */
-  readonly retryable: boolean;
+  declare readonly retryable: boolean;
   /** When to try again. */
-  readonly retry_after_seconds: number | undefined;
+  declare readonly retry_after_seconds: number | undefined;
   /** More about it. */
-  readonly details: ErrorDetails;
+  declare readonly details: ErrorDetails;
   /** The HTTP status, if it was refused over REST. */
-  readonly status: number | undefined;
+  declare readonly status: number | undefined;
   /** Names the request in the server's log, if it was refused over REST. */
-  readonly request_id: string | undefined;
+  declare readonly request_id: string | undefined;
 
   constructor(error: Omit<ErrorFrame, "request_id"> & { request_id?: string }, status?: number) {
     super(error.code, error.message);

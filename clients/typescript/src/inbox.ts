@@ -13,7 +13,6 @@ import type {
   ChatId,
   ClientLimits,
   ErrorFrame,
-  ManifestChat,
   Message,
   ServerFrame,
   ServerFrameOf,
@@ -131,9 +130,10 @@ export class Inbox {
 
   /** An error came; answers whether it was about something here. */
   refused(error: ErrorFrame, now: number): boolean {
-    const refused = this.sync.refused(error, now);
-    if (refused.kind === "not_a_member") this.#forget(refused.chat_id);
-    return refused.kind !== "not_mine" || this.manifest.refused(error, now);
+    const chat_id = this.sync.refused(error, now);
+    if (chat_id === undefined) return this.manifest.refused(error, now);
+    if (error.code === "NOT_A_MEMBER") this.#forget(chat_id);
+    return true;
   }
 
   /** A message came, be it by push or as the answer to an own one. */
@@ -178,13 +178,11 @@ export class Inbox {
   #onManifest(frame: ServerFrameOf<"sync_manifest">, now: number): void {
     const { request_id, chats, next_page } = frame;
     const taken = this.manifest.answered(request_id, chats, next_page, now);
-    for (const chat of chats) {
-      const { chat_id, head_sequence, last_acked_sequence } = chat;
-      this.#begin(chat);
-      const handed = this.#handed.get(chat_id) ?? 0;
-      this.receipts.serverKnows(chat_id, last_acked_sequence, handed, now);
+    for (const { chat_id, head_sequence: head, last_acked_sequence: acked } of chats) {
+      this.#begin(chat_id, head, acked);
+      this.receipts.serverKnows(chat_id, acked, this.#handed.get(chat_id) ?? 0, now);
       if (taken !== "not_mine" && this.delivery.isHeard(chat_id)) {
-        this.#catchUp.expect(chat_id, head_sequence, this.#cursors.reached(chat_id));
+        this.#catchUp.expect(chat_id, head, this.#cursors.reached(chat_id));
       }
       this.review(chat_id, now);
     }
@@ -199,13 +197,13 @@ export class Inbox {
   }
 
   /** A chat with its head is named. If it was not known, this says where it begins. */
-  #begin(chat: ManifestChat): void {
-    const { chat_id, head_sequence: head, last_acked_sequence: acked } = chat;
+  #begin(chat_id: ChatId, head: number, acked: number): void {
     const { backlog } = this.#setup;
+    this.#unmet.delete(chat_id);
     this.#cursors.saw(chat_id, head);
-    const handed = this.#handed.get(chat_id) ?? 0;
     const unread = backlog === "all" ? 0 : Math.max(Math.min(acked, head), head - backlog.unread_max);
-    this.#handOver(chat_id, this.#cursors.begin(chat_id, Math.max(handed, unread)));
+    const after = Math.max(this.#handed.get(chat_id) ?? 0, unread);
+    this.#handOver(chat_id, this.#cursors.begin(chat_id, after));
   }
 
   #handOver(chat_id: ChatId, ready: Message[]): void {
@@ -238,10 +236,9 @@ export class Inbox {
    * that is new here: whatever comes of one that it has not named is worth another reading.
    */
   #follow(now: number): void {
-    if (this.manifest.dueAt(now) === NEVER) {
-      const unmet = [...this.#unmet].filter((chat_id) => !this.#cursors.hasBegun(chat_id));
+    if (this.#unmet.size > 0 && this.manifest.dueAt(now) === NEVER) {
+      this.manifest.resync([...this.#unmet], 0, now);
       this.#unmet.clear();
-      if (unmet.length > 0) this.manifest.resync(unmet, 0, now);
     }
     if (this.#catchUp.announce()) this.onSynced.tell();
   }

@@ -74,8 +74,7 @@ export class Manifest implements FrameSource {
   next(now: number): ClientFrame | undefined {
     const current = this.#current;
     if (current === undefined || this.dueAt(now) > now) return undefined;
-    this.#requests += 1;
-    const request_id = `manifest-${this.#requests}`;
+    const request_id = `manifest-${++this.#requests}`;
     current.request_id = request_id;
     // If nothing is answered, the same page is due again then.
     current.dueAt = now + REQUEST_TIMEOUT_MS;

@@ -25,8 +25,7 @@ export class MemoryStorage implements Storage {
     const key = keyOf(draft);
     if (this.#drafts.has(key)) throw alreadyWaiting();
     if (this.#drafts.size >= draftsMax) throw outboxFull(draftsMax);
-    this.#order += 1;
-    this.#drafts.set(key, { ...draft, order: this.#order });
+    this.#drafts.set(key, { ...draft, order: ++this.#order });
     // How an earlier attempt under this name ended is not how this one does.
     this.#outcomes.delete(key);
     this.#changed.tell();

@@ -28,13 +28,12 @@ interface Entry {
   sent: { request_id: string; until: number; above: number } | undefined;
 }
 
-/** What an error frame was about. */
-export type SendRefused =
-  | { kind: "not_mine" }
-  /** A message of this chat, which stays. */
-  | { kind: "for_now"; chat_id: ChatId }
-  /** This message, definitely. */
-  | { kind: "definitely"; draft: StoredDraft };
+/** What was refused. */
+export interface SendRefused {
+  draft: StoredDraft;
+  /** Whether it is definitely not stored; if not, it stays. */
+  isFinal: boolean;
+}
 
 /** The messages without a definite answer. */
 export class Outbox implements FrameSource {
@@ -99,8 +98,7 @@ export class Outbox implements FrameSource {
     const waiting = firsts.filter((entry) => entry.sent === undefined && entry.notBefore <= now);
     const entry = waiting.sort((one, other) => one.draft.order - other.draft.order)[0];
     if (entry === undefined) return undefined;
-    this.#attempts += 1;
-    const request_id = `send-${this.#attempts}`;
+    const request_id = `send-${++this.#attempts}`;
     this.#pace.spend(now);
     this.#inFlight += 1;
     const above = this.#highestSeen(entry.draft.chat_id);
@@ -118,23 +116,23 @@ export class Outbox implements FrameSource {
     return entry.draft;
   }
 
-  /** An error came. */
-  refused(error: ErrorFrame, now: number): SendRefused {
+  /** An error came. Gives back what it was about if that is a message of this outbox. */
+  refused(error: ErrorFrame, now: number): SendRefused | undefined {
     const firsts = [...this.#chats.values()].flatMap(([entry]) => entry ?? []);
     const entry = firsts.find((first) => first.sent?.request_id === error.request_id && first.sent);
-    if (entry === undefined) return { kind: "not_mine" };
+    if (entry === undefined) return undefined;
     const { draft } = entry;
     const verdict = judge(error, this.#backOff);
     if (verdict.kind === "final") {
       this.#removeFirst(draft.chat_id);
-      return { kind: "definitely", draft };
+      return { draft, isFinal: true };
     }
     this.#inFlight -= 1;
     entry.sent = undefined;
     const until = now + verdict.pauseMs;
     if (verdict.kind === "pause_all") this.#pausedUntil = Math.max(this.#pausedUntil, until);
     else entry.notBefore = until;
-    return { kind: "for_now", chat_id: draft.chat_id };
+    return { draft, isFinal: false };
   }
 
   /** If a message of this chat is on its way on this connection: its number will be above this. */

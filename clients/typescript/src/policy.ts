@@ -62,29 +62,14 @@ export class Policy {
     this.urlIndex = (this.urlIndex + 1) % this.#urlCount;
     if (ending.kind === "no_token" && ending.hasEnded) return stop("token_ended");
     if (ending.kind !== "closed") return this.#backedOff();
-    return ending.closing === undefined
-      ? this.#afterCode(ending.code)
-      : this.#afterClosing(ending.closing);
-  }
-
-  #afterClosing(closing: ConnectionClosing): Next {
-    const rule = CLOSE_REASONS[closing.reason]?.reconnect ?? "back_off";
-    const asked = closing.reconnect_delay_ms;
+    const { closing, code } = ending;
+    const reason = closing?.reason ?? reasonOf(code);
+    const rule = CLOSE_REASONS[reason]?.reconnect;
+    const asked = closing?.reconnect_delay_ms ?? 0;
     const retry = asked > 0 ? retryAsked(asked) : this.#backedOff();
     if (rule === "with_new_token") return this.#withNewToken(retry);
-    if (rule === "never" || !closing.reconnect_allowed) return stop(closing.reason);
+    if (rule === "never" || closing?.reconnect_allowed === false) return stop(reason);
     return retry;
-  }
-
-  /**
-   * The closing frame was lost, so the code alone speaks; codes that several reasons share have the
-   * same rule.
-   */
-  #afterCode(code: number): Next {
-    const found = Object.entries(CLOSE_REASONS).find(([, entry]) => entry.code === code);
-    if (found?.[1].reconnect === "never") return stop(found[0] as CloseReason);
-    if (found?.[1].reconnect === "with_new_token") return this.#withNewToken(this.#backedOff());
-    return this.#backedOff();
   }
 
   #backedOff(): Next & { kind: "retry" } {
@@ -97,6 +82,15 @@ export class Policy {
     this.#hasReplacedToken = true;
     return { ...retry, needsNewToken: true };
   }
+}
+
+/**
+ * The closing frame was lost, so the code alone speaks; reasons that share one have the same rule.
+ * A code of nobody's is like a reason that only a later server knows.
+ */
+function reasonOf(code: number): CloseReason {
+  const isIt = (reason: string) => CLOSE_REASONS[reason as CloseReason].code === code;
+  return Object.keys(CLOSE_REASONS).find(isIt) as CloseReason;
 }
 
 function retryAsked(delayMs: number): Next & { kind: "retry" } {

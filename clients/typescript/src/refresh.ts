@@ -55,8 +55,7 @@ export class Refresh {
   /** A newer token is sent to the server in the request of this name. */
   offer(token: string): string {
     this.dueAt = NEVER;
-    this.#offers += 1;
-    const request_id = `refresh-${this.#offers}`;
+    const request_id = `refresh-${++this.#offers}`;
     this.#offered = { request_id, token };
     return request_id;
   }

@@ -7,7 +7,13 @@ import { Listeners, type Unsubscribe } from "./listeners.js";
 import { alreadyWaiting } from "./memory_storage.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxLock } from "./outbox_lock.js";
-import type { ChatId, ClientFrame, ClientLimits, ErrorFrame, MessageAck } from "./protocol.gen.js";
+import type {
+  ChatId,
+  ClientFrame,
+  ClientLimits,
+  ErrorFrame,
+  ServerFrameOf,
+} from "./protocol.gen.js";
 import type { Outcome, Storage } from "./storage.js";
 import { Turns } from "./turns.js";
 
@@ -133,11 +139,10 @@ export class Sending implements FrameSource {
   }
 
   /** An ack came; gives back the message if it was sent here. */
-  acked(ack: MessageAck): Draft | undefined {
+  acked(ack: ServerFrameOf<"message_ack">): Draft | undefined {
     const draft = this.#outbox.acked(ack);
     if (draft === undefined) return undefined;
-    const { chat_id, client_message_id, message_id, sequence, created_at, duplicate } = ack;
-    const receipt = { chat_id, client_message_id, message_id, sequence, created_at, duplicate };
+    const { type: _, request_id: __, ...receipt } = ack;
     this.#settle(draft, { receipt });
     return draft;
   }
@@ -145,12 +150,12 @@ export class Sending implements FrameSource {
   /** An error came; answers the chat if it was about a message. */
   refused(error: ErrorFrame, now: number): ChatId | undefined {
     const refused = this.#outbox.refused(error, now);
-    if (refused.kind === "not_mine") return undefined;
-    if (refused.kind === "for_now") return refused.chat_id;
-    const { draft } = refused;
-    if (!this.#waiters.has(keyOf(draft))) this.onRefused.tell(draft, new RefusedError(error));
-    this.#settle(draft, { error });
-    return draft.chat_id;
+    if (refused?.isFinal) {
+      const { draft } = refused;
+      if (!this.#waiters.has(keyOf(draft))) this.onRefused.tell(draft, new RefusedError(error));
+      this.#settle(draft, { error });
+    }
+    return refused?.draft.chat_id;
   }
 
   #settle(draft: StoredDraft, outcome: Outcome): void {

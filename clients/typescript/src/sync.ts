@@ -30,13 +30,6 @@ export interface Asked {
   until: number;
 }
 
-/** What an error frame was about. */
-export type PageRefused =
-  | { kind: "not_mine" }
-  /** It is asked for again, or not before something new is seen in the chat. */
-  | { kind: "mine" }
-  | { kind: "not_a_member"; chat_id: ChatId };
-
 /** The pages that one connection wants and waits for. */
 export class Sync implements FrameSource {
   readonly #cursors: Cursors;
@@ -135,26 +128,26 @@ export class Sync implements FrameSource {
     this.#backOff.reset();
   }
 
-  /** An error came. */
-  refused(error: ErrorFrame, now: number): PageRefused {
-    const asked = this.answered(error.request_id ?? "");
-    if (asked === undefined) return { kind: "not_mine" };
-    const { chat_id } = asked;
+  /**
+   * An error came. Answers the chat if it was about a page: that is asked for again, or if it is
+   * refused for good, not before something new is seen in the chat.
+   */
+  refused(error: ErrorFrame, now: number): ChatId | undefined {
+    const chat_id = this.answered(error.request_id ?? "")?.chat_id;
+    if (chat_id === undefined) return undefined;
     const verdict = judge(error, this.#backOff);
-    if (verdict.kind === "final") {
-      return error.code === "NOT_A_MEMBER" ? { kind: "not_a_member", chat_id } : { kind: "mine" };
+    if (verdict.kind !== "final") {
+      const notBefore = now + verdict.pauseMs;
+      if (verdict.kind === "pause_all") this.#pausedUntil = Math.max(this.#pausedUntil, notBefore);
+      this.#wanted.set(chat_id, { at: now, notBefore });
     }
-    const notBefore = now + verdict.pauseMs;
-    if (verdict.kind === "pause_all") this.#pausedUntil = Math.max(this.#pausedUntil, notBefore);
-    this.#wanted.set(chat_id, { at: now, notBefore });
-    return { kind: "mine" };
+    return chat_id;
   }
 
   #ask(chat_id: ChatId, now: number): ClientFrame {
     const after = this.#cursors.reached(chat_id);
     const range = { after, highestSeen: this.#cursors.highestSeen(chat_id) };
-    this.#requests += 1;
-    const request_id = `sync-${this.#requests}`;
+    const request_id = `sync-${++this.#requests}`;
     this.#inFlight.set(request_id, { chat_id, range, until: now + REQUEST_TIMEOUT_MS });
     return { type: "sync_request", request_id, chat_id, after_sequence: after, limit: this.#limit };
   }

@@ -52,8 +52,9 @@ export class TokenSource {
 
   /** The last token, unless it has ended or there is none. */
   async current(): Promise<string> {
-    const expiry = this.last === undefined ? 0 : (expiryOf(this.last) ?? NEVER);
-    return this.last !== undefined && expiry > Date.now() ? this.last : await this.get("connect");
+    const { last } = this;
+    const isGood = last !== undefined && (expiryOf(last) ?? NEVER) > Date.now();
+    return isGood ? last : await this.get("connect");
   }
 }
 

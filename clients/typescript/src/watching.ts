@@ -105,8 +105,7 @@ export class Watching implements FrameSource {
     const ofWish = [...this.#untold].filter(([, other]) => other === wish);
     const user_ids = ofWish.map(([user_id]) => user_id).slice(0, this.#usersPerFrame);
     for (const user_id of user_ids) this.#untold.delete(user_id);
-    this.#requests += 1;
-    const request_id = `presence-${this.#requests}`;
+    const request_id = `presence-${++this.#requests}`;
     this.#pace.spend(now);
     this.#asked = { request_id, user_ids, wish, until: now + REQUEST_TIMEOUT_MS };
     const type = wish === "begin" ? "presence_subscribe" : "presence_unsubscribe";

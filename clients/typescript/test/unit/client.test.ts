@@ -47,8 +47,8 @@ class FakeWebSocket implements WebSocketLike {
 
   /** Somebody said something. */
   push(chat_id: string, sequence: number): void {
-    const about = { message_id: `id-${sequence}`, sender_id: "bo", client_message_id: `${sequence}` };
-    this.say({ type: "message", chat_id, sequence, content: "hello", ...about });
+    const about = { message_id: `id-${sequence}`, client_message_id: `${sequence}` };
+    this.say({ type: "message", chat_id, sequence, sender_id: "bo", content: "hello", ...about });
   }
 
   of<T extends ClientFrame["type"]>(type: T): Extract<ClientFrame, { type: T }>[] {
@@ -228,7 +228,7 @@ test("why there is no connection is told, until there is one", async () => {
   await made.close();
 });
 
-test("a message of a chat whose making was not heard of comes, once the manifest names the chat", async () => {
+test("a message of a chat whose making was not heard of comes", async () => {
   const made = client();
   const heard: number[] = [];
   made.onMessage((message) => void heard.push(message.sequence));
@@ -247,7 +247,7 @@ test("a message of a chat whose making was not heard of comes, once the manifest
   await made.close();
 });
 
-test("a chat that comes while the manifest is read, and is not in it, is asked for afterwards", async () => {
+test("a chat that is not in the manifest being read is asked for afterwards", async () => {
   const made = client();
   const heard: number[] = [];
   made.onMessage((message) => void heard.push(message.sequence));
@@ -263,7 +263,7 @@ test("a chat that comes while the manifest is read, and is not in it, is asked f
   await made.close();
 });
 
-test("an ack of a message that this client does not know tells that its number exists", async () => {
+test("an ack of an unknown message tells that its number exists", async () => {
   const made = client();
   made.onMessage(() => {});
   const socket = await connected(made);

@@ -54,14 +54,14 @@ test("an open outcome keeps the message with its id, and a definite refusal give
     code: "SERVICE_UNAVAILABLE",
     details: { outcome: "unknown" },
   });
-  expect(some.refused(open, 0)).toEqual({ kind: "for_now", chat_id: "a" });
+  expect(some.refused(open, 0)).toMatchObject({ draft: { chat_id: "a" }, isFinal: false });
   expect(some.unansweredAbove("a")).toBeUndefined();
   expect(next(some, 999)).toBeUndefined();
   const second = next(some, 1000);
   expect(second).toMatchObject({ client_message_id: "m1" });
   expect(second?.request_id).not.toBe(first?.request_id);
-  expect(some.refused(refusal(first?.request_id, {}), 1000)).toEqual({ kind: "not_mine" });
-  expect(some.refused(refusal(second?.request_id, {}), 1000)).toMatchObject({ kind: "definitely" });
+  expect(some.refused(refusal(first?.request_id, {}), 1000)).toBeUndefined();
+  expect(some.refused(refusal(second?.request_id, {}), 1000)).toMatchObject({ isFinal: true });
   expect(some.dueAt(1000)).toBe(NEVER);
 });
 

@@ -218,7 +218,7 @@ function refuse(): void {
   last().onclose?.({ code: 4401 });
 }
 
-test("a good token is not taken for the refused one when its attempt fails for another reason", async () => {
+test("a good token whose attempt fails otherwise is not taken for the refused one", async () => {
   const needs: TokenNeed[] = [];
   let kept = "token.1.x";
   const tokens = new TokenSource((need) => {
@@ -240,7 +240,7 @@ test("a good token is not taken for the refused one when its attempt fails for a
   expect(socket.state).toBe("connected");
 });
 
-test("the token that is refused is the one in force, not the one that it was opened with", async () => {
+test("the token that is refused is the one in force, not an earlier one", async () => {
   const tokens = new TokenSource((need) => (need === "connect" ? "token.1.x" : "token.2.x"));
   socket = socketWith(tokens);
   await connect();
@@ -252,7 +252,7 @@ test("the token that is refused is the one in force, not the one that it was ope
   expect([socket.state, socket.stop_reason]).toEqual(["stopped", "token_refused"]);
 });
 
-test("a provider that gives a refused token again is asked for another one before it is given up", async () => {
+test("a provider that gives a refused token again is asked for another one", async () => {
   const needs: TokenNeed[] = [];
   const tokens = new TokenSource((need) => {
     needs.push(need);

@@ -113,7 +113,7 @@ test("a database that the browser has lost is opened again", async () => {
   spy.mockRestore();
 });
 
-test("a storage that somebody deletes is made again, and goes on behind what was there", async () => {
+test("a storage that is deleted is made again, and goes on behind what was there", async () => {
   const storage = new IndexedDbStorage({ user_id: "ana", name: "deleted" });
   await storage.add(draft("a"), 10);
   const [before] = await storage.draftsAfter(0);
