@@ -114,6 +114,7 @@ test("a database that the browser has lost is opened again", async () => {
 });
 
 test("a storage that is deleted is made again, and goes on behind what was there", async () => {
+  const date = vi.spyOn(Date, "now").mockReturnValue(1_800_000_000_000);
   const storage = new IndexedDbStorage({ user_id: "ana", name: "deleted" });
   await storage.add(draft("a"), 10);
   const [before] = await storage.draftsAfter(0);
@@ -122,11 +123,13 @@ test("a storage that is deleted is made again, and goes on behind what was there
     request.onsuccess = resolve;
     request.onerror = reject;
   });
+  date.mockReturnValue(1_800_000_001_000);
   await storage.add(draft("b"), 10);
   // Whoever has read the first one finds the second one after it.
   const after = await storage.draftsAfter(before?.order ?? 0);
   expect(after.map(({ content }) => content)).toEqual(["b"]);
   storage.close();
+  date.mockRestore();
 });
 
 test("a storage that was closed can be used again, and hears of others", async () => {
