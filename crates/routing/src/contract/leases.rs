@@ -14,6 +14,7 @@ impl Contract<'_> {
         self.an_ended_connection_is_found_by_nobody().await;
         self.an_unrenewed_lease_ends_although_a_sibling_is_renewed().await;
         self.a_renewal_says_which_leases_were_lost().await;
+        self.a_leave_ends_a_sibling_that_had_run_out().await;
         self.many_leases_are_renewed_and_extended_in_one_call().await;
         self.an_extension_misses_nothing_of_a_party_connection().await;
         self.each_ended_lease_is_swept_exactly_once().await;
@@ -96,6 +97,22 @@ impl Contract<'_> {
         assert_eq!(self.live(&user).await, slice::from_ref(&held.key), "renewing makes nothing");
         assert_eq!(self.renew(&held, LEASE).await, [], "a renewal at the same instant counts");
         self.disconnect(&held).await;
+    }
+
+    async fn a_leave_ends_a_sibling_that_had_run_out(&self) {
+        let (user, node) = (self.user(), self.announced_node().await);
+        let silent = self.lease(&user, &node, "phone");
+        let leaving = self.lease(&user, &node, "laptop");
+        self.connect(&silent, policy(LEASE)).await;
+        self.connect(&leaving, policy(LONG)).await;
+        self.outlive_lease().await;
+        self.disconnect(&leaving).await;
+        assert_eq!(self.renew(&silent, LONG).await, slice::from_ref(&silent.key), "without route");
+        let again = Lease { again: true, ..silent };
+        self.connect(&again, policy(LONG)).await;
+        let routes = self.other().routes(slice::from_ref(&user), &self.node()).await;
+        assert_eq!(routes.expect("the directory answers")[0].connections, 1);
+        self.disconnect(&again).await;
     }
 
     async fn many_leases_are_renewed_and_extended_in_one_call(&self) {

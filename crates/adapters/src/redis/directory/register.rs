@@ -67,10 +67,12 @@ impl RedisDirectory {
             self.unlist([listed(lease)].into_iter())
         );
         let reply = replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?;
-        let (_, (transition,)) = standing::<(String,)>(reply)?;
+        let (_, (transition, ended)) = standing::<(String, Vec<String>)>(reply)?;
         if !transition.is_empty() {
             self.changes.report(&transition);
         }
+        let ended: Vec<LeaseKey> = ended.iter().filter_map(|member| lease_of(member)).collect();
+        self.unlist(ended.iter().map(listed)).await;
         Ok(())
     }
 

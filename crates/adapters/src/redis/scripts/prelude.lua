@@ -111,12 +111,12 @@ local function remove(user, connection)
     redis.call('DEL', key('connection', connection.id))
 end
 
--- Writes the routing table anew: how many chat connections are live on each node.
+-- Writes the routing table anew: how many of these chat connections are on each node.
 local function write_servers(user, connections)
     local user_servers = key('user_servers', user)
     local counts, fields = {}, {}
     for _, connection in ipairs(connections) do
-        if connection.kind == 'chat' and connection.ends_at > now then
+        if connection.kind == 'chat' then
             counts[connection.node] = (counts[connection.node] or 0) + 1
         end
     end

@@ -85,7 +85,7 @@ redis.call('EXPIRE', user_connections, index_ttl)
 redis.call('HSET', connection, 'user', user, 'device', device, 'kind', kind, 'node', node,
     'connected_at', whole(connected_at))
 redis.call('EXPIRE', connection, index_ttl)
-staying[#staying + 1] = { kind = kind, node = node, ends_at = ends_at }
+staying[#staying + 1] = { kind = kind, node = node }
 write_servers(user, staying)
 if is_single and kind == 'chat' then
     local session = cjson.encode({ connection_id = id, node_id = node, device_id = device })

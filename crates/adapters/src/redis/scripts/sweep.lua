@@ -58,8 +58,9 @@ for _, user in ipairs(order) do
             others[#others + 1] = connection
         end
     end
+    -- The others are live, or have run out as well and are claimed next, unless they are renewed
+    -- before, and then they need their route.
     write_servers(user.name, others)
-    -- The others are live, or have run out as well and are claimed next.
     if #others == 0 then
         local presence = read_presence(user.name)
         local seen = math.max(user.seen, presence.left_at or 0)

@@ -7,21 +7,29 @@
 -- ARGV[10]  connection
 -- ARGV[11]  how long the user stays online after the last connection, in ms
 --
--- Answers now, epoch, rebuilding, and the transition or nothing.
+-- Answers now, epoch, rebuilding, the transition or nothing, and the leases that had run out.
 
 local user, node, id, keep_ms = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
-local own, live = nil, {}
+local own, live, over = nil, {}, {}
 for _, connection in ipairs(read_connections(user)) do
     if connection.id == id and connection.node == node then
         own = connection
     elseif connection.ends_at > now then
         live[#live + 1] = connection
+    else
+        over[#over + 1] = connection
     end
 end
 if own then
     remove(user, own)
 elseif redis.call('ZREM', leases, user .. '/' .. node .. '/' .. id) == 0 then
-    return reply('')
+    return reply('', {})
+end
+-- Renewed after this, such a one would be live without a route. So its node registers it again.
+local ended = {}
+for _, connection in ipairs(over) do
+    remove(user, connection)
+    ended[#ended + 1] = connection.member
 end
 write_servers(user, live)
 
@@ -31,11 +39,11 @@ if session and string.find(session, '"' .. id .. '"', 1, true) then
 end
 
 if #live > 0 then
-    return reply('')
+    return reply('', ended)
 end
 local presence = read_presence(user)
 if keep_ms == 0 then
-    return reply(decide(presence, false, now) or '')
+    return reply(decide(presence, false, now) or '', ended)
 end
 keep_online(presence, now + keep_ms, now)
-return reply('')
+return reply('', ended)

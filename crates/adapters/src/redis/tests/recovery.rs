@@ -160,6 +160,24 @@ async fn a_dead_node_is_forgotten_although_a_sibling_is_renewed() {
 }
 
 #[tokio::test]
+async fn a_lease_that_is_renewed_between_its_end_and_its_claim_keeps_its_route() {
+    let redis = Redis::start();
+    let one = directory(&redis.url(), "node-one", 1).await;
+    settled(&one).await;
+    let held = [lease("alice", "node-one", 1, 1), lease("alice", "node-one", 2, 1)];
+    for lease in &held {
+        one.register(lease.clone(), policy()).await.unwrap();
+    }
+    sleep(LEASE + LEASE / 4).await;
+    let claimed = one.sweep(1, policy()).await.unwrap();
+    let staying = held.iter().find(|lease| !claimed.contains(&lease.key)).unwrap();
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(one.renew(slice::from_ref(&staying.key), LEASE).await.unwrap(), []);
+    let connections = redis.command(&["HGET", "test:user_servers:alice", "node-one"]);
+    assert_eq!(connections, "1");
+}
+
+#[tokio::test]
 async fn an_index_that_was_lost_is_noticed_by_an_extension_and_made_again() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
