@@ -66,7 +66,8 @@ impl Fanout {
         user_ids: &Arc<[UserId]>,
         frame: &Bytes,
     ) -> Result<usize, PushError> {
-        let routes = match self.routes(user_ids).await {
+        let everything = |node_id| Route { node_id, user_ids: user_ids.to_vec(), connections: 0 };
+        let mut routes = match self.routes(user_ids).await {
             Ok(routes) => routes,
             Err(error) => {
                 let peers = self.link.peers();
@@ -74,11 +75,16 @@ impl Fanout {
                     return Err(PushError::Directory(error));
                 }
                 self.metrics.broadcasts.inc();
-                let everywhere =
-                    |node_id| Route { node_id, user_ids: user_ids.to_vec(), connections: 0 };
-                peers.into_iter().map(everywhere).collect()
+                peers.into_iter().map(everything).collect()
             }
         };
+        // Anybody may be on a node that the directory does not hear; it counts only who was there.
+        for node_id in self.link.cut_off() {
+            match routes.iter_mut().find(|route| route.node_id == node_id) {
+                Some(route) => route.user_ids = user_ids.to_vec(),
+                None => routes.push(everything(node_id)),
+            }
+        }
         let mut elsewhere = 0;
         for Route { node_id, user_ids, connections } in routes {
             let user_ids = user_ids.into();

@@ -1,0 +1,98 @@
+//! Where a push of the application's back end goes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use heartline_fanout::{Fanout, Metrics, Push};
+use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
+use heartline_routing::{
+    Clock, Directory, Envelope, Lease, LeaseKey, LeaseKind, LinkError, MemoryDirectory, NodeLink,
+    NodeRecord, Policy,
+};
+use serde_json::Value;
+
+/// A link that takes everything, to nodes of which one is cut off from the directory.
+#[derive(Debug, Default)]
+struct Nodes {
+    sent: Mutex<Vec<(NodeId, Vec<UserId>)>>,
+}
+
+#[async_trait]
+impl NodeLink for Nodes {
+    async fn send(&self, node_id: &NodeId, envelope: Envelope) -> Result<(), LinkError> {
+        let Envelope::Push { user_ids, queued, .. } = envelope else { unreachable!("a push") };
+        if let Some(queued) = queued {
+            queued.send(0).unwrap();
+        }
+        self.sent.lock().unwrap().push((node_id.clone(), user_ids.to_vec()));
+        Ok(())
+    }
+
+    fn peers(&self) -> Vec<NodeId> {
+        vec![node("heard"), node("cut-off")]
+    }
+
+    fn cut_off(&self) -> Vec<NodeId> {
+        vec![node("cut-off")]
+    }
+}
+
+fn node(name: &str) -> NodeId {
+    name.parse().unwrap()
+}
+
+fn users(names: &[&str]) -> Vec<UserId> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+/// A connection of a user to a node, as the directory knows it.
+async fn connect(directory: &MemoryDirectory, user: &str, node_id: NodeId, number: u128) {
+    let record = NodeRecord {
+        node_id: node_id.clone(),
+        address: None,
+        planes: String::new(),
+        started_at: Timestamp { unix_ms: 0 },
+        connections: 1,
+    };
+    let lease = Duration::from_secs(60);
+    directory.announce(&record, lease).await.unwrap();
+    let connection_id = ConnectionId { ulid: number.into(), shard: 0 };
+    let key = LeaseKey { user_id: user.parse().unwrap(), node_id, connection_id };
+    let (device_id, kind) = ("phone".parse().unwrap(), LeaseKind::Chat);
+    let claim = Lease { key, device_id, kind, age: Duration::ZERO, again: false };
+    let policy = Policy {
+        single_session: false,
+        connections_per_user: 20,
+        lease,
+        offline_linger: Duration::ZERO,
+    };
+    directory.register(claim, policy).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
+    let directory = MemoryDirectory::new(1, Clock);
+    connect(&directory, "ana", node("heard"), 1).await;
+    connect(&directory, "bo", node("cut-off"), 2).await;
+    let link = Arc::new(Nodes::default());
+    let fanout = Fanout {
+        node_id: node("own"),
+        directory: Arc::new(directory),
+        link: Arc::clone(&link) as Arc<dyn NodeLink>,
+        clock: Clock,
+        metrics: Metrics::default(),
+    };
+    let everybody = users(&["ana", "bo", "cy"]);
+    let push = Push { user_ids: everybody.clone(), name: "news".to_owned(), data: Value::Null };
+    assert_eq!(fanout.push(push).await.unwrap(), 2, "as many as are leased");
+    let mut sent = link.sent.lock().unwrap().clone();
+    sent.sort();
+    let expected = [
+        (node("cut-off"), everybody.clone()),
+        (node("heard"), users(&["ana"])),
+        (node("own"), everybody),
+    ];
+    assert_eq!(sent, expected, "whoever came to a node that is cut off is in no directory");
+}
