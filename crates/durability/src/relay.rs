@@ -1,8 +1,11 @@
-//! Announces what was stored and stayed behind: after a crash, or when the bus was away.
+//! Announces what was stored and stayed behind: after a crash, when the bus was away, or when nobody
+//! could say whom a message concerns.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use heartline_protocol::ChatId;
 use heartline_protocol::limits::{SYNC_PAGE_BYTES_MAX, SYNC_PAGE_MESSAGES};
 use tracing::{info, warn};
 
@@ -39,36 +42,56 @@ impl Relay {
     pub async fn run(self) {
         let mut ticks = tokio::time::interval(RELAY_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut taken_up = HashMap::new();
         loop {
             ticks.tick().await;
             match self.log.unpublished(RELAY_AFTER, CHATS_PER_LOOK).await {
-                Ok(chats) => {
-                    for chat in chats {
-                        self.announce_chat(chat).await;
-                    }
-                }
+                Ok(chats) => taken_up = self.announce_chats(chats, &taken_up).await,
                 Err(error) => warn!(%error, "the relay could not look for what stayed behind"),
             }
         }
     }
 
+    /// Answers where each chat was when it was taken up. Of one that still is where the last look
+    /// found it only the next message is announced: while that cannot be delivered the rest cannot
+    /// be either, and announcing all of it every second would be a storm.
+    async fn announce_chats(
+        &self,
+        chats: Vec<Unpublished>,
+        taken_up: &HashMap<ChatId, u64>,
+    ) -> HashMap<ChatId, u64> {
+        let place = |chat: &Unpublished| (chat.chat_id, chat.published_sequence);
+        let places = chats.iter().map(place).collect();
+        for chat in chats {
+            if taken_up.get(&chat.chat_id) == Some(&chat.published_sequence) {
+                self.announce(chat, 1).await;
+            } else {
+                self.announce_chat(chat).await;
+            }
+        }
+        places
+    }
+
     async fn announce_chat(&self, mut chat: Unpublished) {
         for _ in 0..PAGES_PER_LOOK {
-            match self.announce(chat).await {
-                Some(last) if last < chat.head_sequence => chat.published_sequence = last,
-                Some(_) | None => return,
+            let after = chat.published_sequence;
+            let Some(last) = self.announce(chat, SYNC_PAGE_MESSAGES as usize).await else { return };
+            info!(chat_id = %chat.chat_id, after, last, "announced what stayed behind");
+            if last >= chat.head_sequence {
+                return;
             }
+            chat.published_sequence = last;
         }
     }
 
-    /// Announces one page of a chat; answers how far it came.
-    async fn announce(&self, chat: Unpublished) -> Option<u64> {
+    /// Announces up to so many messages of a chat; answers how far it came.
+    async fn announce(&self, chat: Unpublished, limit: usize) -> Option<u64> {
         let Unpublished { chat_id, published_sequence, head_sequence, members_version } = chat;
         let read = LogRead {
             chat_id,
             reader: None,
             position: Position::After(published_sequence),
-            limit: SYNC_PAGE_MESSAGES as usize,
+            limit,
             content_bytes_max: SYNC_PAGE_BYTES_MAX,
         };
         let page = match self.log.read(read).await {
@@ -95,7 +118,6 @@ impl Relay {
         let events = page.messages.into_iter().map(|message| Event::Message(stored(message)));
         match self.bus.publish(events.collect()).await {
             Ok(()) => {
-                info!(%chat_id, count, after = published_sequence, "announced what stayed behind");
                 self.metrics.relayed.inc_by(count as u64);
                 if self.bus.records_on_publish() {
                     self.publications.published(Published { chat_id, first, last });
@@ -109,3 +131,6 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,9 +106,11 @@ impl Consumer {
                         Delivery { chat_id, sequence, user_ids, frame, origin, committed_at };
                     deliveries.push((delivery, place));
                 }
+                // It does not count as announced, so that the relay announces it again, also after
+                // a crash, which the dirty list does not outlive.
                 Err(_) => {
                     self.fanout.metrics.skipped("members_unreadable");
-                    self.missed(chat_id, sequence);
+                    self.mark_dirty(chat_id);
                 }
             }
         }
@@ -117,24 +119,18 @@ impl Consumer {
         for (delivery, place) in deliveries {
             let (chat_id, sequence) = (delivery.chat_id, delivery.sequence);
             match &whereabouts[place] {
-                Ok(whereabouts) => self.fanout.deliver(delivery, whereabouts).await,
+                Ok(whereabouts) => {
+                    self.fanout.deliver(delivery, whereabouts).await;
+                    let (first, last) = (sequence, sequence);
+                    self.publications.published(Published { chat_id, first, last });
+                }
+                // This node hears it now; for the others it does not count as announced either.
                 Err(Nowhere) => {
                     self.fanout.deliver(delivery, &Whereabouts::default()).await;
                     self.mark_dirty(chat_id);
                 }
             }
-            self.attempted(chat_id, sequence);
         }
-    }
-
-    fn missed(&mut self, chat_id: ChatId, sequence: u64) {
-        self.mark_dirty(chat_id);
-        self.attempted(chat_id, sequence);
-    }
-
-    /// The attempt was made; what it missed is on the dirty list.
-    fn attempted(&self, chat_id: ChatId, sequence: u64) {
-        self.publications.published(Published { chat_id, first: sequence, last: sequence });
     }
 
     async fn chat_changed(

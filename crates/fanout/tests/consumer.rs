@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_durability::{
-    Actor, Audience, ChatEdit, ChatSummary, Created, EditError, Edited, Event, EventBus,
-    Idempotency, InProcessBus, Members, NewChat, Publications, StoreError, Stored, Watermark,
+    Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, Created, EditError,
+    Edited, Event, EventBus, Idempotency, InProcessBus, LogPage, LogRead, Members, NewChat,
+    NewMessage, Publications, Published, StoreError, Stored, Unpublished, Watermark,
 };
 use heartline_fanout::{Consumer, Fanout, Metrics};
-use heartline_protocol::server_frame::{Chat, ChatChange, ChatKind, ChatMember, Message, Role};
+use heartline_protocol::server_frame::{
+    Chat, ChatChange, ChatKind, ChatMember, ManifestChat, Message, Role,
+};
 use heartline_protocol::{
     ChatId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
 };
@@ -94,8 +97,53 @@ impl Members for Membership {
     }
 }
 
+/// Remembers what was recorded as announced.
+#[derive(Debug, Default)]
+struct Records(Mutex<Vec<Published>>);
+
+#[async_trait]
+impl ChatLog for Records {
+    async fn append(
+        &self,
+        _: Vec<NewMessage>,
+    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError> {
+        unreachable!("fanout stores nothing")
+    }
+
+    async fn read(&self, _: LogRead) -> Result<Option<LogPage>, StoreError> {
+        unreachable!("fanout reads no messages")
+    }
+
+    async fn manifest(
+        &self,
+        _: &UserId,
+        _: Option<ChatId>,
+        _: usize,
+    ) -> Result<Vec<ManifestChat>, StoreError> {
+        unreachable!("fanout lists no chats")
+    }
+
+    async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError> {
+        self.0.lock().unwrap().extend(ranges);
+        Ok(())
+    }
+
+    async fn unpublished(&self, _: Duration, _: usize) -> Result<Vec<Unpublished>, StoreError> {
+        unreachable!("fanout does not relay")
+    }
+
+    async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
+        unreachable!("fanout forgets nothing")
+    }
+
+    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
+        unreachable!("fanout looks for no halted chats")
+    }
+}
+
 struct Stage {
     bus: InProcessBus,
+    publications: Publications,
     membership: Arc<Membership>,
     envelopes: mpsc::Receiver<Envelope>,
     metrics: Metrics,
@@ -115,12 +163,13 @@ fn stage(members: &[&str]) -> Stage {
     };
     let membership = Arc::new(Membership::default());
     *membership.audience.lock().unwrap() = (1, users(members));
-    let consumer =
-        Consumer::new(fanout, Arc::clone(&membership) as Arc<dyn Members>, Publications::default());
+    let publications = Publications::default();
+    let members = Arc::clone(&membership) as Arc<dyn Members>;
+    let consumer = Consumer::new(fanout, members, publications.clone());
     let (bus, events) = InProcessBus::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(consumer.run(events));
-    Stage { bus, membership, envelopes, metrics, _tasks: tasks }
+    Stage { bus, publications, membership, envelopes, metrics, _tasks: tasks }
 }
 
 fn users(names: &[&str]) -> Vec<UserId> {
@@ -201,6 +250,13 @@ async fn what_could_not_be_addressed_ends_in_a_sync_when_the_store_is_back() {
     stage.publish(message(3, 1)).await;
     assert_eq!(stage.delivery().await.0, 3);
     assert_eq!(stage.metrics.dirty_chats.get(), 0);
+    let records = Records::default();
+    while records.0.lock().unwrap().is_empty() {
+        stage.publications.record(&records).await;
+        tokio::task::yield_now().await;
+    }
+    let announced = [Published { chat_id: CHAT, first: 3, last: 3 }];
+    assert_eq!(*records.0.lock().unwrap(), announced, "the rest is the relay's to announce again");
 }
 
 #[tokio::test]

@@ -1,0 +1,119 @@
+//! The relay on a log that only remembers how far a chat was announced.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use heartline_protocol::server_frame::{ManifestChat, Message};
+use heartline_protocol::{MessageId, Timestamp, UserId};
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinSet;
+use ulid::Ulid;
+
+use super::*;
+use crate::bus::InProcessBus;
+use crate::log::{AppendError, Appended, LogPage};
+use crate::message::NewMessage;
+use crate::store::StoreError;
+
+const CHAT: ChatId = ChatId(Ulid(7));
+
+/// One chat with so many messages, announced up to a number that the test sets.
+#[derive(Debug)]
+struct OneChat {
+    head_sequence: u64,
+    published_sequence: Mutex<u64>,
+}
+
+#[async_trait]
+impl ChatLog for OneChat {
+    async fn append(
+        &self,
+        _: Vec<NewMessage>,
+    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError> {
+        unreachable!("the relay stores nothing")
+    }
+
+    async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError> {
+        let Position::After(after) = read.position else { unreachable!("it reads onwards") };
+        let messages = (after + 1..=self.head_sequence).take(read.limit).map(message).collect();
+        Ok(Some(LogPage { messages, ..LogPage::default() }))
+    }
+
+    async fn manifest(
+        &self,
+        _: &UserId,
+        _: Option<ChatId>,
+        _: usize,
+    ) -> Result<Vec<ManifestChat>, StoreError> {
+        unreachable!("the relay lists no chats")
+    }
+
+    async fn record_published(&self, _: Vec<Published>) -> Result<(), StoreError> {
+        unreachable!("whoever delivers records")
+    }
+
+    async fn unpublished(&self, _: Duration, _: usize) -> Result<Vec<Unpublished>, StoreError> {
+        let (published_sequence, head_sequence) =
+            (*self.published_sequence.lock().unwrap(), self.head_sequence);
+        Ok(vec![Unpublished {
+            chat_id: CHAT,
+            published_sequence,
+            head_sequence,
+            members_version: 1,
+        }])
+    }
+
+    async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
+        unreachable!("the relay forgets nothing")
+    }
+
+    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
+        unreachable!("the relay does not look for halted chats")
+    }
+}
+
+fn message(sequence: u64) -> Message {
+    Message {
+        chat_id: CHAT,
+        sequence,
+        message_id: MessageId(Ulid(sequence.into())),
+        sender_id: "ana".parse().unwrap(),
+        client_message_id: "m".parse().unwrap(),
+        content: "hello".to_owned(),
+        content_type: "text/plain".to_owned(),
+        created_at: Timestamp::from_unix_seconds(0),
+        deleted: false,
+    }
+}
+
+/// The sequences that the next look announces.
+async fn look(events: &mut Receiver<Event>) -> Vec<u64> {
+    let mut sequences = Vec::new();
+    // Time stands still while anybody has something to do, so a pause is the end of the look.
+    while let Ok(event) = tokio::time::timeout(RELAY_INTERVAL / 2, events.recv()).await {
+        let Some(Event::Message(stored)) = event else { panic!("{event:?} is no message") };
+        sequences.push(stored.message.sequence);
+    }
+    tokio::time::sleep(RELAY_INTERVAL / 2).await;
+    sequences
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_delivered_is_tried_by_its_first_message_until_that_can() {
+    let log = Arc::new(OneChat { head_sequence: 250, published_sequence: Mutex::new(0) });
+    let (bus, mut events) = InProcessBus::new();
+    let relay = Relay {
+        log: Arc::clone(&log) as Arc<dyn ChatLog>,
+        bus: Arc::new(bus),
+        publications: Publications::default(),
+        metrics: Metrics::default(),
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(relay.run());
+    assert_eq!(look(&mut events).await, (1..=250).collect::<Vec<_>>());
+    for _ in 0..3 {
+        assert_eq!(look(&mut events).await, [1], "it is where it was");
+    }
+    *log.published_sequence.lock().unwrap() = 1;
+    assert_eq!(look(&mut events).await, (2..=250).collect::<Vec<_>>());
+}
