@@ -105,11 +105,11 @@ impl Edits {
     ) -> Result<(), Refusal> {
         let Self { changes, profiles, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
-            let has_changed = profiles.set_visibility(&user_id, visibility).await;
-            if may_have_changed(&has_changed) {
+            let set = profiles.set_visibility(&user_id, visibility).await;
+            if may_be_stored(&set) {
                 privacy_changes.changed(&[user_id]).await;
             }
-            has_changed
+            set
         });
         made.await.map(|_| ())
     }
@@ -123,7 +123,7 @@ impl Edits {
         let Self { changes, profiles, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
             let put = profiles.put_contact(&user_id, &contact_id).await;
-            if may_have_changed(&put.clone().map(|put| put == Ok(true))) {
+            if may_be_stored(&put) && !matches!(put, Ok(Err(ContactsFull))) {
                 privacy_changes.changed(&[user_id, contact_id]).await;
             }
             put
@@ -140,11 +140,11 @@ impl Edits {
     ) -> Result<(), Refusal> {
         let Self { changes, profiles, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
-            let has_changed = profiles.remove_contact(&user_id, &contact_id).await;
-            if may_have_changed(&has_changed) {
+            let removed = profiles.remove_contact(&user_id, &contact_id).await;
+            if may_be_stored(&removed) {
                 privacy_changes.changed(&[user_id, contact_id]).await;
             }
-            has_changed
+            removed
         });
         made.await.map(|_| ())
     }
@@ -190,10 +190,11 @@ async fn announce(bus: &dyn EventBus, events: Vec<Event>) {
     }
 }
 
-/// Whether something is not as it was; a change of which nobody knows may have been made.
-fn may_have_changed(has_changed: &Result<bool, StoreError>) -> bool {
-    match has_changed {
-        Ok(has_changed) => *has_changed,
+/// Whether what was asked for is stored, or may be. It is told also if it was stored before: whoever
+/// asks twice may do so because the node that stored it died before it told anybody.
+fn may_be_stored<T>(result: &Result<T, StoreError>) -> bool {
+    match result {
+        Ok(_) => true,
         Err(error) => error.outcome == Outcome::Unknown,
     }
 }

@@ -63,6 +63,22 @@ async fn who_chooses_to_be_seen_by_nobody_is_unknown_on_another_node_at_once() {
 }
 
 #[tokio::test]
+async fn a_choice_that_is_made_again_is_told_although_it_was_stored_before() {
+    let cluster = Cluster::start(2).await;
+    let [node1, node2] = cluster.all();
+    let _ana = node1.connect("ana").await;
+    let mut bo = node2.connect("bo").await;
+    node1.choose("ana", "everyone").await;
+    assert_eq!(bo.subscribe(&["ana"]).await[0]["status"], "online");
+    let bo = Ear::of(bo);
+    // As a node leaves it that dies after it has stored the choice and before it tells anybody.
+    cluster.sql("UPDATE heartline.users SET visibility = 2 WHERE user_id = 'ana'");
+    let since = now();
+    node1.choose("ana", "nobody").await;
+    is_told(&bo, "ana", "unknown", since).await;
+}
+
+#[tokio::test]
 async fn who_is_a_contact_no_more_sees_nothing_on_another_node_at_once() {
     let cluster = Setup::nodes(2).set("presence.default_visibility", "contacts_only").start().await;
     let [node1, node2] = cluster.all();
