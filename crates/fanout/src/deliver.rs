@@ -143,8 +143,8 @@ impl Fanout {
         self.send(&self.node_id, envelope()).await;
     }
 
-    /// What does not leave for another node leaves a gap in the link's numbers, by which the
-    /// node learns that it has missed something, if it is still there.
+    /// What does not leave for another node uses up one of the link's numbers, by which the node
+    /// learns that it has missed something, if it is still there.
     pub(crate) async fn send(&self, node_id: &NodeId, envelope: Envelope) {
         if let Err(error) = self.link.send(node_id, envelope).await {
             debug!(node = %node_id, %error, "an envelope did not leave");

@@ -96,6 +96,10 @@ impl Carrier for HttpCarrier {
         lock(&self.departures).last(receiver)
     }
 
+    fn lose(&self, receiver: &NodeId) {
+        lock(&self.departures).next(receiver);
+    }
+
     fn forget(&self, receiver: &NodeId) {
         lock(&self.links).remove(receiver);
         lock(&self.departures).forget(receiver);

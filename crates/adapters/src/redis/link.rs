@@ -106,6 +106,10 @@ impl Carrier for RedisCarrier {
         self.departures().last(receiver)
     }
 
+    fn lose(&self, receiver: &NodeId) {
+        self.departures().next(receiver);
+    }
+
     fn forget(&self, receiver: &NodeId) {
         self.departures().forget(receiver);
     }
@@ -158,8 +162,10 @@ impl RedisLinkTasks {
                     self.give_back(waiting);
                 }
             }
-            // Whatever waits would only fail later.
-            while is_down && let Some(waiting) = self.carrier.queue.next_now() {
+            // Whatever waits would only fail later. It is numbered all the same, so that the receiver
+            // sees a gap if it goes no other way either.
+            while is_down && let Some(mut waiting) = self.carrier.queue.next_now() {
+                self.carrier.departures().stamp(&waiting.receiver, &mut waiting.parcel);
                 self.give_back(waiting);
             }
         }

@@ -52,6 +52,9 @@ pub trait Carrier: Send + Sync + std::fmt::Debug {
     /// The last number that was used for this receiver, 0 if none was.
     fn last_number(&self, receiver: &NodeId) -> u64;
 
+    /// Uses a number up for a parcel that no carrier took, so that the receiver sees a gap.
+    fn lose(&self, receiver: &NodeId);
+
     /// Lets go of everything that is kept for a node that is not known any more.
     fn forget(&self, receiver: &NodeId);
 }

@@ -117,9 +117,29 @@ impl NodeLink for ClusterLink {
         if node_id == reception.own() {
             return reception.send(envelope).await.map_err(|_| LinkError::Gone);
         }
+        let sent = self.send_across(node_id, &envelope).await;
+        if sent.is_err() {
+            self.lose(node_id);
+        }
+        sent
+    }
+
+    fn peers(&self) -> Vec<NodeId> {
+        self.0.reception.peers().node_ids()
+    }
+
+    fn cut_off(&self) -> Vec<NodeId> {
+        self.0.reception.peers().cut_off(self.0.clock.now())
+    }
+}
+
+impl ClusterLink {
+    /// Gives an envelope to whatever takes it.
+    async fn send_across(&self, node_id: &NodeId, envelope: &Envelope) -> Result<(), LinkError> {
+        let reception = &self.0.reception;
         let (is_healthy, now) = (self.redis_is_healthy(), self.0.clock.now());
         let way = reception.peers().way(node_id, is_healthy, now).ok_or(LinkError::Gone)?;
-        let parcel = Parcel::envelope(reception.own(), &envelope);
+        let parcel = Parcel::envelope(reception.own(), envelope);
         if parcel.len() > PARCEL_BYTES_MAX {
             warn!(node = %node_id, bytes = parcel.len(), "an envelope is too large to send");
             self.metrics().dropped("too_large");
@@ -148,12 +168,13 @@ impl NodeLink for ClusterLink {
         carried.map_err(|refused| refused.error)
     }
 
-    fn peers(&self) -> Vec<NodeId> {
-        self.0.reception.peers().node_ids()
-    }
-
-    fn cut_off(&self) -> Vec<NodeId> {
-        self.0.reception.peers().cut_off(self.0.clock.now())
+    /// An envelope went no way: the receiver must see a gap where it next hears of this node. On the
+    /// direct way that is the next status; while that way does not work it may still be Redis.
+    fn lose(&self, node_id: &NodeId) {
+        match self.0.direct.reach(node_id) {
+            Reach::Connected => self.0.direct.lose(node_id),
+            Reach::Unknown | Reach::Unreachable | Reach::Gone => self.0.redis.lose(node_id),
+        }
     }
 }
 

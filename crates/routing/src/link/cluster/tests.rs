@@ -80,6 +80,10 @@ impl Carrier for Wire {
         locked(&self.departures).last(receiver)
     }
 
+    fn lose(&self, receiver: &NodeId) {
+        locked(&self.departures).next(receiver);
+    }
+
     fn forget(&self, receiver: &NodeId) {
         locked(&self.departures).forget(receiver);
     }
@@ -352,8 +356,24 @@ async fn a_full_queue_to_redis_is_passed_by() {
     a.redis.set(Fault::Full);
     a.send(&b, 1).await.unwrap();
     assert_eq!(b.heard(), (vec![1], 0));
-    a.direct.set(Fault::Full);
-    assert_eq!(a.send(&b, 2).await, Err(LinkError::Full));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_way_takes_is_a_gap_on_the_way_that_works_next() {
+    let (_network, a, mut b) = pair().await;
+    for (reach, heals) in [(Reach::Connected, &a.direct), (Reach::Unreachable, &a.redis)] {
+        locked(&a.direct.reach).insert(b.id.clone(), reach);
+        a.redis.set(Fault::Full);
+        a.direct.set(Fault::Full);
+        assert_eq!(a.send(&b, 1).await, Err(LinkError::Full));
+        heals.set(Fault::None);
+        seconds(2.5).await;
+        assert_eq!(b.heard(), (vec![], 1), "{reach:?}");
+        a.redis.set(Fault::None);
+        a.direct.set(Fault::None);
+        seconds(10.0).await;
+        assert_eq!(b.heard(), (vec![], 0), "it is told once");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -406,9 +426,11 @@ async fn a_node_that_is_only_silent_is_remembered_for_ten_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn an_envelope_that_is_too_large_is_refused() {
-    let (_network, a, b) = pair().await;
+    let (_network, a, mut b) = pair().await;
     let sent = a.link.send(&b.id, message(1, PARCEL_BYTES_MAX)).await;
     assert_eq!(sent, Err(LinkError::Full));
+    seconds(2.5).await;
+    assert_eq!(b.heard(), (vec![], 1), "and its receiver knows that it misses something");
 }
 
 #[tokio::test(start_paused = true)]
