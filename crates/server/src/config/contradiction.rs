@@ -13,6 +13,10 @@ use super::{Config, MetricsListen};
 /// The kinds of keys for tokens, of which a server has exactly one.
 const KEY_KINDS: [&str; 4] = ["hmac_secret", "public_key_files", "jwks_file", "jwks_url"];
 
+/// How often Redis is swept at least: after 5 s without a sweep its scripts take it for a Redis that
+/// was away, and a late or a lost sweep must not look like that.
+const REDIS_SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(2);
+
 /// Collects contradictions between settings.
 struct Judge<'a> {
     settings: &'a Settings,
@@ -152,6 +156,11 @@ impl Judge<'_> {
             &[("redis", "url"), ("store", "url")],
             "nodes that share Redis must share their messages too: set store.url to a \
              \"postgres://…\" database, or leave redis.url empty for a node that is alone",
+        );
+        self.refuse_if(
+            redis.url.is_some() && config.routing.sweep_interval > REDIS_SWEEP_INTERVAL_MAX,
+            &[("routing", "sweep_interval"), ("redis", "url")],
+            "nobody would know who is online: with redis.url, set sweep_interval to at most 2s",
         );
         let archive = config.party.archive_url.as_deref();
         self.refuse_if(

@@ -137,6 +137,13 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "must share the archive of party sessions too",
     ),
     (
+        "[routing]\nsweep_interval = \"2001ms\"\n[redis]\nurl = \"redis://127.0.0.1\"\n\
+         [store]\nurl = \"postgres://u@h/d\"\n[cluster]\nlisten = \"127.0.0.1:7402\"\n\
+         secret = \"0123456789abcdef0123456789abcdef\"",
+        "a.toml:2: routing.sweep_interval = \"2001ms\": ",
+        "with redis.url, set sweep_interval to at most 2s",
+    ),
+    (
         "[auth]\njwks_url = \"https://id.example/keys\"",
         "HEARTLINE__AUTH__HMAC_SECRET: ",
         "auth.jwks_url is set too",
