@@ -5,7 +5,7 @@
 //! read from the log, once. So repeats, inversions and lost envelopes never reach a client as
 //! disorder. What cannot be mended is told: `resync_required` for the chat.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const CURSORS_MAX: usize = 200_000;
 pub(crate) struct Cursors {
     chats: HashMap<ChatId, Cursor>,
     /// Chats in which something waits, so that looking for holes costs nothing elsewhere.
-    waiting: Vec<ChatId>,
+    waiting: HashSet<ChatId>,
 }
 
 #[derive(Debug)]
@@ -102,15 +102,17 @@ impl Cursors {
             orders.deliveries.push(delivery);
             if !cursor.ahead.is_empty() {
                 cursor.follow(now, orders);
+                self.settle(chat_id);
             }
         } else if sequence > cursor.next {
             if cursor.ahead.is_empty() {
                 cursor.hole_due = Some(now + PATIENCE);
-                self.waiting.push(chat_id);
+                self.waiting.insert(chat_id);
             }
             cursor.ahead.insert(sequence, delivery);
             if cursor.ahead.len() > AHEAD_MESSAGES_MAX {
                 cursor.give_up(now, orders);
+                self.settle(chat_id);
             }
         } else if sequence < cursor.begins {
             // It may be one that nobody here was given. Whoever syncs now gets everything that is
@@ -158,7 +160,10 @@ impl Cursors {
     ) {
         let Some(cursor) = self.chats.get_mut(&chat_id) else { return };
         let Some((_, waiting)) = cursor.ahead.first_key_value() else { return };
-        let Some(messages) = messages else { return cursor.give_up(now, orders) };
+        let Some(messages) = messages else {
+            cursor.give_up(now, orders);
+            return self.settle(chat_id);
+        };
         let user_ids = Arc::clone(&waiting.user_ids);
         for message in messages {
             // Some may have arrived meanwhile.
@@ -176,6 +181,7 @@ impl Cursors {
             });
         }
         cursor.follow(now, orders);
+        self.settle(chat_id);
     }
 
     /// Nobody here listens to a chat any more, as far as its sender knew: whoever comes next
@@ -183,6 +189,13 @@ impl Cursors {
     pub(crate) fn rest(&mut self, chat_id: ChatId) {
         if let Some(cursor) = self.chats.get_mut(&chat_id) {
             cursor.is_resting = cursor.ahead.is_empty();
+        }
+    }
+
+    /// A chat in which nothing waits any more is not looked at for holes.
+    fn settle(&mut self, chat_id: ChatId) {
+        if self.chats.get(&chat_id).is_none_or(|cursor| cursor.ahead.is_empty()) {
+            self.waiting.remove(&chat_id);
         }
     }
 

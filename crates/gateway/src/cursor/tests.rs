@@ -71,6 +71,7 @@ fn one_below_the_beginning_makes_its_listeners_sync() {
 fn an_inversion_is_put_right() {
     let (mut cursors, now) = (Cursors::default(), Clock.now());
     assert_eq!(arrive(&mut cursors, &[5, 8, 7, 6, 9], now), (vec![5, 6, 7, 8, 9], 0));
+    assert!(cursors.waiting.is_empty(), "nobody looks for holes any more");
     assert!(cursors.due(now + PATIENCE, &mut Orders::default()).is_empty());
 }
 
@@ -87,6 +88,7 @@ fn a_hole_is_read_once_after_a_moment() {
     assert_eq!(arrive(&mut cursors, &[6], now), (vec![6], 0), "one of it comes after all");
     let read = Some(vec![message(6), message(7)]);
     assert_eq!(fill(&mut cursors, read, now), (vec![7, 8, 9], 0));
+    assert!(cursors.waiting.is_empty());
 }
 
 #[test]
@@ -95,6 +97,7 @@ fn a_hole_that_cannot_be_read_is_told_and_passed_over() {
     arrive(&mut cursors, &[5, 8, 10], now);
     cursors.due(now + PATIENCE, &mut Orders::default());
     assert_eq!(fill(&mut cursors, None, now), (vec![8, 10], 1));
+    assert!(cursors.waiting.is_empty());
     assert_eq!(arrive(&mut cursors, &[9, 11], now), (vec![11], 0));
 }
 
