@@ -4,6 +4,7 @@
 //! who was told of that person before, is told by their own node, which hears every transition.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use heartline_durability::{LazyWrites, Members};
 use heartline_protocol::{NodeId, UserId};
 use heartline_routing::{Change, Envelope, PresenceNews, Transition};
 use tokio::sync::broadcast;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::deliver::Fanout;
+use crate::metrics::Metrics;
 
 /// How long transitions are gathered, so that a wave of them is read and sent together.
 const GATHER: Duration = Duration::from_millis(100);
@@ -32,87 +34,157 @@ const COMPANIONS_DEADLINE: Duration = Duration::from_secs(2);
 /// Users of whom an envelope tells at most, with all their observers.
 const NEWS_PER_ENVELOPE: usize = 100;
 
+/// How long to wait after the store could not say who shares a chat.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Users whose transition may wait to be told. Beyond, further ones are not told.
+const UNTOLD_MAX: usize = 50_000;
+
 /// Takes up the transitions that this node's own calls decided.
 #[derive(Debug)]
 pub struct PresenceFanout {
+    decisions: Decisions,
+    teller: Teller,
+}
+
+/// Hears what is decided, and records when users were last seen.
+#[derive(Debug)]
+struct Decisions {
+    changes: broadcast::Receiver<Change>,
+    lazy_writes: LazyWrites,
+    metrics: Metrics,
+}
+
+/// Tells those who share an active chat.
+#[derive(Debug)]
+struct Teller {
     fanout: Fanout,
     members: Arc<dyn Members>,
-    lazy_writes: LazyWrites,
-    changes: broadcast::Receiver<Change>,
 }
+
+/// What is to be told: the latest transition of each user.
+type Untold = HashMap<UserId, Transition>;
 
 impl PresenceFanout {
     /// Takes up what is decided from now on.
     pub fn new(fanout: Fanout, members: Arc<dyn Members>, lazy_writes: LazyWrites) -> Self {
-        let changes = fanout.directory.changes();
-        Self { fanout, members, lazy_writes, changes }
+        let (changes, metrics) = (fanout.directory.changes(), fanout.metrics.clone());
+        let decisions = Decisions { changes, lazy_writes, metrics };
+        Self { decisions, teller: Teller { fanout, members } }
     }
 
     /// Works until the directory is gone.
-    pub async fn run(mut self) {
-        loop {
-            // The latest of each user is what is told.
-            let mut decided = HashMap::new();
-            if !self.gather(&mut decided).await {
-                return;
+    pub async fn run(self) {
+        let Self { mut decisions, teller } = self;
+        let mut untold = Untold::new();
+        while decisions.gather(&mut untold).await {
+            let batch = next_batch(&mut untold);
+            let left = decisions.take_during(teller.tell(batch), &mut untold).await;
+            if left.is_empty() {
+                continue;
             }
-            self.tell(decided.into_values().collect()).await;
+            for transition in left {
+                // What was decided meanwhile is later.
+                untold.entry(transition.user_id.clone()).or_insert(transition);
+            }
+            decisions.take_during(sleep(RETRY), &mut untold).await;
         }
     }
+}
 
+/// As many as are read together.
+fn next_batch(untold: &mut Untold) -> Vec<Transition> {
+    let user_ids: Vec<UserId> = untold.keys().take(BATCH_TRANSITIONS).cloned().collect();
+    user_ids.iter().filter_map(|user_id| untold.remove(user_id)).collect()
+}
+
+// === impl Decisions ===
+
+impl Decisions {
     /// Waits for a transition, and a little longer for those that come with it. False when there
     /// will be no more.
-    async fn gather(&mut self, decided: &mut HashMap<UserId, Transition>) -> bool {
-        while decided.is_empty() {
-            if !self.take_next(decided).await {
+    async fn gather(&mut self, untold: &mut Untold) -> bool {
+        while untold.is_empty() {
+            if !self.take_next(untold).await {
                 return false;
             }
         }
-        let more =
-            async { while decided.len() < BATCH_TRANSITIONS && self.take_next(decided).await {} };
-        // Both ends of the wait are good.
-        let _ = timeout(GATHER, more).await;
-        true
+        let more = async {
+            while untold.len() < BATCH_TRANSITIONS {
+                if !self.take_next(untold).await {
+                    return false;
+                }
+            }
+            true
+        };
+        timeout(GATHER, more).await.unwrap_or(true)
     }
 
-    async fn take_next(&mut self, decided: &mut HashMap<UserId, Transition>) -> bool {
+    /// Takes up what is decided until something else is done: what waits too long to be taken up is
+    /// lost, and with it when somebody was last seen.
+    async fn take_during<T>(&mut self, work: impl Future<Output = T>, untold: &mut Untold) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                is_open = self.take_next(untold) => if !is_open {
+                    return work.await;
+                },
+            }
+        }
+    }
+
+    async fn take_next(&mut self, untold: &mut Untold) -> bool {
         match self.changes.recv().await {
             Ok(Change::Decided(transition)) => {
-                self.fanout.metrics.routing.decided(transition.is_online);
+                self.metrics.routing.decided(transition.is_online);
                 // Whoever is back at once was away nevertheless, and may be gone with the next crash.
                 if let Some(last_seen) = transition.last_seen {
                     self.lazy_writes.left(&transition.user_id, last_seen);
                 }
-                decided.insert(transition.user_id.clone(), transition);
+                if untold.len() < UNTOLD_MAX || untold.contains_key(&transition.user_id) {
+                    untold.insert(transition.user_id.clone(), transition);
+                } else {
+                    self.metrics.transitions_untold.inc();
+                }
             }
             Ok(Change::Transition(_) | Change::Gap) => {}
             Err(broadcast::error::RecvError::Lagged(count)) => {
-                warn!(count, "transitions came faster than they could be told");
-                self.fanout.metrics.transitions_untold.inc_by(count);
+                warn!(count, "transitions came faster than they could be taken up");
+                self.metrics.transitions_untold.inc_by(count);
             }
             Err(broadcast::error::RecvError::Closed) => return false,
         }
         true
     }
+}
 
-    async fn tell(&self, transitions: Vec<Transition>) {
+// === impl Teller ===
+
+impl Teller {
+    /// Answers those that must be told later, because the store did not say to whom.
+    async fn tell(&self, transitions: Vec<Transition>) -> Vec<Transition> {
         let user_ids: Vec<UserId> = transitions.iter().map(|it| it.user_id.clone()).collect();
         let companions = self.members.companions(&user_ids, ACTIVE_WITHIN, CHAT_MEMBERS_MAX);
-        let companions = match timeout(COMPANIONS_DEADLINE, companions).await {
-            Ok(Ok(companions)) => companions,
-            Ok(Err(error)) => return self.untold(transitions.len(), &error.to_string()),
-            Err(_) => return self.untold(transitions.len(), "the store did not answer in time"),
+        let reason = match timeout(COMPANIONS_DEADLINE, companions).await {
+            Ok(Ok(companions)) => {
+                self.tell_them(transitions, companions).await;
+                return Vec::new();
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store did not answer in time".to_owned(),
         };
+        let count = transitions.len();
+        warn!(count, reason, "those who share a chat are told later who came and left");
+        transitions
+    }
+
+    async fn tell_them(&self, transitions: Vec<Transition>, companions: Vec<Vec<UserId>>) {
         let news = transitions.into_iter().zip(companions).filter(|(_, them)| !them.is_empty());
         let news: Vec<(Transition, Vec<UserId>)> = news.collect();
         for batch in news.chunks(NEWS_PER_ENVELOPE) {
             self.send(batch).await;
         }
-    }
-
-    fn untold(&self, count: usize, reason: &str) {
-        warn!(count, reason, "those who share a chat could not be told who came and left");
-        self.fanout.metrics.transitions_untold.inc_by(count as u64);
     }
 
     /// One envelope per node with everything that concerns its users.

@@ -1,0 +1,254 @@
+//! Transitions while the store fails or hangs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use heartline_durability::{
+    Actor, Audience, ChatEdit, ChatSummary, ContactsFull, Created, EditError, Edited, Idempotency,
+    LazyWrites, Members, NewChat, Profile, Profiles, Relation, Sight, StoreError, Watermark,
+};
+use heartline_fanout::{Fanout, Metrics, PresenceFanout};
+use heartline_protocol::rest::Visibility;
+use heartline_protocol::server_frame::Chat;
+use heartline_protocol::{ChatId, ConnectionId, NodeId, Timestamp, UserId};
+use heartline_routing::{
+    Clock, Directory, Envelope, Lease, LeaseKey, LeaseKind, LocalLink, MemoryDirectory, Policy,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// What the store does when it is asked who shares a chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Answers,
+    Fails,
+    Hangs,
+}
+
+/// A store in which everybody shares a chat with bo.
+#[derive(Debug)]
+struct Store {
+    mood: watch::Sender<Mood>,
+    questions: watch::Sender<usize>,
+    seen: Mutex<HashSet<UserId>>,
+}
+
+#[async_trait]
+impl Members for Store {
+    async fn create(
+        &self,
+        _: NewChat,
+        _: Option<Idempotency>,
+    ) -> Result<Result<Created, EditError>, StoreError> {
+        unreachable!("presence makes no chats")
+    }
+
+    async fn chat(&self, _: ChatId, _: Option<&UserId>) -> Result<Option<Chat>, StoreError> {
+        unreachable!("presence shows no chats")
+    }
+
+    async fn chats_of(
+        &self,
+        _: &UserId,
+        _: Option<ChatId>,
+        _: usize,
+    ) -> Result<Vec<ChatSummary>, StoreError> {
+        unreachable!("presence lists no chats")
+    }
+
+    async fn edit(
+        &self,
+        _: ChatId,
+        _: Actor,
+        _: ChatEdit,
+        _: Option<Idempotency>,
+    ) -> Result<Result<Edited, EditError>, StoreError> {
+        unreachable!("presence changes no chats")
+    }
+
+    async fn audience(&self, _: ChatId) -> Result<Option<Audience>, StoreError> {
+        unreachable!("presence has no audience")
+    }
+
+    async fn watermarks(
+        &self,
+        _: ChatId,
+        _: &UserId,
+    ) -> Result<Option<Vec<Watermark>>, StoreError> {
+        unreachable!("presence reads no watermarks")
+    }
+
+    async fn record_watermarks(&self, _: Vec<Watermark>) -> Result<(), StoreError> {
+        unreachable!("nobody acknowledged anything")
+    }
+
+    async fn companions(
+        &self,
+        user_ids: &[UserId],
+        _: Duration,
+        _: usize,
+    ) -> Result<Vec<Vec<UserId>>, StoreError> {
+        self.questions.send_modify(|questions| *questions += 1);
+        let mut mood = self.mood.subscribe();
+        let mood = *mood.wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
+        match mood {
+            Mood::Fails => Err(StoreError::rejected("it is down")),
+            _ => Ok(vec![vec!["bo".parse().unwrap()]; user_ids.len()]),
+        }
+    }
+}
+
+#[async_trait]
+impl Profiles for Store {
+    async fn profile(&self, _: &UserId) -> Result<Profile, StoreError> {
+        unreachable!("presence reads no profiles")
+    }
+
+    async fn set_display_name(&self, _: &UserId, _: Option<String>) -> Result<Profile, StoreError> {
+        unreachable!("presence names nobody")
+    }
+
+    async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
+        self.seen.lock().unwrap().extend(seen.into_iter().map(|(user_id, _)| user_id));
+        Ok(())
+    }
+
+    async fn visibility(&self, _: &UserId) -> Result<Option<Visibility>, StoreError> {
+        unreachable!("the delivering node asks that")
+    }
+
+    async fn set_visibility(&self, _: &UserId, _: Visibility) -> Result<bool, StoreError> {
+        unreachable!("presence chooses nothing")
+    }
+
+    async fn contacts(
+        &self,
+        _: &UserId,
+        _: Option<&UserId>,
+        _: usize,
+    ) -> Result<Vec<UserId>, StoreError> {
+        unreachable!("presence lists no contacts")
+    }
+
+    async fn put_contact(
+        &self,
+        _: &UserId,
+        _: &UserId,
+    ) -> Result<Result<bool, ContactsFull>, StoreError> {
+        unreachable!("presence makes no contacts")
+    }
+
+    async fn remove_contact(&self, _: &UserId, _: &UserId) -> Result<bool, StoreError> {
+        unreachable!("presence removes no contacts")
+    }
+
+    async fn relations(&self, _: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
+        unreachable!("the delivering node asks that")
+    }
+
+    async fn delete_user(&self, _: &UserId) -> Result<Vec<Edited>, StoreError> {
+        unreachable!("presence removes nobody")
+    }
+}
+
+struct Stage {
+    directory: Arc<MemoryDirectory>,
+    store: Arc<Store>,
+    lazy_writes: LazyWrites,
+    envelopes: mpsc::Receiver<Envelope>,
+    metrics: Metrics,
+    _tasks: JoinSet<()>,
+}
+
+fn stage(mood: Mood) -> Stage {
+    let node_id: NodeId = "node-1".parse().unwrap();
+    let (link, envelopes) = LocalLink::new(node_id.clone());
+    let (directory, metrics) = (Arc::new(MemoryDirectory::new(1, Clock)), Metrics::default());
+    let fanout = Fanout {
+        node_id,
+        directory: Arc::clone(&directory) as Arc<dyn Directory>,
+        link: Arc::new(link),
+        clock: Clock,
+        metrics: metrics.clone(),
+    };
+    let store = Arc::new(Store {
+        mood: watch::Sender::new(mood),
+        questions: watch::Sender::new(0),
+        seen: Mutex::default(),
+    });
+    let lazy_writes = LazyWrites::new(heartline_durability::Metrics::default());
+    let members = Arc::clone(&store) as Arc<dyn Members>;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(PresenceFanout::new(fanout, members, lazy_writes.clone()).run());
+    Stage { directory, store, lazy_writes, envelopes, metrics, _tasks: tasks }
+}
+
+impl Stage {
+    /// Somebody comes and leaves at once.
+    async fn visit(&self, number: usize) {
+        let key = LeaseKey {
+            user_id: format!("user-{number}").parse().unwrap(),
+            node_id: "node-1".parse().unwrap(),
+            connection_id: ConnectionId { ulid: (number as u128).into(), shard: 0 },
+        };
+        let (device_id, kind) = ("phone".parse().unwrap(), LeaseKind::Chat);
+        let lease = Lease { key: key.clone(), device_id, kind, age: Duration::ZERO, again: false };
+        let policy = Policy {
+            single_session: false,
+            connections_per_user: 1,
+            lease: Duration::from_secs(60),
+            offline_linger: Duration::ZERO,
+        };
+        self.directory.register(lease, policy).await.unwrap();
+        self.directory.unregister(&key, Duration::ZERO).await.unwrap();
+    }
+
+    /// Waits until the store has been asked so often.
+    async fn asked(&self, times: usize) {
+        self.store.questions.subscribe().wait_for(|asked| *asked >= times).await.unwrap();
+    }
+
+    /// Of how many users the next envelope tells.
+    async fn news(&mut self) -> usize {
+        match self.envelopes.recv().await.unwrap() {
+            Envelope::Presence(news) => news.len(),
+            other => panic!("{other:?} is no news"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_could_not_say_to_whom_is_told_when_it_can() {
+    let mut stage = stage(Mood::Fails);
+    stage.visit(1).await;
+    stage.asked(2).await;
+    stage.visit(2).await;
+    stage.asked(3).await;
+    assert!(stage.envelopes.is_empty());
+    stage.store.mood.send_replace(Mood::Answers);
+    assert_eq!(stage.news().await, 2, "the latest of each");
+    assert_eq!(stage.metrics.transitions_untold.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_decided_while_the_store_hangs_is_taken_up() {
+    const VISITORS: usize = 10_000;
+    let mut stage = stage(Mood::Hangs);
+    stage.visit(0).await;
+    stage.asked(1).await;
+    for number in 1..VISITORS {
+        stage.visit(number).await;
+        tokio::task::yield_now().await;
+    }
+    stage.store.mood.send_replace(Mood::Answers);
+    let mut told = 0;
+    while told < VISITORS {
+        told += stage.news().await;
+    }
+    stage.lazy_writes.write(&*stage.store, &*stage.store).await;
+    assert_eq!(stage.store.seen.lock().unwrap().len(), VISITORS, "and when they were last seen");
+    assert_eq!(stage.metrics.transitions_untold.get(), 0);
+}
