@@ -223,7 +223,9 @@ impl RedisClient {
             return shared.breaker.succeeded();
         };
         shared.counters.failed(failure.kind());
-        if !failure.is_infrastructure() {
+        // A Cluster of which a part answers is not down, and mends its own connections.
+        let is_partial = shared.config.is_cluster() && results.iter().any(Result::is_ok);
+        if !failure.is_infrastructure() || is_partial {
             return shared.breaker.succeeded();
         }
         let is_open = shared.breaker.failed(shared.clock.now());

@@ -1,12 +1,14 @@
 //! One live connection: to a server, or to all masters of a Cluster.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, Slot, SlotAddr};
 use redis::{Arg, AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, Value};
+use tokio::time::timeout;
 
 use super::config::RedisConfig;
 use super::failure::RedisFailure;
@@ -16,7 +18,9 @@ use super::failure::RedisFailure;
 #[derive(Clone)]
 pub(super) enum Connection {
     Standalone(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    /// With the time that one master has for its part of a pipeline: less than the deadline of the
+    /// call, or a master that hangs would void what the others have answered.
+    Cluster(ClusterConnection, Duration),
 }
 
 impl Connection {
@@ -24,7 +28,8 @@ impl Connection {
     pub(super) async fn open(config: &RedisConfig) -> Result<Self, RedisFailure> {
         if config.is_cluster() {
             let client = config.cluster_client()?;
-            return Ok(Self::Cluster(client.get_async_connection().await?));
+            let connection = client.get_async_connection().await?;
+            return Ok(Self::Cluster(connection, config.deadline * 4 / 5));
         }
         let client = config.client(&config.seeds()[0], ProtocolVersion::RESP2)?;
         // Deadlines are the client's: they also cover the wait for a connection.
@@ -39,7 +44,7 @@ impl Connection {
     pub(super) async fn command(&mut self, command: &Cmd) -> Result<Value, RedisFailure> {
         let value = match self {
             Self::Standalone(connection) => connection.req_packed_command(command).await?,
-            Self::Cluster(connection) => match key_of(command) {
+            Self::Cluster(connection, _) => match key_of(command) {
                 Some(key) => {
                     let route = Route::with_key(key, SlotAddr::Master);
                     let route = SingleNodeRoutingInfo::SpecificNode(route);
@@ -62,7 +67,9 @@ impl Connection {
                 let answer = connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
                 each(answer, pipeline.len())
             }
-            Self::Cluster(connection) => cluster_pipeline(connection, pipeline).await,
+            Self::Cluster(connection, part_time) => {
+                cluster_pipeline(connection, pipeline, *part_time).await
+            }
         }
     }
 }
@@ -71,6 +78,7 @@ impl Connection {
 async fn cluster_pipeline(
     connection: &ClusterConnection,
     pipeline: &Pipeline,
+    part_time: Duration,
 ) -> Vec<Result<Value, RedisFailure>> {
     let mut parts: HashMap<Option<Slot>, (Pipeline, Vec<usize>)> = HashMap::new();
     // A command without a key goes where its neighbour goes: the one before it, or else the first
@@ -87,8 +95,12 @@ async fn cluster_pipeline(
         async move {
             let route = slot.map(|slot| Route::with_slot(slot, SlotAddr::Master));
             let count = part.len();
-            let answer = connection.route_pipeline(part, 0, count, route.into()).await;
-            indexes.into_iter().zip(each(answer, count)).collect::<Vec<_>>()
+            let answer = connection.route_pipeline(part, 0, count, route.into());
+            let results = match timeout(part_time, answer).await {
+                Ok(answer) => each(answer, count),
+                Err(_) => vec![Err(RedisFailure::Timeout); count],
+            };
+            indexes.into_iter().zip(results).collect::<Vec<_>>()
         }
     });
     let mut results: Vec<_> = join_all(sent).await.into_iter().flatten().collect();

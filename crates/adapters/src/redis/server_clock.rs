@@ -29,24 +29,28 @@ impl ServerClock {
         Self { client, keys, readings: Mutex::default() }
     }
 
-    /// The server's time in milliseconds now, by shard, for the shards asked for.
-    pub(super) async fn now_ms(&self, shards: &[u16]) -> Result<HashMap<u16, u64>, RedisFailure> {
+    /// The server's time in milliseconds now, by shard, for those of the shards asked for whose
+    /// master answers, and why others are missing.
+    pub(super) async fn now_ms(&self, shards: &[u16]) -> (HashMap<u16, u64>, Option<RedisFailure>) {
         let is_cluster = self.client.config().is_cluster();
         let clock_of = |shard: u16| if is_cluster { shard } else { 0 };
-        let now = self.client.clock().now();
+        let since = self.client.clock().now();
+        let is_recent = |reading: &&RedisTime| {
+            since.saturating_duration_since(reading.read_at) <= READING_AGE_MAX
+        };
         let mut outdated: Vec<u16> = {
             let readings = self.lock();
-            let is_recent = |reading: &RedisTime| now - reading.read_at <= READING_AGE_MAX;
             let clocks = shards.iter().map(|shard| clock_of(*shard));
-            clocks.filter(|clock| !readings.get(clock).is_some_and(is_recent)).collect()
+            clocks.filter(|clock| readings.get(clock).filter(is_recent).is_none()).collect()
         };
         outdated.sort_unstable();
         outdated.dedup();
-        self.read(&outdated).await?;
+        let failure = self.read(&outdated).await;
         let now = self.client.clock().now();
         let readings = self.lock();
-        let known = |shard: &u16| readings.get(&clock_of(*shard)).map(|it| (*shard, it.at(now)));
-        Ok(shards.iter().filter_map(known).collect())
+        let recent = |shard: &u16| readings.get(&clock_of(*shard)).filter(is_recent);
+        let known = |shard: &u16| recent(shard).map(|reading| (*shard, reading.at(now)));
+        (shards.iter().filter_map(known).collect(), failure)
     }
 
     /// The server's time in milliseconds now, as far as it is known without asking.
@@ -63,17 +67,22 @@ impl ServerClock {
         self.lock().insert(clock, RedisTime { unix_ms, read_at });
     }
 
-    async fn read(&self, clocks: &[u16]) -> Result<(), RedisFailure> {
+    /// Reads clocks, each as far as its server answers. Answers a failure, if there was one.
+    async fn read(&self, clocks: &[u16]) -> Option<RedisFailure> {
         let mut pipeline = Pipeline::with_capacity(clocks.len() * 2);
         for clock in clocks {
             // On a Cluster a command without a key goes where the one before it goes.
             pipeline.cmd("EXISTS").arg(self.keys.leases(*clock)).cmd("TIME");
         }
-        let replies = self.client.pipe(&pipeline).await?;
+        let replies = self.client.pipe_each(&pipeline).await;
+        let mut failure = None;
         for (clock, reply) in clocks.iter().zip(replies.into_iter().skip(1).step_by(2)) {
-            self.note(*clock, time_ms(reply)?);
+            match reply.and_then(time_ms) {
+                Ok(unix_ms) => self.note(*clock, unix_ms),
+                Err(error) => failure = Some(error),
+            }
         }
-        Ok(())
+        failure
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u16, RedisTime>> {

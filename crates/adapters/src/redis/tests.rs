@@ -3,6 +3,7 @@ mod client;
 mod contract;
 mod footprint;
 mod inspection;
+mod one_master;
 mod outage;
 mod party;
 mod recovery;

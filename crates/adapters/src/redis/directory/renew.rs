@@ -1,6 +1,6 @@
 //! Keeping leases, and what is stored beside them, alive.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use heartline_routing::LeaseKey;
@@ -17,7 +17,8 @@ const BATCH: usize = 100;
 
 impl RedisDirectory {
     /// One `ZADD` for many leases, which makes none and shortens none. A count that falls short
-    /// means that some are gone, and only then is it asked which.
+    /// means that some are gone, and only then is it asked which. On a Cluster a master that does
+    /// not answer costs no lease on the others.
     pub(super) async fn renew_leases(
         &self,
         leases: &[LeaseKey],
@@ -33,15 +34,15 @@ impl RedisDirectory {
             leases.sort_unstable_by_key(|lease| (lease.user_id.as_str(), lease.connection_id));
         }
         let shards: Vec<u16> = by_shard.keys().copied().collect();
-        let now_ms: HashMap<u16, u64> = self.server_clock.now_ms(&shards).await?;
+        let (now_ms, mut failure) = self.server_clock.now_ms(&shards).await;
         let batches: Vec<(u16, &[&LeaseKey])> = by_shard
             .iter()
+            .filter(|(shard, _)| now_ms.contains_key(shard))
             .flat_map(|(shard, leases)| leases.chunks(BATCH).map(|batch| (*shard, batch)))
             .collect();
         let mut pipeline = Pipeline::with_capacity(batches.len());
         for (shard, batch) in &batches {
-            let known = now_ms.get(shard).ok_or(RedisFailure::unexpected("no time"))?;
-            let ends_at = known + ms(duration);
+            let ends_at = now_ms[shard] + ms(duration);
             let mut command = cmd("ZADD");
             command.arg(self.keys.leases(*shard)).arg("XX").arg("GT").arg("CH");
             for lease in *batch {
@@ -49,33 +50,46 @@ impl RedisDirectory {
             }
             pipeline.add_command(command);
         }
-        let counts = self.client.pipe(&pipeline).await?;
+        let counts = self.client.pipe_each(&pipeline).await;
         let mut doubtful = Vec::new();
         for (batch, count) in batches.into_iter().zip(counts) {
-            if typed::<usize>(count)? < batch.1.len() {
-                doubtful.push(batch);
+            match count.and_then(typed::<usize>) {
+                Ok(count) if count < batch.1.len() => doubtful.push(batch),
+                Ok(_) => {}
+                Err(error) => failure = Some(error),
             }
         }
-        self.lost_among(&doubtful).await
+        let lost = self.lost_among(&doubtful, &mut failure).await;
+        // What was lost must be answered although a master failed: it is registered again now,
+        // while what is on that master is renewed in its next turn.
+        match failure {
+            Some(failure) if lost.is_empty() => Err(failure),
+            _ => Ok(lost),
+        }
     }
 
     async fn lost_among(
         &self,
         batches: &[(u16, &[&LeaseKey])],
-    ) -> Result<Vec<LeaseKey>, RedisFailure> {
+        failure: &mut Option<RedisFailure>,
+    ) -> Vec<LeaseKey> {
         let mut pipeline = Pipeline::with_capacity(batches.len());
         for (shard, batch) in batches {
             let members: Vec<String> = batch.iter().map(|lease| member(lease)).collect();
             pipeline.cmd("ZMSCORE").arg(self.keys.leases(*shard)).arg(members);
         }
-        let replies = self.client.pipe(&pipeline).await?;
+        let replies = self.client.pipe_each(&pipeline).await;
         let mut lost = Vec::new();
         for ((_, batch), reply) in batches.iter().zip(replies) {
-            let ends: Vec<Option<f64>> = typed(reply)?;
-            let gone = batch.iter().zip(ends).filter(|(_, end)| end.is_none());
-            lost.extend(gone.map(|(lease, _)| (*lease).clone()));
+            match reply.and_then(typed::<Vec<Option<f64>>>) {
+                Ok(ends) => {
+                    let gone = batch.iter().zip(ends).filter(|(_, end)| end.is_none());
+                    lost.extend(gone.map(|(lease, _)| (*lease).clone()));
+                }
+                Err(error) => *failure = Some(error),
+            }
         }
-        Ok(lost)
+        lost
     }
 
     /// Extends the life of the index keys, and names the leases of which one is missing.
