@@ -19,6 +19,7 @@ use heartline_routing::{
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// What the store does when it is asked who shares a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,12 +209,15 @@ impl Stage {
 
     /// Waits until the store has been asked so often.
     async fn asked(&self, times: usize) {
-        self.store.questions.subscribe().wait_for(|asked| *asked >= times).await.unwrap();
+        let mut questions = self.store.questions.subscribe();
+        let asked = timeout(Duration::from_secs(60), questions.wait_for(|asked| *asked >= times));
+        asked.await.expect("the store is asked in time").unwrap();
     }
 
     /// Of how many users the next envelope tells.
     async fn news(&mut self) -> usize {
-        match self.envelopes.recv().await.unwrap() {
+        let envelope = timeout(Duration::from_secs(60), self.envelopes.recv()).await;
+        match envelope.expect("news come in time").unwrap() {
             Envelope::Presence(news) => news.len(),
             other => panic!("{other:?} is no news"),
         }
