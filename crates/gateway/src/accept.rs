@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_protocol::{CloseReason, ConnectionId, DeviceId, ErrorCode, SUBPROTOCOL, Token};
+use heartline_protocol::{
+    CloseReason, ConnectionId, DeviceId, ErrorCode, SUBPROTOCOL, Timestamp, Token,
+};
 use heartline_routing::renewal::close_replaced;
 use heartline_routing::{
     DirectoryError, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
@@ -194,18 +196,23 @@ impl Gateway {
     /// Gives back what an upgrade had taken when its socket never came.
     pub async fn abandon(&self, accepted: Accepted) {
         if let Some((_, identity)) = accepted.admitted {
-            self.unregister(&identity.key, self.config.offline_linger).await;
+            // What fails is said there.
+            let _ = self.unregister(&identity.key, self.config.offline_linger).await;
         }
     }
 
-    /// Gives a lease back; answers whether the directory knows.
-    pub(crate) async fn unregister(&self, key: &LeaseKey, keep: Duration) -> bool {
+    /// Gives a lease back; answers what the directory does.
+    pub(crate) async fn unregister(
+        &self,
+        key: &LeaseKey,
+        keep: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError> {
         let given_back = self.directory.unregister(key, keep).await;
         if let Err(error) = &given_back {
             // The lease runs out by itself: it is not renewed any more.
             warn!(%error, connection_id = %key.connection_id, "a lease was not given back");
         }
-        given_back.is_ok()
+        given_back
     }
 }
 

@@ -146,11 +146,13 @@ impl Gateway {
     /// Gives the lease of a connection back that has ended.
     pub(crate) async fn give_back(&self, key: &LeaseKey, ended: Ended) {
         let keep = self.keep(ended);
-        let is_given_back = self.unregister(key, keep).await;
-        // Otherwise the directory says when, by its own clock.
-        if !is_given_back || !keep.is_zero() {
-            self.chat.lazy_writes.left(&key.user_id, self.clock.wall());
-        }
+        let left_at = match self.unregister(key, keep).await {
+            // The directory says when, with the transition.
+            Ok(None) if keep.is_zero() => return,
+            Ok(Some(now)) => now,
+            Ok(None) | Err(_) => self.clock.wall(),
+        };
+        self.chat.lazy_writes.left(&key.user_id, left_at);
     }
 
     /// How long a user stays online after this end of their last connection. Who is sent away

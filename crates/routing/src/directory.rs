@@ -116,7 +116,14 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     /// Ends a lease: the connection is no longer found, counted or routed to. If it was the
     /// user's last, they stay online for `keep` longer, or go offline at once if that is zero.
     /// Ending one that does not exist, or was replaced, changes nothing.
-    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError>;
+    ///
+    /// Answers the directory's time while it decides nothing, because it lost what it knew and is
+    /// being told again: no transition will say when the user was last seen, so the caller records it.
+    async fn unregister(
+        &self,
+        lease: &LeaseKey,
+        keep: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError>;
 
     /// Where else to send a push: the nodes besides `own`, whose own memory decides there, that
     /// hold live chat connections of these users, each with its users. One call for all.

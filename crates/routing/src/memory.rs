@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use heartline_protocol::{ConnectionId, NodeId, UserId};
+use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
@@ -115,12 +115,16 @@ impl Directory for MemoryDirectory {
         Ok(Vec::new())
     }
 
-    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError> {
+    async fn unregister(
+        &self,
+        lease: &LeaseKey,
+        keep: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError> {
         let mut shard = self.shard(&lease.user_id);
         if let Some(user) = shard.get_mut(&lease.user_id) {
             self.say(user.unregister(lease, keep, self.moment()));
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn routes(

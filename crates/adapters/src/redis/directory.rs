@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use heartline_protocol::{ConnectionId, NodeId, UserId};
+use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
     Change, Clock, Directory, DirectoryError, Lease, LeaseKey, LiveConnection, LiveNode,
     NodeRecord, Policy, PresenceState, Registration, Route,
@@ -203,7 +203,11 @@ impl Directory for RedisDirectory {
         self.extend_indexes(leases).await.map_err(unavailable)
     }
 
-    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError> {
+    async fn unregister(
+        &self,
+        lease: &LeaseKey,
+        keep: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError> {
         self.unregister_lease(lease, keep).await.map_err(unavailable)
     }
 

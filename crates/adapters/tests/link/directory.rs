@@ -75,7 +75,11 @@ impl Directory for ListDirectory {
         unreachable!("links do not extend")
     }
 
-    async fn unregister(&self, _: &LeaseKey, _: Duration) -> Result<(), DirectoryError> {
+    async fn unregister(
+        &self,
+        _: &LeaseKey,
+        _: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError> {
         unreachable!("links do not unregister")
     }
 

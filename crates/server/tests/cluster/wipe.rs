@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use heartline_routing::Clock;
 use tokio::time::{sleep, sleep_until};
 
 use crate::crowd::{Observers, connect_all, is_transition, names};
 use crate::ear::Ear;
-use crate::nodes::{Cluster, LEASE, SWEEP, is_long, now};
+use crate::nodes::{Cluster, LEASE, SWEEP, eventually, is_long, now};
 
 /// How soon everything must be there again.
 const FILLED: Duration = Duration::from_secs(10);
@@ -19,6 +20,22 @@ const COUNT: &str = "local leases = 0 \
 fn counts(cluster: &Cluster) -> Vec<usize> {
     let text = cluster.redis.command(&["EVAL", COUNT, "0"]);
     text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn who_leaves_while_redis_is_filled_again_was_last_seen_then() {
+    let cluster = Cluster::start(1).await;
+    let [node] = cluster.all();
+    let ana = node.connect("ana").await;
+    cluster.redis.command(&["FLUSHALL"]);
+    let left_at = Clock.wall().unix_ms;
+    drop(ana);
+    let last_seen = "SELECT last_seen FROM heartline.users WHERE user_id = 'ana'";
+    let is_stored = async || {
+        sleep(Duration::from_millis(50)).await;
+        cluster.sql(last_seen).parse::<u64>().is_ok_and(|last_seen| last_seen >= left_at)
+    };
+    eventually("when they left is stored", FILLED, is_stored).await;
 }
 
 #[tokio::test]

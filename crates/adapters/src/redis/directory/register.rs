@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heartline_protocol::{ConnectionId, NodeId};
+use heartline_protocol::{ConnectionId, NodeId, Timestamp};
 use heartline_routing::{Lease, LeaseKey, Policy, Refusal, Registration};
 use redis::Pipeline;
 use tracing::debug;
@@ -60,20 +60,20 @@ impl RedisDirectory {
         &self,
         lease: &LeaseKey,
         keep: Duration,
-    ) -> Result<(), RedisFailure> {
+    ) -> Result<Option<Timestamp>, RedisFailure> {
         let call = self.scripts.unregister_call(lease, keep);
         let (mut replies, ()) = tokio::join!(
             self.client.scripts(&self.scripts.unregister, vec![call]),
             self.unlist([listed(lease)].into_iter())
         );
         let reply = replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?;
-        let (_, (transition, ended)) = standing::<(String, Vec<String>)>(reply)?;
+        let (standing, (transition, ended)) = standing::<(String, Vec<String>)>(reply)?;
         if !transition.is_empty() {
             self.changes.report(&transition);
         }
         let ended: Vec<LeaseKey> = ended.iter().filter_map(|member| lease_of(member)).collect();
         self.unlist(ended.iter().map(listed)).await;
-        Ok(())
+        Ok(standing.is_rebuilding.then_some(Timestamp { unix_ms: standing.now_ms }))
     }
 
     /// Adds connections to the lists of their nodes.

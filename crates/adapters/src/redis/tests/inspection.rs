@@ -28,8 +28,8 @@ async fn what_nodes_write_fits_together_alone_and_on_a_cluster() {
             let lease = lease(&format!("user-{number}"), "node-one", number, 3);
             one.register(lease.clone(), long).await.unwrap();
             match number % 5 {
-                0 => one.unregister(&lease.key, Duration::ZERO).await.unwrap(),
-                1 => one.unregister(&lease.key, LEASE).await.unwrap(),
+                0 => drop(one.unregister(&lease.key, Duration::ZERO).await.unwrap()),
+                1 => drop(one.unregister(&lease.key, LEASE).await.unwrap()),
                 2 => {
                     let newer =
                         super::lease(&format!("user-{number}"), "node-one", 100 + number, 3);

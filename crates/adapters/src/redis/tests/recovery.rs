@@ -77,6 +77,29 @@ async fn a_wiped_redis_heals_without_a_false_transition() {
 }
 
 #[tokio::test]
+async fn who_leaves_during_a_rebuild_is_told_when_that_was_because_no_transition_says_it() {
+    let redis = Redis::start();
+    let one = directory(&redis.url(), "node-one", 1).await;
+    settled(&one).await;
+    let [alice, bob] = [lease("alice", "node-one", 1, 1), lease("bob", "node-one", 2, 1)];
+    for lease in [&alice, &bob] {
+        one.register(lease.clone(), policy()).await.unwrap();
+    }
+    let mut heard = one.changes();
+    redis.command(&["FLUSHALL"]);
+    one.register(Lease { again: true, ..bob.clone() }, policy()).await.unwrap();
+    for lease in [&alice, &bob] {
+        let now_ms = client(&redis.url()).time("").await.unwrap().unix_ms;
+        let left_at = one.unregister(&lease.key, Duration::ZERO).await.unwrap().unwrap();
+        assert!((now_ms..now_ms + 1000).contains(&left_at.unix_ms), "{left_at:?}");
+    }
+    assert!(heard.try_recv().is_err(), "nobody is told that they left");
+    settled(&one).await;
+    one.register(alice.clone(), policy()).await.unwrap();
+    assert_eq!(one.unregister(&alice.key, Duration::ZERO).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_redis_that_was_away_for_six_seconds_takes_nobody_offline_who_is_there() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;

@@ -161,7 +161,11 @@ impl Directory for MutableDirectory {
         self.directory.extend(leases).await
     }
 
-    async fn unregister(&self, lease: &LeaseKey, keep: Duration) -> Result<(), DirectoryError> {
+    async fn unregister(
+        &self,
+        lease: &LeaseKey,
+        keep: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError> {
         self.directory.unregister(lease, keep).await
     }
 

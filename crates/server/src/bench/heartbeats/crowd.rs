@@ -220,7 +220,7 @@ impl Crowd {
         stream::iter(&leases)
             .map(|lease| self.directory.unregister(lease, Duration::ZERO))
             .buffer_unordered(REGISTRATIONS)
-            .try_collect::<()>()
+            .try_for_each(async |_| Ok(()))
             .await?;
         self.directory.withdraw(&self.node.node_id).await?;
         let mut commands = Commands::default();
