@@ -83,7 +83,7 @@ impl RedisClient {
 
     /// Sends one command.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisFailure> {
-        let call = async |mut connection: Connection| vec![connection.command(command).await];
+        let call = async |mut connection: Connection, _| vec![connection.command(command).await];
         let mut results = self.call(1, call).await;
         typed(results.pop().unwrap_or(Err(RedisFailure::unexpected("none")))?)
     }
@@ -100,7 +100,10 @@ impl RedisClient {
         if pipeline.is_empty() {
             return Vec::new();
         }
-        self.call(pipeline.len(), async |mut connection| connection.pipeline(pipeline).await).await
+        let run = async |mut connection: Connection, parts_end| {
+            connection.pipeline(pipeline, parts_end).await
+        };
+        self.call(pipeline.len(), run).await
     }
 
     /// Runs a script.
@@ -127,8 +130,8 @@ impl RedisClient {
         for call in &calls {
             pipeline.add_command(call.clone());
         }
-        let run = async |mut connection: Connection| {
-            let mut results = connection.pipeline(&pipeline).await;
+        let run = async |mut connection: Connection, parts_end: Instant| {
+            let mut results = connection.pipeline(&pipeline, parts_end).await;
             let unknown: Vec<usize> = (0..results.len())
                 .filter(|index| results[*index] == Err(RedisFailure::UnknownScript))
                 .collect();
@@ -139,7 +142,10 @@ impl RedisClient {
             for index in &unknown {
                 in_full.add_command(script.call_in_full(&calls[*index]));
             }
-            for (index, result) in unknown.into_iter().zip(connection.pipeline(&in_full).await) {
+            // The time of the first attempt may have gone by for a master that hangs.
+            let parts_end = parts_end + self.config().deadline / 10;
+            let again = connection.pipeline(&in_full, parts_end).await;
+            for (index, result) in unknown.into_iter().zip(again) {
                 results[index] = result;
             }
             results
@@ -188,7 +194,7 @@ impl RedisClient {
     async fn call(
         &self,
         count: usize,
-        run: impl AsyncFnOnce(Connection) -> Vec<Result<Value, RedisFailure>>,
+        run: impl AsyncFnOnce(Connection, Instant) -> Vec<Result<Value, RedisFailure>>,
     ) -> Vec<Result<Value, RedisFailure>> {
         let shared = &self.shared;
         let started_at = shared.clock.now();
@@ -201,7 +207,7 @@ impl RedisClient {
         let attempt = async {
             let (connection, number) = self.connection().await?;
             generation = Some(number);
-            Ok(run(connection).await)
+            Ok(run(connection, started_at + shared.config.deadline * 4 / 5).await)
         };
         let results = match timeout(shared.config.deadline, attempt).await {
             Ok(Ok(results)) => results,

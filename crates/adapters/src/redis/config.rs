@@ -126,9 +126,10 @@ impl RedisConfig {
 
     /// A client of the Cluster.
     pub(super) fn cluster_client(&self) -> redis::RedisResult<ClusterClient> {
-        // Our own deadline ends every call; within it, a few quick retries follow a moved slot.
+        // Our own deadline ends every call; within it, a few quick retries follow a moved slot. A
+        // master that hangs is dialled twice before the first call, which must leave time for that.
         let mut builder: ClusterClientBuilder = ClusterClient::builder(self.seeds.clone())
-            .connection_timeout(self.deadline)
+            .connection_timeout(self.deadline / 3)
             .response_timeout(self.deadline)
             .overall_response_timeout(None)
             .retries(3)

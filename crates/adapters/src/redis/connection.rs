@@ -1,14 +1,13 @@
 //! One live connection: to a server, or to all masters of a Cluster.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, Slot, SlotAddr};
 use redis::{Arg, AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, Value};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::config::RedisConfig;
 use super::failure::RedisFailure;
@@ -18,9 +17,7 @@ use super::failure::RedisFailure;
 #[derive(Clone)]
 pub(super) enum Connection {
     Standalone(MultiplexedConnection),
-    /// With the time that one master has for its part of a pipeline: less than the deadline of the
-    /// call, or a master that hangs would void what the others have answered.
-    Cluster(ClusterConnection, Duration),
+    Cluster(ClusterConnection),
 }
 
 impl Connection {
@@ -28,8 +25,7 @@ impl Connection {
     pub(super) async fn open(config: &RedisConfig) -> Result<Self, RedisFailure> {
         if config.is_cluster() {
             let client = config.cluster_client()?;
-            let connection = client.get_async_connection().await?;
-            return Ok(Self::Cluster(connection, config.deadline * 4 / 5));
+            return Ok(Self::Cluster(client.get_async_connection().await?));
         }
         let client = config.client(&config.seeds()[0], ProtocolVersion::RESP2)?;
         // Deadlines are the client's: they also cover the wait for a connection.
@@ -44,7 +40,7 @@ impl Connection {
     pub(super) async fn command(&mut self, command: &Cmd) -> Result<Value, RedisFailure> {
         let value = match self {
             Self::Standalone(connection) => connection.req_packed_command(command).await?,
-            Self::Cluster(connection, _) => match key_of(command) {
+            Self::Cluster(connection) => match key_of(command) {
                 Some(key) => {
                     let route = Route::with_key(key, SlotAddr::Master);
                     let route = SingleNodeRoutingInfo::SpecificNode(route);
@@ -57,19 +53,20 @@ impl Connection {
         settled(value)
     }
 
-    /// Sends commands together and answers each by its own result.
+    /// Sends commands together and answers each by its own result. A master of a Cluster has until
+    /// `parts_end`, before the call's own deadline, or one that hangs would void what the others
+    /// have answered.
     pub(super) async fn pipeline(
         &mut self,
         pipeline: &Pipeline,
+        parts_end: Instant,
     ) -> Vec<Result<Value, RedisFailure>> {
         match self {
             Self::Standalone(connection) => {
                 let answer = connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
                 each(answer, pipeline.len())
             }
-            Self::Cluster(connection, part_time) => {
-                cluster_pipeline(connection, pipeline, *part_time).await
-            }
+            Self::Cluster(connection) => cluster_pipeline(connection, pipeline, parts_end).await,
         }
     }
 }
@@ -78,7 +75,7 @@ impl Connection {
 async fn cluster_pipeline(
     connection: &ClusterConnection,
     pipeline: &Pipeline,
-    part_time: Duration,
+    parts_end: Instant,
 ) -> Vec<Result<Value, RedisFailure>> {
     let mut parts: HashMap<Option<Slot>, (Pipeline, Vec<usize>)> = HashMap::new();
     // A command without a key goes where its neighbour goes: the one before it, or else the first
@@ -96,7 +93,7 @@ async fn cluster_pipeline(
             let route = slot.map(|slot| Route::with_slot(slot, SlotAddr::Master));
             let count = part.len();
             let answer = connection.route_pipeline(part, 0, count, route.into());
-            let results = match timeout(part_time, answer).await {
+            let results = match timeout_at(parts_end, answer).await {
                 Ok(answer) => each(answer, count),
                 Err(_) => vec![Err(RedisFailure::Timeout); count],
             };

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use heartline_engines::RedisCluster;
 use heartline_protocol::UserId;
 use heartline_routing::{Clock, Directory, Lease, LeaseKey, Policy};
@@ -40,6 +41,10 @@ async fn a_master_that_hangs_costs_no_lease_on_the_others() {
     assert!((1..held.len()).contains(&elsewhere.len()), "{} of {}", elsewhere.len(), held.len());
 
     hanging.pause();
+    // Enough failures in a row that the connection itself is suspect and made anew.
+    let there = held.iter().filter(|lease| !is_elsewhere(lease));
+    let failed = join_all(there.map(|lease| one.register(lease.clone(), policy))).await;
+    assert!(failed.iter().all(Result::is_err));
     let keys: Vec<LeaseKey> = held.iter().map(|lease| lease.key.clone()).collect();
     let (begun_at, mut swept) = (Clock.now(), Vec::new());
     while Clock.now() - begun_at < HANGING {
