@@ -313,7 +313,7 @@ impl Rooms {
         tokio::join!(following, ticking, looking, ending, self.0.parts.archivist.run());
     }
 
-    fn noticed(&self, notice: Notice) {
+    pub(crate) fn noticed(&self, notice: Notice) {
         match notice {
             Notice::Committed { session_id, revision, entry } => {
                 self.tell(&session_id, Request::Told { revision, entry });
@@ -326,12 +326,18 @@ impl Rooms {
         }
     }
 
-    /// Tells a room something that it finds out by comparing if it cannot hear it now.
+    /// Tells a room something that it finds out by comparing if it cannot hear it now. Half of its
+    /// places are kept for what members ask, or a node that stood still would refuse them while it
+    /// hears all that it has missed.
     fn tell(&self, session_id: &str, request: Request) {
-        let room = self.lock().get(session_id).cloned();
-        if let Some(room) = room
-            && let Err(mpsc::error::TrySendError::Closed(_)) = room.try_send(request)
-        {
+        let Some(room) = self.lock().get(session_id).cloned() else { return };
+        let has_place = room.capacity() > ROOM_REQUESTS_MAX / 2;
+        let is_closed = match has_place.then(|| room.try_send(request)) {
+            Some(Err(mpsc::error::TrySendError::Closed(_))) => true,
+            Some(_) => false,
+            None => room.is_closed(),
+        };
+        if is_closed {
             self.forget(session_id, &room);
         }
     }

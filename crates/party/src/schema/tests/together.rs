@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{ADD, World, item, uuid};
-use crate::store::PartyStore;
+use crate::store::{Notice, PartyStore, Revision};
 
 const SET: &str =
     "mutation($queue: [ClimbQueueItemInput!]!) { setQueue(queue: $queue) { sequence } }";
@@ -68,4 +68,17 @@ async fn a_whole_queue_among_others_is_one_picture_after_all_of_them() {
     assert_eq!(picture["state"]["queue"].as_array().unwrap().len(), 4);
     client.add(12).await;
     assert_eq!(stream.event().await["sequence"], 4, "nothing is heard twice");
+}
+
+#[tokio::test]
+async fn what_a_node_hears_of_others_leaves_place_for_what_its_members_ask() {
+    let world = World::of(2).await;
+    let [client] = world.party("party-1").await;
+    let rooms = &world.nodes[0].0.rooms;
+    // More than waits in one room, and nobody can read any of it meanwhile.
+    for version in 1..3000 {
+        let (session_id, revision) = ("party-1".to_owned(), Revision { incarnation: 0, version });
+        rooms.noticed(Notice::Committed { session_id, revision, entry: None });
+    }
+    client.add(1).await;
 }
