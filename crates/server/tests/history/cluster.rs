@@ -32,8 +32,10 @@ impl Cluster {
         let url = format!("{}{store}", postgres.url());
         let mut cluster = Self { nodes: Vec::new(), redis, postgres, port: None };
         for _ in 0..NODES {
+            // A breaker opens when half of the calls in its window fail: in the usual window the
+            // few of a short outage may be too few among all that went well before.
             let configuration = format!(
-                "[redis]\nurl = \"{}\"\n[cluster]\nlisten = \"{}\"\nsecret = \"{CLUSTER_SECRET}\"\n\
+                "breaker_window = \"2s\"\n[redis]\nurl = \"{}\"\n[cluster]\nlisten = \"{}\"\nsecret = \"{CLUSTER_SECRET}\"\n\
                  [store]\nurl = \"{url}\"\n{more}",
                 cluster.redis.url(),
                 free_address(),

@@ -45,7 +45,7 @@ struct Process {
 
 impl Server {
     /// Makes the files of a server that has its data below `data`, or in its own directory, and
-    /// starts it. `more` is configuration: whole sections.
+    /// starts it. `more` is configuration: further limits, then whole sections.
     pub(crate) async fn start_new(namespace: Option<Namespace>, data: &str, more: &str) -> Self {
         let name = format!("heartline-history-{:032x}", rand::random::<u128>());
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
