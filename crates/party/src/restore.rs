@@ -2,6 +2,7 @@
 //! memory of other nodes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::ErrorCode;
@@ -43,11 +44,10 @@ pub(crate) fn copy(session: &Session) -> Stored {
 /// Finds a session. A node that knows it already says so, because a store that has less than that
 /// has lost something.
 pub(crate) async fn load(
-    parts: &Parts,
+    parts: &Arc<Parts>,
     session_id: &str,
-    known: Option<&Session>,
+    known: Option<&Arc<Session>>,
 ) -> Result<Restored, PartyError> {
-    let owner = random_uuid();
     let deadline = parts.clock.now() + OPERATION_DEADLINE;
     let mut to_offer = known.filter(|_| parts.config.is_store_shared);
     loop {
@@ -76,22 +76,36 @@ pub(crate) async fn load(
             let offered = parts.store.offer(session_id, copy(known)).await;
             offered.map_err(|error| unavailable(&error))?;
         }
-        if parts.store.lock(session_id, &owner).await.map_err(|error| unavailable(&error))? {
-            let restored = restore(parts, session_id, known, archived).await;
-            let unlocked = parts.store.unlock(session_id, &owner).await;
-            if let Err(error) = unlocked {
-                info!(%error, "the lock of a restored session runs out by itself");
-            }
-            if let Some(restored) = restored? {
-                return Ok(restored);
-            }
-        } else {
-            sleep(LOCKED_PAUSE).await;
+        let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
+        let attempt = try_lock_and_restore(restorer, id, known.cloned(), archived);
+        // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
+        let attempted = tokio::spawn(attempt).await;
+        if let Some(restored) = attempted.map_err(|error| unavailable(&error))?? {
+            return Ok(restored);
         }
         if parts.clock.now() >= deadline {
             return Err(unavailable(&"it is being restored by somebody else"));
         }
     }
+}
+
+/// Restores a session under its lock. None if somebody else does that, or has done something.
+async fn try_lock_and_restore(
+    parts: Arc<Parts>,
+    session_id: String,
+    known: Option<Arc<Session>>,
+    archived: Option<Archived>,
+) -> Result<Option<Restored>, PartyError> {
+    let owner = random_uuid();
+    if !parts.store.lock(&session_id, &owner).await.map_err(|error| unavailable(&error))? {
+        sleep(LOCKED_PAUSE).await;
+        return Ok(None);
+    }
+    let restored = restore(&parts, &session_id, known.as_ref(), archived).await;
+    if let Err(error) = parts.store.unlock(&session_id, &owner).await {
+        info!(%error, "the lock of a restored session runs out by itself");
+    }
+    restored
 }
 
 async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyError> {
@@ -101,7 +115,7 @@ async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyEr
 /// The stored session, if it is not older than what is known.
 fn current(
     stored: Option<&Stored>,
-    known: Option<&Session>,
+    known: Option<&Arc<Session>>,
 ) -> Result<Option<Session>, PartyError> {
     let Some(stored) = stored else { return Ok(None) };
     let is_lost = known.is_some_and(|known| Revision::of(known) > stored.revision);
@@ -113,7 +127,7 @@ fn current(
 async fn restore(
     parts: &Parts,
     session_id: &str,
-    known: Option<&Session>,
+    known: Option<&Arc<Session>>,
     archived: Option<Archived>,
 ) -> Result<Option<Restored>, PartyError> {
     // Whoever held the lock before may have done it.
@@ -123,7 +137,7 @@ async fn restore(
     }
     let mut copies: Vec<Stored> = stored.iter().cloned().collect();
     copies.extend(archived.map(|archived| archived.stored));
-    copies.extend(known.map(copy));
+    copies.extend(known.map(|known| copy(known)));
     if parts.config.is_store_shared {
         parts.store.ask(session_id).await.map_err(|error| unavailable(&error))?;
         sleep(OFFERS_WITHIN).await;

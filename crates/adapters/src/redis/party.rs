@@ -5,7 +5,7 @@
 //! | `party:{<session>}:state` | HASH | the fields, and `revision` | 4 h after its last use |
 //! | `party:{<session>}:events` | LIST | an entry for each of the last commits | 5 min after that |
 //! | `party:{<session>}:lock` | STRING | who restores the session | after 10 s |
-//! | `party:{<session>}:offer` | HASH | the newest copy that was put forward | after 20 s |
+//! | `party:{<session>}:offer` | HASH | the newest copy that was put forward | after 60 s |
 //! | `party:active` | ZSET | session → last sign of life | each member after 1 h |
 //!
 //! A session is one hash on purpose: half of it can never end before the other half. Commits are

@@ -74,7 +74,7 @@ impl Room {
         if entries.as_ref().is_some_and(|entries| entries.iter().all(|entry| self.fold(entry))) {
             return Ok(());
         }
-        let session = match restore::load(&self.parts, &self.session.id, known.as_deref()).await? {
+        let session = match restore::load(&self.parts, &self.session.id, known.as_ref()).await? {
             Restored::Found(session) => session,
             Restored::Lost(session) => {
                 info!(session_id = %session.id, "the session was restored after a loss");

@@ -12,9 +12,9 @@ use crate::redis::scripts::ms;
 /// How long a lock is held at most.
 const LOCK_TTL: Duration = Duration::from_secs(10);
 
-/// How long a copy that was put forward is kept: whoever finds the lock of another that has lapsed
-/// still finds its copy.
-pub(super) const OFFER_TTL: Duration = Duration::from_secs(20);
+/// How long a copy that was put forward is kept: several may stop in turn, each until its lock has
+/// lapsed, and whoever follows them still finds their copy.
+pub(super) const OFFER_TTL: Duration = Duration::from_secs(60);
 
 impl RedisPartyStore {
     pub(super) async fn take_lock(

@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::memory::Loss;
 use super::{ADD, Client, JOIN, PATIENCE, Replies, World, item};
 use crate::archive::PartyArchive;
+use crate::room::OPERATION_DEADLINE;
 use crate::session::Status;
+use crate::store::PartyStore;
 
 const END: &str = "mutation($id: ID!, $name: ID) {
     endSession(sessionId: $id, correlationId: $name) { sessionId } }";
@@ -73,6 +75,26 @@ async fn a_join_whose_answer_was_lost_leaves_nobody_behind() {
     close_unheard(&world, &cy).await;
     hears_of_leaving(&mut members, &who).await;
     eve.add(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_restoring_a_session_leaves_no_lock_behind() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    ana.add(1).await;
+    world.store.flush();
+    assert!(world.store.lock("party-1", "another").await.unwrap());
+    let add = ana.refusal(ADD, json!({ "item": item(2) }));
+    let release = async {
+        // Less before an edit is given up than copies are waited for under the lock.
+        sleep(OPERATION_DEADLINE - Duration::from_millis(500)).await;
+        world.store.unlock("party-1", "another").await.unwrap();
+    };
+    let ((code, _), ()) = tokio::join!(add, release);
+    assert_eq!(code, "SERVICE_UNAVAILABLE");
+    ana.add(3).await;
+    let joined: Value = ana.join("party-1").await;
+    assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 2, "{joined}");
 }
 
 #[tokio::test]

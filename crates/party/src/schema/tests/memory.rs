@@ -22,6 +22,8 @@ pub(super) const SECRET: &str = "SELECT secret FROM engine";
 #[derive(Debug)]
 pub(super) struct MemoryStore {
     sessions: Mutex<HashMap<String, Held>>,
+    /// Who holds the lock of a session.
+    locks: Mutex<HashMap<String, String>>,
     notices: broadcast::Sender<Notice>,
     is_down: AtomicBool,
     loss: Mutex<Option<Loss>>,
@@ -48,8 +50,13 @@ struct Held {
 impl MemoryStore {
     pub(super) fn new() -> Self {
         let notices = broadcast::Sender::new(NOTICES_MAX);
-        let (sessions, loss) = (Mutex::default(), Mutex::default());
-        Self { sessions, notices, is_down: AtomicBool::new(false), loss }
+        let (sessions, locks, loss) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { sessions, locks, notices, is_down: AtomicBool::new(false), loss }
+    }
+
+    /// Loses every session.
+    pub(super) fn flush(&self) {
+        self.sessions.lock().unwrap().clear();
     }
 
     pub(super) fn lose(&self, loss: Loss) {
@@ -171,12 +178,17 @@ impl PartyStore for MemoryStore {
         self.notices.subscribe()
     }
 
-    async fn lock(&self, _session_id: &str, _owner: &str) -> Result<bool, PartyStoreError> {
-        self.open().map(|_| true)
+    async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError> {
+        drop(self.open()?);
+        let mut locks = self.locks.lock().unwrap();
+        let holder = locks.entry(session_id.to_owned()).or_insert_with(|| owner.to_owned());
+        Ok(holder == owner)
     }
 
-    async fn unlock(&self, _session_id: &str, _owner: &str) -> Result<(), PartyStoreError> {
-        self.open().map(|_| ())
+    async fn unlock(&self, session_id: &str, owner: &str) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        self.locks.lock().unwrap().retain(|id, holder| id != session_id || holder != owner);
+        Ok(())
     }
 
     async fn ask(&self, _session_id: &str) -> Result<(), PartyStoreError> {

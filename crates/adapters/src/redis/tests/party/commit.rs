@@ -169,7 +169,7 @@ async fn every_key_ends_by_itself_and_keeping_puts_that_off() {
     let ttl = |name: &str| -> i64 {
         redis.command(&["PTTL", &format!("test:party:{{a}}:{name}")]).parse().unwrap()
     };
-    for (name, seconds) in [("state", 4 * 3600), ("events", 300), ("lock", 10), ("offer", 20)] {
+    for (name, seconds) in [("state", 4 * 3600), ("events", 300), ("lock", 10), ("offer", 60)] {
         let left = ttl(name);
         assert!(0 < left && left <= seconds * 1000, "{name}: {left}");
     }
