@@ -79,7 +79,7 @@ pub(crate) async fn load(
         let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
         let attempt = try_lock_and_restore(restorer, id, known.cloned(), archived);
         // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
-        let attempted = tokio::spawn(attempt).await;
+        let attempted = parts.tasks.spawn(attempt).await;
         if let Some(restored) = attempted.map_err(|error| unavailable(&error))?? {
             return Ok(restored);
         }

@@ -86,6 +86,8 @@ pub(crate) struct Parts {
     pub(crate) config: PartyConfig,
     pub(crate) clock: Clock,
     pub(crate) metrics: PartyMetrics,
+    /// The rooms, and what must come to its end although its room does not wait for it any more.
+    pub(crate) tasks: TaskTracker,
     /// What the store's clock said, and when.
     store_time: Mutex<(Instant, u64)>,
 }
@@ -116,7 +118,6 @@ pub struct Rooms(Arc<Inner>);
 struct Inner {
     parts: Arc<Parts>,
     rooms: Mutex<HashMap<String, mpsc::Sender<Request>>>,
-    tasks: TaskTracker,
     /// Whether members' changes are refused because the node is about to stop.
     is_leaving: AtomicBool,
 }
@@ -134,11 +135,11 @@ impl Rooms {
         let debounce = config.archive_debounce;
         let archivist = Archivist::new(Arc::clone(&archive), debounce, clock, metrics.clone());
         let store_time = Mutex::new((clock.now(), clock.wall().unix_ms));
+        let tasks = TaskTracker::new();
         let parts =
-            Parts { store, archive, archivist, node_id, config, clock, metrics, store_time };
-        let (parts, tasks) = (Arc::new(parts), TaskTracker::new());
+            Parts { store, archive, archivist, node_id, config, clock, metrics, tasks, store_time };
         let is_leaving = AtomicBool::new(false);
-        Self(Arc::new(Inner { parts, rooms: Mutex::default(), tasks, is_leaving }))
+        Self(Arc::new(Inner { parts: Arc::new(parts), rooms: Mutex::default(), is_leaving }))
     }
 
     /// This node.
@@ -249,7 +250,7 @@ impl Rooms {
         let (sender, requests) = mpsc::channel(ROOM_REQUESTS_MAX);
         let room = Room::new(Arc::clone(&self.0.parts), session_id.to_owned(), requests);
         let (all, id) = (self.clone(), session_id.to_owned());
-        self.0.tasks.spawn(async move { all.pass_on(&id, room.run().await) });
+        self.0.parts.tasks.spawn(async move { all.pass_on(&id, room.run().await) });
         rooms.insert(session_id.to_owned(), sender.clone());
         Ok(sender)
     }

@@ -173,6 +173,13 @@ impl Roster {
         is_elsewhere || self.abandoned.contains(from)
     }
 
+    /// When somebody who comes in now has joined: after everybody who is here, also where another
+    /// node's clock is a little ahead or two come in the same millisecond.
+    pub(crate) fn joins_at_ms(&self, now_ms: u64) -> u64 {
+        let latest_ms = self.members.values().map(|member| member.joined_at_ms).max();
+        latest_ms.map_or(now_ms, |latest_ms| now_ms.max(latest_ms + 1))
+    }
+
     /// The members in the order in which they joined.
     pub fn by_seniority(&self) -> Vec<&Member> {
         let mut members: Vec<_> = self.members.values().collect();

@@ -180,7 +180,7 @@ fn come_in(draft: &mut Draft<'_>, actor: &Actor, join: &Join) -> Result<MemberId
         account: actor.account.clone(),
         username: username.unwrap_or_else(|| actor.member.default_username()),
         avatar_url: given(join.avatar_url.as_ref()).map(str::to_owned),
-        joined_at_ms: draft.context.now_ms,
+        joined_at_ms: draft.session.roster.joins_at_ms(draft.context.now_ms),
         attachment: actor.attachment.clone(),
         resume: join.resume_token.clone().map(|token| Resume { token, previous: Vec::new() }),
         away: None,

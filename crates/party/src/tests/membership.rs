@@ -13,14 +13,17 @@ fn the_first_member_leads_and_the_longest_present_follows() {
 }
 
 #[test]
-fn of_those_who_joined_in_the_same_moment_the_smaller_id_leads() {
+fn who_came_first_leads_although_the_clock_stood_still_or_went_back() {
     let mut party = Party::of(&["first"]);
-    for name in ["bo", "ana"] {
-        party.now_ms = 5_000;
+    for (name, now_ms) in [("cy", 5_000), ("bo", 5_000), ("ana", 4_000)] {
+        party.now_ms = now_ms;
         party.join(name);
     }
-    party.leave("first");
-    assert_eq!(party.leader(), Some("ana"));
+    for next in ["cy", "bo", "ana"] {
+        let leader = party.leader().unwrap().to_owned();
+        party.leave(&leader);
+        assert_eq!(party.leader(), Some(next));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::harness::{Socket, close_of};
 use crate::nodes::now;
@@ -77,10 +77,41 @@ impl Ear {
         self.hears(content, within, is_it).await
     }
 
+    /// Waits for the message that has this content as a client gets it: live, or by a sync that it
+    /// was told to make.
+    pub(crate) async fn receives(&mut self, chat: &str, content: &str, within: Duration) {
+        let sync = json!({
+            "type": "sync_request", "request_id": "sync", "chat_id": chat, "after_sequence": 0
+        });
+        let deadline = now() + within;
+        for orders in 1.. {
+            let heard = Arc::clone(&self.heard);
+            let is_there = || heard.lock().unwrap().iter().any(|it| has(&it.frame, content));
+            let is_resync = |heard: &&Heard| heard.frame["type"] == "resync_required";
+            let is_told = || heard.lock().unwrap().iter().filter(is_resync).count() >= orders;
+            let mut count = self.count.clone();
+            let wait = count.wait_for(|_| is_there() || is_told());
+            if timeout_at(deadline, wait).await.is_err() {
+                panic!("{content} was not received within {within:?}: {:#?}", self.heard());
+            }
+            if is_there() {
+                return;
+            }
+            self.send(&sync).await;
+        }
+    }
+
     /// Whether the connection has not ended.
     pub(crate) fn is_open(&self) -> bool {
         !self.heard.lock().unwrap().iter().any(|heard| heard.frame["type"] == "end")
     }
+}
+
+/// Whether a frame brings the message that has this content.
+fn has(frame: &Value, content: &str) -> bool {
+    let page = frame["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_live = frame["type"] == "message" && frame["content"] == content;
+    is_live || page.iter().any(|message| message["content"] == content)
 }
 
 async fn listen(

@@ -25,9 +25,9 @@ async fn a_node_that_stands_still_is_seen_to_leave_and_finds_itself_again() {
     let [node1, node2, node3] = cluster.all();
     let chat = node2.create_group("bo", &["ana", "cy"]).await;
     // Ana is only on the node that stops, cy is elsewhere too.
-    let ana = Ear::of(node1.device("ana", "phone").await.0);
-    let cy_here = Ear::of(node1.device("cy", "phone").await.0);
-    let cy_there = Ear::of(node2.device("cy", "laptop").await.0);
+    let mut ana = Ear::of(node1.device("ana", "phone").await.0);
+    let mut cy_here = Ear::of(node1.device("cy", "phone").await.0);
+    let mut cy_there = Ear::of(node2.device("cy", "laptop").await.0);
     let mut bo = node2.connect("bo").await;
     let mut observer = node3.connect("observer").await;
     observer.subscribe(&["ana", "cy"]).await;
@@ -62,8 +62,8 @@ async fn a_node_that_stands_still_is_seen_to_leave_and_finds_itself_again() {
     let is_routed = async || cluster.routes("ana").len() == 1 && cluster.routes("cy").len() == 2;
     eventually("every connection is routed to again", LEASE, is_routed).await;
     bo.said(&chat, "m2", "afterwards").await;
-    for ear in [&ana, &cy_here, &cy_there] {
-        ear.hears_message("afterwards", PATIENCE).await;
+    for ear in [&mut ana, &mut cy_here, &mut cy_there] {
+        ear.receives(&chat, "afterwards", PATIENCE).await;
     }
     sleep(LEASE + SWEEP * 2).await;
     assert_eq!(observer.presence_of("ana").len(), 2, "{:#?}", observer.presence_of("ana"));
