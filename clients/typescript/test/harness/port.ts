@@ -1,14 +1,24 @@
 /** Ports of loopback. */
+import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 
+/**
+ * Below those that outgoing connections take: nobody has one by chance when a server that was told
+ * of it begins to listen, or listens again.
+ */
+const [FIRST, END] = [10_000, 20_000];
+
 /** A port that nobody listens on. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      const port = typeof address === "object" && address !== null ? address.port : 0;
-      server.close(() => resolve(port));
-    });
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(FIRST, END);
+    if (await isFree(port)) return port;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer().once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
 }

@@ -4,6 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { eventually } from "./eventually.js";
+import { freePort } from "./port.js";
 import { Scratch, exited } from "./process.js";
 import { SECRET } from "./token.js";
 
@@ -45,6 +46,7 @@ ${options.configuration ?? ""}`;
   static async start(options: ServerOptions = {}): Promise<Server> {
     if (!existsSync(BINARY)) throw new Error(`there is no ${BINARY}: set HEARTLINE_BIN`);
     const server = new Server(options);
+    server.port = await freePort();
     await server.start();
     return server;
   }

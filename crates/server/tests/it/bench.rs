@@ -11,9 +11,10 @@ async fn bench(arguments: &[&str]) -> Value {
     let mut command = heartline();
     command.arg("bench").args(arguments).arg("--json").stdin(Stdio::null());
     let output = command.output().await.unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let (said, report) = (String::from_utf8_lossy(&output.stderr), &output.stdout);
+    let code = output.status.code();
+    assert_eq!(code, Some(0), "{said}{}", String::from_utf8_lossy(report));
+    serde_json::from_slice(report).unwrap()
 }
 
 /// The value of a figure by its name and side.
@@ -94,15 +95,15 @@ async fn leases_of_the_bench_are_renewed_beside_three_other_layouts_and_none_is_
     assert!(is_whole(figure(&report, "KEYS and SCAN", "value"), 0.0));
     let keys = figure(&report, "keys after them, and before", "value");
     let keys_before = figure(&report, "keys after them, and before", "baseline");
-    // The node's own key may have run out while it was silent.
-    assert!((keys - keys_before).abs() < 1.5, "{keys} keys after {keys_before}");
+    // Keys that are no connection's come and go, such as the node's own while it was silent.
+    assert!((keys - keys_before).abs() < keys_before / 50.0, "{keys} keys after {keys_before}");
     assert!(figure(&report, "presence query beside renewals, and idle: p99", "value") > 0.0);
     assert!(figure(&report, "route lookup beside renewals, and idle: p99", "baseline") > 0.0);
 }
 
 #[tokio::test]
 async fn a_server_on_postgresql_and_pgbench_store_the_same_messages() {
-    let size = ["-n", "4", "--in-flight", "2", "--rate", "50", "--seconds", "1", "--ids", "ulid"];
+    let size = ["-n", "4", "--in-flight", "2", "--rate", "50", "--seconds", "3", "--ids", "ulid"];
     let report = bench(&[&["send", "--postgres"], &size[..]].concat()).await;
     assert_eq!(report["columns"]["baseline"], "pgbench");
     assert!(figure(&report, "ulid ids: acknowledged sends per second", "value") > 0.0);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
+use heartline_engines::free_port;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
@@ -171,8 +172,8 @@ async fn two_people_chat_in_two_terminals() {
 #[tokio::test]
 async fn a_message_typed_while_the_server_was_down_arrives_once() {
     let home = Home::new();
-    let mut server = home.serve("127.0.0.1:0").await;
-    let address = server.address.to_string();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut server = home.serve(&address).await;
     let (mut ana, bo) = (home.connect(&server, "ana"), home.connect(&server, "bo"));
     bo.sees("you have no chats yet").await;
     ana.types("/new club bo").await;

@@ -10,6 +10,7 @@ use heartline_client::raw::{
     OPCODE_CLOSE, OPCODE_TEXT, RawFrame, RawUpgrade, connect_raw, masked_frame, masked_text_frame,
     read_server_frame,
 };
+use heartline_engines::free_port;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -60,7 +61,9 @@ impl Server {
         let path = files.0.join("heartline.toml");
         std::fs::write(&path, format!("{auth}{metrics}{more}")).unwrap();
         let mut command = heartline();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&path);
+        // One that may be listened on again.
+        let listen = format!("127.0.0.1:{}", free_port());
+        command.args(["serve", "--listen", &listen, "--config"]).arg(&path);
         if !more.contains("data_dir") {
             command.env("HEARTLINE__SERVER__DATA_DIR", files.data());
         }

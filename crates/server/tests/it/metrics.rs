@@ -1,11 +1,10 @@
 //! What is counted is defined, and what is defined is counted.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-use heartline_engines::{Postgres, Redis};
+use heartline_engines::{Postgres, Redis, free_port};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -141,13 +140,10 @@ impl Shared {
         // Without a bound there is no share of it.
         let redis = Redis::start_with(&["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"]);
         let store = Postgres::shared().fresh_database();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let listen = listener.local_addr().unwrap();
-        drop(listener);
-        let url = redis.url();
+        let (url, port) = (redis.url(), free_port());
         let server = Server::start_with(&format!(
             "{PATIENT}[redis]\nurl = \"{url}\"\n[store]\nurl = \"{store}&pool_size=2\"\n\
-             [cluster]\nlisten = \"{listen}\"\n\
+             [cluster]\nlisten = \"127.0.0.1:{port}\"\n\
              secret = \"what nodes of a test know each other by\"\n"
         ))
         .await;

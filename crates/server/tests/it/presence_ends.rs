@@ -47,19 +47,19 @@ fn stored(files: &Files, user: &str) -> Option<i64> {
 
 #[tokio::test]
 async fn whoever_stays_stays_online_for_many_leases() {
-    let config = short_leases("").replace("lease = \"3s\"", "lease = \"1s\"");
-    let server = Server::start_with(&format!("{config}{PATIENT}")).await;
+    let server = Server::start_with(&format!("{PATIENT}{}", short_leases(""))).await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
     let first = ana.subscribe(&["bo", SENTINEL]).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
     server.told_nothing(&mut ana).await;
     assert_eq!(server.seen("ana", "bo").await, first[0]);
 }
 
 #[tokio::test]
 async fn a_pause_of_the_server_that_leases_outlive_shows_nobody_as_gone() {
-    let server = Server::start_with(&format!("{PATIENT}{}", short_leases(""))).await;
+    let config = short_leases("").replace("lease = \"3s\"", "lease = \"8s\"");
+    let server = Server::start_with(&format!("{PATIENT}{config}")).await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
     ana.subscribe(&["bo", SENTINEL]).await;
