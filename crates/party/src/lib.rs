@@ -61,7 +61,8 @@ pub use roster::{Attachment, Away, Heir, Member, MemberId, Resume, Roster, Token
 pub use schema::{Caller, GraphQlRequest, Party, Reply};
 pub use session::{Details, Session, Status};
 pub use store::{
-    Commit, Committed, NOTICES_MAX, Notice, PartyStore, PartyStoreError, Revision, Stored,
+    Commit, Committed, LOCK_LIFETIME, NOTICES_MAX, Notice, OFFER_LIFETIME, PartyStore,
+    PartyStoreError, Revision, Stored,
 };
 
 #[cfg(test)]

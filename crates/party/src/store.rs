@@ -4,6 +4,7 @@
 //! first, and that is enough for everything else to be decided once.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -90,6 +91,13 @@ pub enum Notice {
 /// Notices that may wait for one listener. Who falls further behind has a gap.
 pub const NOTICES_MAX: usize = 8192;
 
+/// How long a lock is held at most.
+pub const LOCK_LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long a copy that was put forward is kept: several may stop in turn, each until its lock has
+/// lapsed, and whoever follows them still finds their copy.
+pub const OFFER_LIFETIME: Duration = Duration::from_secs(60);
+
 /// Where hot state is. Every call has a deadline of the store's own.
 #[async_trait]
 pub trait PartyStore: fmt::Debug + Send + Sync {
@@ -141,8 +149,8 @@ pub trait PartyStore: fmt::Debug + Send + Sync {
     /// What is heard from now on.
     fn notices(&self) -> broadcast::Receiver<Notice>;
 
-    /// Takes the lock under which a session is restored, for ten seconds; answers whether it was
-    /// free.
+    /// Takes the lock under which a session is restored, for [`LOCK_LIFETIME`]; answers whether it
+    /// was free.
     async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError>;
 
     /// Releases it if it is still this owner's.
@@ -151,8 +159,7 @@ pub trait PartyStore: fmt::Debug + Send + Sync {
     /// Asks every node for its copy of a session.
     async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError>;
 
-    /// Puts a copy of a session forward. The newest is kept, for twenty seconds: longer than the
-    /// lock of somebody who does not come back.
+    /// Puts a copy of a session forward. The newest is kept, for [`OFFER_LIFETIME`].
     async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError>;
 
     /// The newest copy that anybody has put forward.

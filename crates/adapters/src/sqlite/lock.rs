@@ -4,6 +4,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How often the lock is tried for, and how long to wait in between: a process that was killed a
+/// moment ago may not have ended yet, nor one that it was about to start.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The store of one process, for as long as this value lives. Closing the file releases it, also
 /// when the process is killed.
@@ -39,7 +46,7 @@ impl StoreLock {
             .mode(0o600)
             .open(lock_path(database))
             .map_err(LockError::Io)?;
-        match file.try_lock() {
+        match try_for_a_while(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
@@ -57,4 +64,14 @@ impl StoreLock {
         record(&mut file).map_err(LockError::Io)?;
         Ok(Self { _file: file })
     }
+}
+
+fn try_for_a_while(file: &File) -> Result<(), TryLockError> {
+    for _ in 1..ATTEMPTS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => sleep(PAUSE),
+            decided => return decided,
+        }
+    }
+    file.try_lock()
 }

@@ -1,20 +1,11 @@
 //! A session that was lost: who restores it, and from whose copy.
 
-use std::time::Duration;
-
-use heartline_party::{PartyStoreError, Stored};
+use heartline_party::{LOCK_LIFETIME, PartyStoreError, Stored};
 use redis::{Value, cmd};
 
 use super::RedisPartyStore;
 use super::state::refuse_own_field;
 use crate::redis::scripts::ms;
-
-/// How long a lock is held at most.
-const LOCK_TTL: Duration = Duration::from_secs(10);
-
-/// How long a copy that was put forward is kept: several may stop in turn, each until its lock has
-/// lapsed, and whoever follows them still finds their copy.
-pub(super) const OFFER_TTL: Duration = Duration::from_secs(60);
 
 impl RedisPartyStore {
     pub(super) async fn take_lock(
@@ -24,7 +15,7 @@ impl RedisPartyStore {
     ) -> Result<bool, PartyStoreError> {
         let key = self.keys.session(session_id)?.lock();
         let mut command = cmd("SET");
-        command.arg(key).arg(owner).arg("NX").arg("PX").arg(ms(LOCK_TTL));
+        command.arg(key).arg(owner).arg("NX").arg("PX").arg(ms(LOCK_LIFETIME));
         let taken: Option<String> = self.client.query(&command).await?;
         Ok(taken.is_some())
     }

@@ -1,11 +1,10 @@
 //! The scripts that decide about sessions, each one atomic step within one slot.
 
-use heartline_party::{Commit, Revision, Stored};
+use heartline_party::{Commit, OFFER_LIFETIME, Revision, Stored};
 use redis::Cmd;
 
 use super::RedisPartyConfig;
 use super::keys::{PartyKeys, SessionKeys};
-use super::restore::OFFER_TTL;
 use super::revision;
 use super::sessions::SILENCE_MAX;
 use crate::redis::client::RedisClient;
@@ -88,7 +87,7 @@ impl PartyScripts {
     pub(super) fn offer_call(&self, keys: &SessionKeys, copy: &Stored) -> Cmd {
         let Revision { incarnation, version } = copy.revision;
         let mut command = self.offer.call(keys.offer(), incarnation);
-        command.arg(version).arg(ms(OFFER_TTL));
+        command.arg(version).arg(ms(OFFER_LIFETIME));
         for (name, value) in &copy.fields {
             command.arg(name).arg(&value[..]);
         }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use heartline_party::{Commit, Committed, NOTICES_MAX, Notice, Revision, Stored};
+use heartline_party::{
+    Commit, Committed, LOCK_LIFETIME, NOTICES_MAX, Notice, OFFER_LIFETIME, Revision, Stored,
+};
 use heartline_routing::Clock;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -16,12 +18,6 @@ use super::lapsing::Lapsing;
 
 /// Sessions are looked through for unused ones this often at most, or four times in their time.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// How long a lock is held at most.
-const LOCK_LIFETIME: Duration = Duration::from_secs(10);
-
-/// How long a copy that was put forward is kept.
-const OFFER_LIFETIME: Duration = Duration::from_secs(20);
 
 /// What the nodes of one process share.
 #[derive(Debug)]

@@ -35,3 +35,21 @@ impl<T> Lapsing<T> {
         self.things.remove(session_id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_lapses_and_may_be_put_again() {
+        let (start, lifetime) = (heartline_routing::Clock.now(), Duration::from_secs(10));
+        let mut kept = Lapsing::new(lifetime);
+        kept.put("a", 1, start);
+        assert_eq!(kept.get("a", start + lifetime - Duration::from_millis(1)), Some(&1));
+        assert_eq!(kept.get("a", start + lifetime), None);
+        kept.put("a", 2, start + lifetime);
+        assert_eq!(kept.get("a", start + lifetime), Some(&2));
+        kept.remove("a");
+        assert_eq!(kept.get("a", start + lifetime), None);
+    }
+}
