@@ -11,6 +11,9 @@ export class People extends Observable {
   readonly #user_id: string;
   readonly #operator: Operator | undefined;
   readonly #followed = new Set<string>();
+  /** Changes under way, and those that have ended: what was read beside one may be older. */
+  #changing = 0;
+  #changes = 0;
   contacts: string[] = [];
   visibility: Visibility | undefined;
   /** The user's own connections, on every device; undefined if this page may not ask. */
@@ -45,25 +48,37 @@ export class People extends Observable {
   /** Asks for contacts, the privacy setting and the user's devices. */
   async load(): Promise<void> {
     await this.#try(async () => {
+      const before = this.#changes;
       const [contacts, { visibility }] = await Promise.all([
         this.#client.rest.listContacts({ limit: 200 }),
         this.#client.rest.getVisibility(),
       ]);
-      this.contacts = contacts.items.map((contact) => contact.user_id);
-      this.visibility = visibility;
-      this.follow(this.contacts);
+      if (this.#changing === 0 && this.#changes === before) {
+        this.contacts = contacts.items.map((contact) => contact.user_id);
+        this.visibility = visibility;
+        this.follow(this.contacts);
+      }
       this.devices = await this.#operator?.connectionsOf(this.#user_id);
     });
   }
 
+  /** Chooses who may see the user; it shows at once, and no more if it is refused. */
   async setVisibility(visibility: Visibility): Promise<void> {
-    await this.#try(async () => {
-      this.visibility = (await this.#client.rest.setVisibility(visibility)).visibility;
+    const former = this.visibility;
+    this.visibility = visibility;
+    this.changed();
+    await this.#change(async () => {
+      try {
+        await this.#client.rest.setVisibility(visibility);
+      } catch (error) {
+        if (this.visibility === visibility) this.visibility = former;
+        throw error;
+      }
     });
   }
 
   async addContact(user_id: string): Promise<void> {
-    await this.#try(async () => {
+    await this.#change(async () => {
       demandName(user_id);
       await this.#client.rest.putContact(user_id);
       this.contacts = [...new Set([...this.contacts, user_id])].sort();
@@ -72,10 +87,17 @@ export class People extends Observable {
   }
 
   async removeContact(user_id: string): Promise<void> {
-    await this.#try(async () => {
+    await this.#change(async () => {
       await this.#client.rest.removeContact(user_id);
       this.contacts = this.contacts.filter((id) => id !== user_id);
     });
+  }
+
+  async #change(action: () => Promise<void>): Promise<void> {
+    this.#changing += 1;
+    await this.#try(action);
+    this.#changing -= 1;
+    this.#changes += 1;
   }
 
   async #try(action: () => Promise<void>): Promise<void> {
