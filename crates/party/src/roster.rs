@@ -167,6 +167,12 @@ impl Roster {
         self.abandoned.drain(..beyond);
     }
 
+    /// Takes note that a member is here through this socket, also where it had been given up: a
+    /// connection that was replaced may join again.
+    pub(crate) fn take_up(&mut self, socket: &Attachment) {
+        self.abandoned.retain(|abandoned| abandoned != socket);
+    }
+
     /// Whether a member has a newer socket than this one, or had one before it left.
     pub(crate) fn has_moved_on(&self, id: &MemberId, from: &Attachment) -> bool {
         let is_elsewhere = self.get(id).is_some_and(|member| member.attachment != *from);

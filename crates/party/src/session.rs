@@ -179,6 +179,7 @@ impl Session {
         member.resume = resume.cloned();
         member.away = None;
         if former != *attachment {
+            self.roster.take_up(attachment);
             self.roster.abandon(former);
         }
         Ok(())
@@ -190,6 +191,7 @@ impl Session {
         }
         match &event.change {
             SessionChange::MemberJoined { member } => {
+                self.roster.take_up(&member.attachment);
                 self.roster.members.insert(member.id.clone(), member.clone());
             }
             SessionChange::MemberUpdated { member, username, avatar_url } => {

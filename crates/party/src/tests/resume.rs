@@ -148,6 +148,27 @@ fn a_node_cannot_register_a_socket_again_that_was_replaced() {
 }
 
 #[test]
+fn a_socket_that_was_given_up_carries_a_member_again_once_somebody_joins_on_it() {
+    let mut party = party();
+    come_back(&mut party, "ana2", "one", "two");
+    party.member(Some(ana_on("ana2")), Membership::Leave).unwrap();
+    party.join("ana");
+    let ana = party.session.roster.get(&member("ana")).unwrap().clone();
+    party.member(None, Membership::NodeLost { node: "node-1".parse().unwrap() }).unwrap();
+    party.member(None, Membership::Reattach { member: ana }).unwrap();
+
+    // Two that have the same tokens take the member from each other.
+    let mut party = self::party();
+    come_back(&mut party, "ana2", "one", "two");
+    come_back(&mut party, "ana3", "one", "three");
+    come_back(&mut party, "ana2", "one", "four");
+    assert_eq!(
+        party.session.roster.abandoned,
+        [actor("ana"), actor("ana3")].map(|it| it.attachment)
+    );
+}
+
+#[test]
 fn sockets_that_were_given_up_are_known_up_to_a_bound() {
     let mut party = party();
     for number in 0..100 {

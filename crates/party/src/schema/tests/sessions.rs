@@ -1,6 +1,9 @@
 //! Coming, going, creating and ending, over connections and without one.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{ADD, JOIN, World, item};
 use crate::rate::PartyRates;
@@ -281,6 +284,23 @@ async fn a_member_comes_back_on_another_node_as_itself() {
     let rename = "mutation { updateUsername(username: \"Ann again\") }";
     back.ask(rename, json!(null)).await;
     assert_eq!(stream.event().await["user"]["username"], "Ann again", "nobody heard of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_replaced_may_join_again_and_stays() {
+    let world = World::of(2).await;
+    let [bo] = world.party("party-1").await;
+    let (tab, copied) = (world.connect(0, None), world.connect(1, None));
+    let joined = tab.ask(JOIN, json!({ "id": "party-1", "resumable": true })).await;
+    let token = &joined["joinSession"]["resumeToken"];
+    let replaced = copied.ask(JOIN, json!({ "id": "party-1", "token": token })).await;
+    assert_eq!(replaced["joinSession"]["clientId"], joined["joinSession"]["clientId"]);
+    assert_eq!(copied.ask(LEAVE, json!(null)).await["leaveSession"], true);
+    tab.join("party-1").await;
+    bo.add(1).await;
+    // By then the room has looked who is here.
+    sleep(Duration::from_secs(3)).await;
+    tab.add(2).await;
 }
 
 #[tokio::test]
