@@ -67,7 +67,9 @@ pub(crate) async fn load(
         if archived.is_none() && known.is_none() && stored.is_none() {
             return Ok(Restored::Unknown);
         }
-        if let Some(over) = archived.as_ref().filter(|archived| archived.status == Status::Ended) {
+        let over = archived.as_ref().filter(|archived| archived.status == Status::Ended);
+        // A store that still has something of it lets others go on with that: it is put right below.
+        if let Some(over) = over.filter(|_| stored.is_none()) {
             return decode(&over.stored).map(Restored::Found);
         }
         if let Some(known) = to_offer.take() {
@@ -135,18 +137,9 @@ async fn restore(
     if let Some(session) = current(stored.as_ref(), known)? {
         return Ok(Some(Restored::Found(session)));
     }
-    let mut copies: Vec<Stored> = stored.iter().cloned().collect();
-    copies.extend(archived.map(|archived| archived.stored));
-    copies.extend(known.map(|known| copy(known)));
-    if parts.config.is_store_shared {
-        parts.store.ask(session_id).await.map_err(|error| unavailable(&error))?;
-        sleep(OFFERS_WITHIN).await;
-        let offered = parts.store.offered(session_id).await;
-        copies.extend(offered.map_err(|error| unavailable(&error))?);
-    }
-    let newest = copies.iter().max_by_key(|copy| copy.revision);
+    let newest = newest_copy(parts, session_id, stored.as_ref(), known, archived).await?;
     let Some(newest) = newest else { return Ok(Some(Restored::Unknown)) };
-    let session = decode(newest)?;
+    let session = decode(&newest)?;
     let context = Context {
         now_ms: parts.now_ms(),
         actor: None,
@@ -155,15 +148,48 @@ async fn restore(
     };
     let operation = Operation::Lifecycle(Lifecycle::Restore { seen: None });
     let applied = apply(&session, &operation, &context)?;
-    let Some(entry) = applied.entry(random_uuid()) else {
-        // It has ended, which needs no restoring.
-        return Ok(Some(Restored::Found(session)));
+    let commit_id = random_uuid();
+    let (after, entry) = match applied.entry(commit_id.as_str()) {
+        Some(entry) => (applied.after, entry),
+        None => ended_again(session, commit_id),
     };
-    let committed = parts.store.commit(whole(stored.as_ref(), &applied.after, &entry)).await;
+    let committed = parts.store.commit(whole(stored.as_ref(), &after, &entry)).await;
     match committed.map_err(|error| unavailable(&error))? {
-        Committed::Done => Ok(Some(Restored::Lost(applied.after))),
+        Committed::Done if after.status == Status::Ended => Ok(Some(Restored::Found(after))),
+        Committed::Done => Ok(Some(Restored::Lost(after))),
         Committed::Conflict(_) => Ok(None),
     }
+}
+
+/// The copy that counts: the newest that anybody has, or the archived end, which nothing follows.
+async fn newest_copy(
+    parts: &Parts,
+    session_id: &str,
+    stored: Option<&Stored>,
+    known: Option<&Arc<Session>>,
+    archived: Option<Archived>,
+) -> Result<Option<Stored>, PartyError> {
+    if archived.as_ref().is_some_and(|archived| archived.status == Status::Ended) {
+        return Ok(archived.map(|archived| archived.stored));
+    }
+    let mut copies: Vec<Stored> = stored.into_iter().cloned().collect();
+    copies.extend(archived.map(|archived| archived.stored));
+    copies.extend(known.map(|known| copy(known)));
+    if parts.config.is_store_shared {
+        parts.store.ask(session_id).await.map_err(|error| unavailable(&error))?;
+        sleep(OFFERS_WITHIN).await;
+        let offered = parts.store.offered(session_id).await;
+        copies.extend(offered.map_err(|error| unavailable(&error))?);
+    }
+    Ok(copies.into_iter().max_by_key(|copy| copy.revision))
+}
+
+/// A session that has ended goes on in no incarnation, but its end is stored once more: whoever does
+/// not know of it would go on with what the store or the archive has.
+fn ended_again(ended: Session, commit_id: String) -> (Session, Entry) {
+    let version = ended.version + 1;
+    let entry = Entry { commit_id, version, facts: Vec::new(), remembered: Vec::new() };
+    (Session { version, ..ended }, entry)
 }
 
 /// A commit that writes everything anew, in the place of what is stored.

@@ -1,5 +1,5 @@
 //! A store that does not answer, or whose answers are lost: nobody stays behind, nothing is done
-//! twice, and what is over is archived as that.
+//! twice, and what is over is archived as that and stays so.
 
 use std::time::Duration;
 
@@ -116,6 +116,21 @@ async fn an_end_whose_answer_was_lost_is_archived_and_known_by_its_name() {
         }
     };
     timeout(PATIENCE, is_archived).await.expect("it is archived as ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_stays_so_when_the_store_comes_back_with_older_data() {
+    let world = World::of(2).await;
+    let ana = world.connect(0, Some("ana"));
+    ana.join("party-1").await;
+    let saved = world.store.saved();
+    ana.ask(END, json!({ "id": "party-1" })).await;
+    world.store.come_back_with(saved);
+    // Whoever knows better has compared by then, and has asked the others for their copies.
+    sleep(Duration::from_secs(10)).await;
+    let bo = world.connect(1, None);
+    let (code, message) = bo.refusal(JOIN, json!({ "id": "party-1" })).await;
+    assert_eq!((code.as_str(), message.contains("has ended")), ("CONFLICT", true), "{message}");
 }
 
 #[tokio::test]

@@ -40,8 +40,8 @@ pub(super) enum Loss {
     AnswerAndLog,
 }
 
-#[derive(Debug)]
-struct Held {
+#[derive(Debug, Clone)]
+pub(super) struct Held {
     revision: Revision,
     fields: BTreeMap<String, Vec<u8>>,
     entries: VecDeque<Bytes>,
@@ -57,6 +57,16 @@ impl MemoryStore {
     /// Loses every session.
     pub(super) fn flush(&self) {
         self.sessions.lock().unwrap().clear();
+    }
+
+    /// What it holds.
+    pub(super) fn saved(&self) -> HashMap<String, Held> {
+        self.sessions.lock().unwrap().clone()
+    }
+
+    /// Comes back with what it held once.
+    pub(super) fn come_back_with(&self, saved: HashMap<String, Held>) {
+        *self.sessions.lock().unwrap() = saved;
     }
 
     pub(super) fn lose(&self, loss: Loss) {
