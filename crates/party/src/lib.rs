@@ -33,6 +33,7 @@ pub mod rooms;
 pub mod room;
 mod restore;
 mod archivist;
+mod census;
 pub mod rate;
 pub mod party_socket;
 pub mod schema;

@@ -1,6 +1,6 @@
 //! All sessions that concern this node, each with a room of its own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::archive::PartyArchive;
 use crate::archivist::Archivist;
+use crate::census::Census;
 use crate::error::PartyError;
 use crate::limits::Limits;
 use crate::listener::{Listener, Topic};
@@ -290,10 +291,10 @@ impl Rooms {
             }
         };
         let ticking = async {
-            let mut ticks = ticks_of(TICK);
+            let (mut ticks, mut census) = (ticks_of(TICK), Census::default());
             for tick in 0_u64.. {
                 ticks.tick().await;
-                self.tick(tick, &*directory).await;
+                self.tick(tick, &*directory, &mut census).await;
             }
         };
         // What may take long must not hold up the ticks, which rooms wait for.
@@ -343,17 +344,15 @@ impl Rooms {
         }
     }
 
-    async fn tick(&self, tick: u64, directory: &dyn Directory) {
+    async fn tick(&self, tick: u64, directory: &dyn Directory, census: &mut Census) {
         let session_ids: Vec<String> = self.lock().keys().cloned().collect();
         self.0.parts.metrics.sessions.set(session_ids.len() as i64);
-        let nodes = match directory.nodes().await {
-            Ok(nodes) if directory.silence().is_zero() => {
-                let nodes = nodes.into_iter().map(|node| node.record.node_id);
-                Some(Arc::new(nodes.collect::<HashSet<NodeId>>()))
-            }
+        let named = match directory.nodes().await {
+            Ok(nodes) if directory.silence().is_zero() => Some(nodes),
             // Who is alive is not known now, so nobody is taken for dead.
             Ok(_) | Err(_) => None,
         };
+        let nodes = census.take(named, self.0.parts.clock.now());
         let must_keep = tick.is_multiple_of(KEEP_TICKS);
         for session_id in &session_ids {
             self.tell(session_id, Request::Tick { nodes: nodes.clone(), must_keep });
