@@ -24,7 +24,7 @@ use tracing::debug;
 use crate::error::PartyError;
 use crate::listener::{Listener, Speaker, Topic};
 use crate::log::{EventLog, Replay};
-use crate::operation::{Actor, Operation, Outcome};
+use crate::operation::{Actor, Membership, Operation, Outcome};
 use crate::rooms::Parts;
 use crate::roster::{Member, MemberId};
 use crate::session::Session;
@@ -72,6 +72,15 @@ pub(crate) struct Wanted {
     pub(crate) asked: Asked,
     pub(crate) since: Instant,
     pub(crate) answer: oneshot::Sender<Result<Answer, PartyError>>,
+}
+
+impl Wanted {
+    /// Whether it is a join whose connection was told that it failed: done now, it would make a
+    /// member of a connection that believes to be outside.
+    fn is_given_up(&self) -> bool {
+        let is_join = matches!(self.asked.operation, Operation::Membership(Membership::Join(_)));
+        is_join && self.answer.is_closed()
+    }
 }
 
 /// What an operation came to, and the session as it was then.
@@ -181,6 +190,9 @@ impl Room {
 
     async fn serve(&mut self, request: Request) {
         match request {
+            Request::Operate(wanted) if wanted.is_given_up() => {
+                debug!(session_id = %self.session.id, "nobody waits for a join any more");
+            }
             Request::Operate(wanted) => {
                 let group = self.gather(*wanted);
                 self.operate_all(group).await;

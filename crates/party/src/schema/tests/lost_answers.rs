@@ -11,7 +11,7 @@ use super::{ADD, Client, JOIN, PATIENCE, Replies, World, item};
 use crate::archive::PartyArchive;
 use crate::room::OPERATION_DEADLINE;
 use crate::session::Status;
-use crate::store::PartyStore;
+use crate::store::{Notice, PartyStore};
 
 const END: &str = "mutation($id: ID!, $name: ID) {
     endSession(sessionId: $id, correlationId: $name) { sessionId } }";
@@ -95,6 +95,23 @@ async fn who_gives_up_restoring_a_session_leaves_no_lock_behind() {
     ana.add(3).await;
     let joined: Value = ana.join("party-1").await;
     assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 2, "{joined}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_join_that_came_too_late_for_its_connection_is_not_made() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    world.store.flush();
+    assert!(world.store.lock("party-1", "another").await.unwrap());
+    // The room looks for the session several times in vain, and only then hears of the join.
+    (0..3).for_each(|_| world.nodes[0].0.rooms.noticed(Notice::Gap));
+    let eve = world.connect(0, None);
+    let (code, _) = eve.refusal(JOIN, json!({ "id": "party-1" })).await;
+    assert_eq!(code, "SERVICE_UNAVAILABLE");
+    world.store.unlock("party-1", "another").await.unwrap();
+    sleep(OPERATION_DEADLINE * 4).await;
+    let joined: Value = ana.join("party-1").await;
+    assert_eq!(joined["users"].as_array().unwrap().len(), 1, "{joined}");
 }
 
 #[tokio::test]
