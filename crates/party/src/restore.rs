@@ -55,6 +55,13 @@ pub(crate) async fn load(
         if let Some(session) = current(stored.as_ref(), known)? {
             return Ok(Restored::Found(session));
         }
+        if let Some(known) = to_offer.take() {
+            // Before the lock: whoever restores the session in our place, if we stop under it, has
+            // what we have. And before the archive is read, however slow that is: whoever restores
+            // it meanwhile asks for our copy, and our room does not hear that now.
+            let offered = parts.store.offer(session_id, copy(known)).await;
+            offered.map_err(|error| unavailable(&error))?;
+        }
         let archived = match parts.archive.get(session_id).await {
             Ok(archived) => archived,
             // What is known goes on; what might be new is refused.
@@ -71,12 +78,6 @@ pub(crate) async fn load(
         // A store that still has something of it lets others go on with that: it is put right below.
         if let Some(over) = over.filter(|_| stored.is_none()) {
             return decode(&over.stored).map(Restored::Found);
-        }
-        if let Some(known) = to_offer.take() {
-            // Before the lock: whoever restores the session in our place, if we stop under it, has
-            // what we have.
-            let offered = parts.store.offer(session_id, copy(known)).await;
-            offered.map_err(|error| unavailable(&error))?;
         }
         let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
         let attempt = try_lock_and_restore(restorer, id, known.cloned(), archived);

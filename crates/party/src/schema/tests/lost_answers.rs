@@ -114,6 +114,20 @@ async fn a_join_that_came_too_late_for_its_connection_is_not_made() {
     assert_eq!(joined["users"].as_array().unwrap().len(), 1, "{joined}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_node_knows_is_restored_also_while_the_archive_keeps_it_waiting() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    ana.add(1).await;
+    ana.add(2).await;
+    world.store.flush();
+    world.archive.delay(Duration::from_secs(3));
+    world.nodes[0].0.rooms.noticed(Notice::Gap);
+    sleep(Duration::from_millis(100)).await;
+    let joined: Value = world.connect(1, None).join("party-1").await;
+    assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 2, "{joined}");
+}
+
 #[tokio::test]
 async fn an_end_whose_answer_was_lost_is_archived_and_known_by_its_name() {
     let world = World::of(2).await;

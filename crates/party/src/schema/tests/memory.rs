@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use heartline_protocol::UserId;
 use heartline_routing::Clock;
 use tokio::sync::broadcast;
+use tokio::time::sleep;
 
 use crate::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
 use crate::session::Status;
@@ -24,6 +26,8 @@ pub(super) struct MemoryStore {
     sessions: Mutex<HashMap<String, Held>>,
     /// Who holds the lock of a session.
     locks: Mutex<HashMap<String, String>>,
+    /// The newest copies that were put forward.
+    offers: Mutex<HashMap<String, Stored>>,
     notices: broadcast::Sender<Notice>,
     is_down: AtomicBool,
     loss: Mutex<Option<Loss>>,
@@ -50,8 +54,9 @@ pub(super) struct Held {
 impl MemoryStore {
     pub(super) fn new() -> Self {
         let notices = broadcast::Sender::new(NOTICES_MAX);
-        let (sessions, locks, loss) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { sessions, locks, notices, is_down: AtomicBool::new(false), loss }
+        let (sessions, locks, offers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (is_down, loss) = (AtomicBool::new(false), Mutex::default());
+        Self { sessions, locks, offers, notices, is_down, loss }
     }
 
     /// Loses every session.
@@ -201,16 +206,25 @@ impl PartyStore for MemoryStore {
         Ok(())
     }
 
-    async fn ask(&self, _session_id: &str) -> Result<(), PartyStoreError> {
-        self.open().map(|_| ())
+    async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        let _ = self.notices.send(Notice::Wanted { session_id: session_id.to_owned() });
+        Ok(())
     }
 
-    async fn offer(&self, _session_id: &str, _copy: Stored) -> Result<(), PartyStoreError> {
-        self.open().map(|_| ())
+    async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        let mut offers = self.offers.lock().unwrap();
+        let offered = offers.entry(session_id.to_owned()).or_insert_with(|| copy.clone());
+        if offered.revision < copy.revision {
+            *offered = copy;
+        }
+        Ok(())
     }
 
-    async fn offered(&self, _session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
-        self.open().map(|_| None)
+    async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        drop(self.open()?);
+        Ok(self.offers.lock().unwrap().get(session_id).cloned())
     }
 
     async fn now_ms(&self) -> Result<u64, PartyStoreError> {
@@ -222,11 +236,18 @@ impl PartyStore for MemoryStore {
 pub(super) struct MemoryArchive {
     sessions: Mutex<BTreeMap<String, Archived>>,
     is_down: AtomicBool,
+    /// How long the next question takes.
+    delay: Mutex<Duration>,
 }
 
 impl MemoryArchive {
     pub(super) fn fail(&self) {
         self.is_down.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets the next question take so long.
+    pub(super) fn delay(&self, delay: Duration) {
+        *self.delay.lock().unwrap() = delay;
     }
 
     fn open(&self) -> Result<MutexGuard<'_, BTreeMap<String, Archived>>, PartyArchiveError> {
@@ -262,6 +283,8 @@ impl PartyArchive for MemoryArchive {
     }
 
     async fn get(&self, session_id: &str) -> Result<Option<Archived>, PartyArchiveError> {
+        let delay = std::mem::take(&mut *self.delay.lock().unwrap());
+        sleep(delay).await;
         Ok(self.open()?.get(session_id).cloned())
     }
 
