@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::ErrorCode;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{error, info};
 
-use crate::archive::Archived;
+use crate::archive::{Archived, PartyArchiveError};
 use crate::entry::Entry;
 use crate::error::PartyError;
 use crate::fields::{Changes, from_fields, to_fields};
@@ -22,6 +22,9 @@ use crate::store::{Commit, Committed, Revision, Stored};
 
 /// How long other nodes have to offer their copies.
 const OFFERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long the archive may keep a session waiting that is stored besides.
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long to wait for whoever holds the lock before looking again.
 const LOCKED_PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +55,10 @@ pub(crate) async fn load(
     let mut to_offer = known.filter(|_| parts.config.is_store_shared);
     loop {
         let stored = read(parts, session_id).await?;
-        if let Some(session) = current(stored.as_ref(), known)? {
+        // Whoever knows nothing of it cannot tell whether a store that others share has lost some of
+        // it, but the archive can.
+        let is_certain = known.is_some() || !parts.config.is_store_shared;
+        if is_certain && let Some(session) = current(stored.as_ref(), known, None)? {
             return Ok(Restored::Found(session));
         }
         if let Some(known) = to_offer.take() {
@@ -62,15 +68,18 @@ pub(crate) async fn load(
             let offered = parts.store.offer(session_id, copy(known)).await;
             offered.map_err(|error| unavailable(&error))?;
         }
-        let archived = match parts.archive.get(session_id).await {
+        let archived = match archived(parts, session_id, stored.is_some()).await {
             Ok(archived) => archived,
-            // What is known goes on; what might be new is refused.
-            Err(error) if known.is_some() => {
-                info!(%error, session_id, "a session is restored without its archive");
+            // What is known or stored goes on; what might be new is refused.
+            Err(error) if known.is_some() || stored.is_some() => {
+                info!(%error, session_id, "a session goes on without its archive");
                 None
             }
             Err(error) => return Err(unavailable(&error)),
         };
+        if let Some(session) = current(stored.as_ref(), known, archived.as_ref())? {
+            return Ok(Restored::Found(session));
+        }
         if archived.is_none() && known.is_none() && stored.is_none() {
             return Ok(Restored::Unknown);
         }
@@ -115,14 +124,30 @@ async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyEr
     parts.store.load(session_id).await.map_err(|error| unavailable(&error))
 }
 
-/// The stored session, if it is not older than what is known.
+/// The session in the archive, which does not keep one waiting for long that is stored besides.
+async fn archived(
+    parts: &Parts,
+    session_id: &str,
+    is_stored: bool,
+) -> Result<Option<Archived>, PartyArchiveError> {
+    let reading = parts.archive.get(session_id);
+    if !is_stored {
+        return reading.await;
+    }
+    let late = |_| PartyArchiveError("it did not answer in time".to_owned());
+    timeout(ARCHIVED_WITHIN, reading).await.map_err(late)?
+}
+
+/// The stored session, if it is not older than what is known or archived.
 fn current(
     stored: Option<&Stored>,
     known: Option<&Arc<Session>>,
+    archived: Option<&Archived>,
 ) -> Result<Option<Session>, PartyError> {
     let Some(stored) = stored else { return Ok(None) };
-    let is_lost = known.is_some_and(|known| Revision::of(known) > stored.revision);
-    if is_lost { Ok(None) } else { decode(stored).map(Some) }
+    let known = known.map(|known| Revision::of(known));
+    let newest = known.max(archived.map(|archived| archived.stored.revision));
+    if newest > Some(stored.revision) { Ok(None) } else { decode(stored).map(Some) }
 }
 
 /// Puts the newest of all copies back into the store, under the lock. None if somebody else has
@@ -135,7 +160,7 @@ async fn restore(
 ) -> Result<Option<Restored>, PartyError> {
     // Whoever held the lock before may have done it.
     let stored = read(parts, session_id).await?;
-    if let Some(session) = current(stored.as_ref(), known)? {
+    if let Some(session) = current(stored.as_ref(), known, archived.as_ref())? {
         return Ok(Some(Restored::Found(session)));
     }
     let newest = newest_copy(parts, session_id, stored.as_ref(), known, archived).await?;

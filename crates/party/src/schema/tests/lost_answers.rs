@@ -164,6 +164,23 @@ async fn what_has_ended_stays_so_when_the_store_comes_back_with_older_data() {
     assert_eq!((code.as_str(), message.contains("has ended")), ("CONFLICT", true), "{message}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_archived_counts_where_the_store_comes_back_with_less_and_nobody_remembers() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    ana.add(1).await;
+    let saved = world.store.saved();
+    ana.add(2).await;
+    ana.close().await;
+    // By then the node has let its room go.
+    sleep(Duration::from_secs(90)).await;
+    world.store.come_back_with(saved);
+    let joined: Value = world.connect(1, None).join("party-1").await;
+    assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 2, "{joined}");
+    assert_eq!(joined["queueState"]["incarnation"], 1);
+    assert_eq!(joined["users"].as_array().unwrap().len(), 1, "who had left is not there again");
+}
+
 #[tokio::test]
 async fn what_may_have_been_done_and_is_not_in_the_log_any_more_is_not_done_again() {
     let world = World::of(2).await;
