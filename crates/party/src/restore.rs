@@ -109,11 +109,15 @@ async fn try_lock_and_restore(
     archived: Option<Archived>,
 ) -> Result<Option<Restored>, PartyError> {
     let owner = random_uuid();
-    if !parts.store.lock(&session_id, &owner).await.map_err(|error| unavailable(&error))? {
-        sleep(LOCKED_PAUSE).await;
-        return Ok(None);
-    }
-    let restored = restore(&parts, &session_id, known.as_ref(), archived).await;
+    let restored = match parts.store.lock(&session_id, &owner).await {
+        Ok(true) => restore(&parts, &session_id, known.as_ref(), archived).await,
+        Ok(false) => {
+            sleep(LOCKED_PAUSE).await;
+            return Ok(None);
+        }
+        // It may have been taken, only that nobody said so.
+        Err(error) => Err(unavailable(&error)),
+    };
     if let Err(error) = parts.store.unlock(&session_id, &owner).await {
         info!(%error, "the lock of a restored session runs out by itself");
     }

@@ -98,6 +98,17 @@ async fn who_gives_up_restoring_a_session_leaves_no_lock_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_not_told_that_it_has_the_lock_of_a_session_leaves_it_to_others() {
+    let world = World::of(2).await;
+    let [ana] = world.party("party-1").await;
+    world.store.flush();
+    world.store.lose(Loss::LockAnswer);
+    let (code, _) = ana.refusal(ADD, json!({ "item": item(1) })).await;
+    assert_eq!(code, "SERVICE_UNAVAILABLE");
+    ana.add(2).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_join_that_came_too_late_for_its_connection_is_not_made() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;

@@ -33,7 +33,7 @@ pub(super) struct MemoryStore {
     loss: Mutex<Option<Loss>>,
 }
 
-/// What goes wrong with the next commit, which is made.
+/// What goes wrong with the next commit or lock, which is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// Its answer is lost.
@@ -42,6 +42,8 @@ pub(super) enum Loss {
     AnswerAndStore,
     /// Its answer is lost, and nobody finds it in the log any more.
     AnswerAndLog,
+    /// It is a lock, and the answer is lost.
+    LockAnswer,
 }
 
 #[derive(Debug, Clone)]
@@ -143,7 +145,7 @@ impl PartyStore for MemoryStore {
         while held.entries.len() > commit.entries_kept {
             held.entries.pop_front();
         }
-        let loss = self.loss.lock().unwrap().take();
+        let loss = self.loss.lock().unwrap().take_if(|loss| *loss != Loss::LockAnswer);
         if loss == Some(Loss::AnswerAndLog) {
             held.entries.clear();
         }
@@ -153,7 +155,7 @@ impl PartyStore for MemoryStore {
         match loss {
             None => return Ok(Committed::Done),
             Some(Loss::AnswerAndStore) => self.fail(true),
-            Some(Loss::Answer | Loss::AnswerAndLog) => {}
+            Some(Loss::Answer | Loss::AnswerAndLog | Loss::LockAnswer) => {}
         }
         Err(PartyStoreError(SECRET.to_owned()))
     }
@@ -197,6 +199,9 @@ impl PartyStore for MemoryStore {
         drop(self.open()?);
         let mut locks = self.locks.lock().unwrap();
         let holder = locks.entry(session_id.to_owned()).or_insert_with(|| owner.to_owned());
+        if self.loss.lock().unwrap().take_if(|loss| *loss == Loss::LockAnswer).is_some() {
+            return Err(PartyStoreError(SECRET.to_owned()));
+        }
         Ok(holder == owner)
     }
 
