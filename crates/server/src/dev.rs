@@ -23,7 +23,7 @@ pub enum DirectoryError {
     /// Another process holds the lock.
     #[error(
         "another Heartline ({owner}) already runs on the data directory {}; stop it, or choose \
-         another directory with --data-dir", path.display()
+         another directory with server.data_dir (--data-dir of `heartline dev`)", path.display()
     )]
     Locked {
         /// The directory.

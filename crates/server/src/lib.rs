@@ -144,7 +144,10 @@ fn bind(
     key: &str,
 ) -> Result<tokio::net::TcpListener> {
     listen::bind(address, user_timeout).map_err(|error| {
-        anyhow!("cannot listen on {address}: {error}; stop what uses it, or set another {key}")
+        let is_elsewhere = error.kind() == std::io::ErrorKind::AddrNotAvailable;
+        let cause =
+            if is_elsewhere { "this machine has no such address" } else { "stop what uses it" };
+        anyhow!("cannot listen on {address}: {error}; {cause}, or set another {key}")
     })
 }
 

@@ -143,7 +143,15 @@ async fn replace_keys(source: Arc<dyn JwksSource>, current: Arc<CurrentKeys>) {
         }
         Err(error) => {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(?source, error, "the key set was not read; the last good one serves");
+            if current.read().unwrap_or_else(PoisonError::into_inner).is_some() {
+                tracing::warn!(
+                    ?source,
+                    error,
+                    "the key set was not read; the last good one serves"
+                );
+            } else {
+                tracing::warn!(?source, error, "no key set was read yet: nobody can connect");
+            }
         }
     }
 }

@@ -76,7 +76,12 @@ async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
         return Store::open(&config, clock).await;
     }
     let config = location.find()?;
-    anyhow::ensure!(config.path.exists(), "there is no store at {}", config.path.display());
+    anyhow::ensure!(
+        config.path.exists(),
+        "there is no store at {}; name the server's configuration with --config, or its directory \
+         with --data-dir",
+        config.path.display()
+    );
     Ok(Store::Sqlite(SqliteStore::open(&config, clock)?))
 }
 

@@ -16,7 +16,8 @@ pub const SECRET_VARIABLE: &str = "HEARTLINE_SECRET";
 /// Nobody should make tokens that outlive their secret.
 const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Signs a token (HS256) and prints it.
+/// Signs a token (HS256) and prints it. The secret is that of --secret-file or --data-dir, or in the
+/// variable HEARTLINE_SECRET, or that of the development server in this directory.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TokenArguments {
     /// The user the token is for

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::Config;
 use super::auth::{AuthKeys, BadKeyFile, Secret};
+use super::check::is_postgres;
 use super::contradiction;
 use super::files::{Files, read_text};
 use super::keys::{self, Key};
@@ -139,6 +140,13 @@ fn warnings(config: &Config, settings: &Settings, sources: &Sources<'_>) -> Vec<
         warnings.push(
             "routing.lease is less than three times routing.renew_interval: two lost renewals \
              would show users offline"
+                .to_owned(),
+        );
+    }
+    if config.redis.url.is_none() && is_postgres(&config.store.url) {
+        warnings.push(
+            "store.url is PostgreSQL and redis.url is not set: this node must be the only one on \
+             this database, as others would not hear of its messages"
                 .to_owned(),
         );
     }

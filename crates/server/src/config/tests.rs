@@ -220,4 +220,8 @@ fn warnings_do_not_stop_a_start() {
                     [routing]\nlease = \"10s\"";
     let warnings = load_text(careless).unwrap().warnings;
     assert_eq!(warnings.len(), 3, "{warnings:?}");
+
+    let alone = "[store]\nurl = \"postgres://ana@localhost/chats\"";
+    let warnings = load_text(alone).unwrap().warnings;
+    assert!(matches!(&warnings[..], [only] if only.contains("the only one")), "{warnings:?}");
 }
