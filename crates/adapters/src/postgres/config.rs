@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use rand::seq::SliceRandom;
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 
 /// Connections that a node keeps unless told otherwise.
 pub const POOL_SIZE: usize = 16;
 
 /// Connections that a node may keep.
 const POOL_SIZE_MAX: usize = 1000;
+
+/// How long one of several servers may keep a connection from being made: at most half of what the
+/// shortest call has, so that the time is left to ask the next.
+pub(super) const SERVER_PATIENCE: Duration = Duration::from_millis(1500);
 
 const EXPECTED: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full";
 
@@ -90,7 +95,7 @@ pub struct PostgresConfig {
     pub allow_unsafe: bool,
     /// How long calls may take.
     pub(super) deadlines: Deadlines,
-    /// Host, user, password and the like. Its own `Debug` hides the password.
+    /// Hosts, user, password and the like. Its own `Debug` hides the password.
     pub(super) server: tokio_postgres::Config,
 }
 
@@ -139,19 +144,59 @@ impl PostgresConfig {
 
     /// Where it is, without what is secret.
     pub fn address(&self) -> String {
-        let ports = self.server.get_ports();
-        let port = |index: usize| ports.get(index).or(ports.last()).copied().unwrap_or(5432);
         let hosts = self.server.get_hosts().iter().enumerate().map(|(index, host)| match host {
-            Host::Tcp(name) => format!("{name}:{}", port(index)),
+            Host::Tcp(name) => format!("{name}:{}", self.port(index)),
             Host::Unix(path) => path.display().to_string(),
         });
         let database = self.server.get_dbname().unwrap_or_default();
         format!("{}/{database}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// What the connector works with.
-    pub(super) fn server(&self) -> &tokio_postgres::Config {
-        &self.server
+    /// What the connector works with, for each host apart and in the order in which they are to
+    /// be asked.
+    pub(super) fn servers(&self) -> Vec<tokio_postgres::Config> {
+        let hosts = self.server.get_hosts().len();
+        let mut servers: Vec<_> = (0..hosts).map(|index| self.server_alone(index)).collect();
+        if self.server.get_load_balance_hosts() == LoadBalanceHosts::Random {
+            servers.shuffle(&mut rand::rng());
+        }
+        servers
+    }
+
+    /// All that is said of the servers, with one of their hosts.
+    fn server_alone(&self, index: usize) -> tokio_postgres::Config {
+        let all = &self.server;
+        let mut server = tokio_postgres::Config::new();
+        match &all.get_hosts()[index] {
+            Host::Tcp(name) => server.host(name),
+            Host::Unix(path) => server.host_path(path),
+        };
+        server.port(self.port(index));
+        server.user(all.get_user().unwrap_or_default());
+        server.dbname(all.get_dbname().unwrap_or_default());
+        if let Some(password) = all.get_password() {
+            server.password(password);
+        }
+        if let Some(options) = all.get_options() {
+            server.options(options);
+        }
+        server.application_name(all.get_application_name().unwrap_or("heartline"));
+        server.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
+        server.load_balance_hosts(all.get_load_balance_hosts());
+        server.target_session_attrs(all.get_target_session_attrs());
+        // A host may have several addresses, of which the first may be gone.
+        server.connect_timeout(SERVER_PATIENCE);
+        // Whoever does not answer within these is gone, and the call is answered without them.
+        server.keepalives_idle(Duration::from_secs(10));
+        server.keepalives_interval(Duration::from_secs(3));
+        server.keepalives_retries(3);
+        server.tcp_user_timeout(Duration::from_secs(10));
+        server
+    }
+
+    fn port(&self, index: usize) -> u16 {
+        let ports = self.server.get_ports();
+        ports.get(index).or(ports.last()).copied().unwrap_or(5432)
     }
 }
 
@@ -220,11 +265,6 @@ impl OwnParameters {
         if server.get_application_name().is_none() {
             server.application_name("heartline");
         }
-        // Whoever does not answer within these is gone, and the call is answered without them.
-        server.keepalives_idle(Duration::from_secs(10));
-        server.keepalives_interval(Duration::from_secs(3));
-        server.keepalives_retries(3);
-        server.tcp_user_timeout(Duration::from_secs(10));
         Ok(PostgresConfig {
             encryption,
             synchronous_commit: self.synchronous_commit.unwrap_or(SynchronousCommit::On),
@@ -262,7 +302,7 @@ mod tests {
         assert_eq!(config.encryption, Encryption::Require);
         assert_eq!(config.synchronous_commit, SynchronousCommit::On);
         assert_eq!((config.pool_size, config.allow_unsafe), (POOL_SIZE, false));
-        assert_eq!(config.server().get_password(), Some(&b"s3cret"[..]));
+        assert_eq!(config.servers()[0].get_password(), Some(&b"s3cret"[..]));
         let other = read("postgresql://ana@db.example/chat").unwrap();
         assert_eq!(other.address(), "db.example:5432/chat");
     }
@@ -276,10 +316,15 @@ mod tests {
         assert_eq!(with("pool_size=4").pool_size, 4);
         let off = with("synchronous_commit=off&application_name=x");
         assert_eq!(off.synchronous_commit, SynchronousCommit::Off);
-        assert_eq!(off.server().get_application_name(), Some("x"));
+        assert_eq!(off.servers()[0].get_application_name(), Some("x"));
         let standby = read("postgres://ana@a,b:6000/chat").unwrap();
         assert_eq!(standby.address(), "a:5432,b:6000/chat");
-        assert_eq!(standby.server().get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        let servers = standby.servers();
+        for (server, host, port) in [(&servers[0], "a", 5432), (&servers[1], "b", 6000)] {
+            assert_eq!(server.get_hosts(), [Host::Tcp(host.to_owned())]);
+            assert_eq!((server.get_ports(), server.get_user()), (&[port][..], Some("ana")));
+            assert_eq!(server.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Socket, Statement};
 
-use super::config::{Deadlines, PostgresConfig};
+use super::config::{Deadlines, PostgresConfig, SERVER_PATIENCE};
 use super::open::{OpenError, prove, settings};
 use super::tls::{Encrypted, Tls};
 
@@ -51,13 +51,16 @@ pub(super) const MIGRATING: Patience = Patience {
     silence: Duration::from_secs(60),
 };
 
+/// What moves the bytes of a connection.
+type Wire = tokio_postgres::Connection<Socket, Encrypted>;
+
 /// What a call is given.
 pub(super) type Parameters<'call> = &'call [&'call (dyn ToSql + Sync)];
 
 /// One connection to the database.
 pub(super) struct Connection {
     client: Client,
-    wire: tokio_postgres::Connection<Socket, Encrypted>,
+    wire: Wire,
     statements: HashMap<&'static str, Statement>,
     open: Option<Counted>,
 }
@@ -91,7 +94,7 @@ impl Connection {
     ) -> Result<Self, OpenError> {
         let opening = async {
             let unreachable = |error| OpenError::unreachable(config, &error);
-            let (client, wire) = config.server().connect(tls.clone()).await.map_err(unreachable)?;
+            let (client, wire) = connect(config, tls).await.map_err(unreachable)?;
             let mut connection = Self { client, wire, statements: HashMap::new(), open: None };
             let settings = settings(config, patience);
             connection.batch(&settings).await.map_err(unreachable)?;
@@ -148,9 +151,26 @@ impl Connection {
     }
 }
 
+/// Connects to the first of the servers that lets us in. One that is silent is passed over: it is
+/// when a machine is gone that another one has taken its place.
+async fn connect(
+    config: &PostgresConfig,
+    tls: &Tls,
+) -> Result<(Client, Wire), tokio_postgres::Error> {
+    let servers = config.servers();
+    let (last, others) = servers.split_last().expect("a URL names a host");
+    for server in others {
+        let connecting = timeout(SERVER_PATIENCE, server.connect(tls.clone()));
+        if let Ok(Ok(connected)) = connecting.await {
+            return Ok(connected);
+        }
+    }
+    last.connect(tls.clone()).await
+}
+
 /// Waits for an answer while moving the bytes that bring it.
 async fn with_wire<T>(
-    wire: &mut tokio_postgres::Connection<Socket, Encrypted>,
+    wire: &mut Wire,
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, tokio_postgres::Error> {
     let mut answer = std::pin::pin!(answer);

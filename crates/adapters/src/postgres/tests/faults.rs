@@ -255,3 +255,16 @@ async fn calls_that_the_breaker_should_hear_of_fail_at_once_while_the_database_i
     postgres.restart();
     assert_eq!(send_until(&store, chat_id, "m").await.message.sequence, 1);
 }
+
+#[tokio::test]
+async fn a_server_that_is_silent_does_not_keep_the_next_one_from_being_asked() {
+    let scratch = Scratch::new();
+    // Its machine takes connections, and nobody answers on them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = scratch.url.replace('@', &format!("@127.0.0.1:{port},"));
+    let opened = PostgresStore::open(&patient(&url), Clock).await;
+    let store = opened.expect("the other server is there");
+    let chat_id = group(&store, "ana", &[]).await;
+    assert_eq!(send(&store, chat_id, "ana", "m").await.unwrap().message.sequence, 1);
+}
