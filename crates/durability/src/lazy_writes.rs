@@ -59,10 +59,7 @@ impl LazyWrites {
 
     /// Remembers when a user was last online, and has everything written soon.
     pub fn left(&self, user_id: &UserId, at: Timestamp) {
-        self.with(user_id, |pending| {
-            pending.last_seen = pending.last_seen.max(Some(at));
-            true
-        });
+        self.seen(user_id, at);
         self.hurry.notify_one();
     }
 
@@ -87,39 +84,44 @@ impl LazyWrites {
         }
     }
 
-    /// Writes what is pending. What cannot be written waits for the next time.
+    /// Writes what is pending. What cannot be written waits for the next time, also if nobody waits
+    /// for the end of this one: a node that stops drops what it is doing, and writes once more.
     pub async fn write(&self, members: &dyn Members, profiles: &dyn Profiles) {
+        let mut taken = self.take();
+        if !taken.watermarks.is_empty() {
+            match members.record_watermarks(taken.watermarks.clone()).await {
+                Ok(()) => taken.watermarks.clear(),
+                Err(error) => warn!(%error, "watermarks could not be written"),
+            }
+        }
+        if !taken.seen.is_empty() {
+            match profiles.record_last_seen(taken.seen.clone()).await {
+                Ok(()) => taken.seen.clear(),
+                Err(error) => warn!(%error, "last-seen times could not be written"),
+            }
+        }
+    }
+
+    fn take(&self) -> Taken<'_> {
         let pending = std::mem::take(&mut *self.lock());
-        let mut watermarks = Vec::new();
-        let mut seen = Vec::new();
+        let mut taken = Taken { writes: self, watermarks: Vec::new(), seen: Vec::new() };
         for (user_id, Pending { acked, last_seen }) in pending {
-            seen.extend(last_seen.map(|at| (user_id.clone(), at)));
-            watermarks.extend(acked.into_iter().map(|(chat_id, last_acked_sequence)| Watermark {
+            taken.seen.extend(last_seen.map(|at| (user_id.clone(), at)));
+            let watermarks = acked.into_iter().map(|(chat_id, last_acked_sequence)| Watermark {
                 user_id: user_id.clone(),
                 chat_id,
                 last_acked_sequence,
-            }));
+            });
+            taken.watermarks.extend(watermarks);
         }
-        if !watermarks.is_empty()
-            && let Err(error) = members.record_watermarks(watermarks.clone()).await
-        {
-            warn!(%error, "watermarks could not be written");
-            for watermark in watermarks {
-                let Watermark { user_id, chat_id, last_acked_sequence } = watermark;
-                self.acknowledged(&user_id, chat_id, last_acked_sequence);
-            }
-        }
-        if !seen.is_empty()
-            && let Err(error) = profiles.record_last_seen(seen.clone()).await
-        {
-            warn!(%error, "last-seen times could not be written");
-            for (user_id, at) in seen {
-                self.with(&user_id, |pending| {
-                    pending.last_seen = pending.last_seen.max(Some(at));
-                    true
-                });
-            }
-        }
+        taken
+    }
+
+    fn seen(&self, user_id: &UserId, at: Timestamp) {
+        self.with(user_id, |pending| {
+            pending.last_seen = pending.last_seen.max(Some(at));
+            true
+        });
     }
 
     fn with(&self, user_id: &UserId, change: impl FnOnce(&mut Pending) -> bool) {
@@ -135,3 +137,24 @@ impl LazyWrites {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// What is being written. What is left of it when this is dropped waits again.
+struct Taken<'writes> {
+    writes: &'writes LazyWrites,
+    watermarks: Vec<Watermark>,
+    seen: Vec<(UserId, Timestamp)>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for Watermark { user_id, chat_id, last_acked_sequence } in self.watermarks.drain(..) {
+            self.writes.acknowledged(&user_id, chat_id, last_acked_sequence);
+        }
+        for (user_id, at) in self.seen.drain(..) {
+            self.writes.seen(&user_id, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
