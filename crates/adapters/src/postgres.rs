@@ -54,6 +54,7 @@ pub use open::OpenError;
 
 use append::Batch;
 use contacts::Active;
+use forget::Age;
 use pool::{Pool, Purpose};
 use tls::Tls;
 
@@ -169,9 +170,11 @@ impl ChatLog for PostgresStore {
     }
 
     async fn forget(&self, before: Option<Timestamp>, limit: usize) -> Result<usize, StoreError> {
+        let now = self.0.clock.wall();
+        let age = before.map(|before| Age { before, now });
         let mut changed = 0;
         while changed < limit {
-            let bite = |lease| forget::forget(lease, before, limit - changed);
+            let bite = |lease| forget::forget(lease, age, limit - changed);
             let bite = self.0.pool.call(Purpose::Note, bite).await?;
             changed += bite.changed;
             if bite.is_last {

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use heartline_durability::{ChatLog, Published, Unpublished};
 use heartline_protocol::ChatId;
+use heartline_routing::Clock;
 use tokio::task::JoinSet;
 
 use super::scratch::{Scratch, group, message, page, send, whole};
 use crate::postgres::PostgresStore;
+use crate::postgres::forget::{self, Age, Bite};
+use crate::postgres::pool::Purpose;
 
 /// Reads a chat to its end number `last`, a page after the other, as somebody who listens would.
 async fn follow(store: PostgresStore, chat_id: ChatId, last: u64) {
@@ -157,4 +160,27 @@ async fn a_look_takes_no_more_than_it_asked_for() {
     let rest = other.unpublished(Duration::ZERO, 3).await.unwrap();
     let found: BTreeSet<_> = some.iter().chain(&rest).map(|found| found.chat_id).collect();
     assert_eq!(found, chats, "what one did not take is there for the other");
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_is_ahead_removes_nothing_that_is_young() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let scratch = Scratch::new();
+    let store = scratch.open().await;
+    let chat_id = group(&store, "ana", &[]).await;
+    for name in ["old", "young"] {
+        send(&store, chat_id, "ana", name).await.unwrap();
+    }
+    scratch.sql(
+        "UPDATE heartline.messages SET created_at = created_at - 2 * 86400000
+        WHERE client_message_id = 'old';
+        UPDATE heartline.chats SET oldest_at = oldest_at - 2 * 86400000",
+    );
+    let now = Clock.wall().plus(365 * DAY);
+    let age = Some(Age { before: now.minus(DAY), now });
+    let bite = store.0.pool.call(Purpose::Note, |lease| forget::forget(lease, age, 10)).await;
+    assert_eq!(bite.unwrap(), Bite { changed: 1, is_last: false });
+    let left = page(&store, chat_id, 0).await.unwrap().messages;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].client_message_id.as_str(), "young");
 }
