@@ -12,6 +12,10 @@ use super::rows::{self, Id, duration_ms, head, number, row_limit, signed};
 /// How long a chat that was given to one node is not given to another.
 const CLAIM: Duration = Duration::from_secs(10);
 
+/// How long it is then left to the others: a node that cannot deliver must not keep for ever what
+/// another one could. It is longer than a node waits from one look to the next.
+const REST: Duration = Duration::from_secs(3);
+
 /// Ranges that one transaction records; it locks their chats.
 pub(super) const RANGES_MAX: usize = 500;
 
@@ -27,16 +31,19 @@ pub(super) async fn record(mut lease: Lease<'_>, ranges: &[Published]) -> Result
     lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await.map(drop)
 }
 
-/// Takes the chats that have been marked for long enough and that no other store has claimed, the
-/// longest first. Those whose oldest unannounced message has waited as long are claimed; the marks
-/// of the others are moved to that message, out of the way of the next look.
+/// Takes the chats that have been marked for long enough and that neither another store has claimed
+/// nor this one until just now, the longest first. Those whose oldest unannounced message has waited
+/// as long are claimed; the marks of the others are moved to that message, out of the way of the
+/// next look.
 pub(super) const CLAIM_UNPUBLISHED: &str = concat!(
     "WITH now AS MATERIALIZED (
         SELECT now_ms() AS ms
     ), marked AS MATERIALIZED (
         SELECT u.chat_key FROM unpublished_chats u
         WHERE u.since <= (SELECT ms FROM now) - $2::bigint
-            AND (u.claimed_by = $1 OR u.claimed_until <= (SELECT ms FROM now))
+            AND (u.claimed_by = $1 AND u.claimed_until > (SELECT ms FROM now)
+                OR u.claimed_until <= (SELECT ms FROM now)
+                    - CASE WHEN u.claimed_by = $1 THEN $6::bigint ELSE 0 END)
         ORDER BY u.since LIMIT $4::bigint + $5::bigint FOR UPDATE SKIP LOCKED
     ), waiting AS MATERIALIZED (
         SELECT k.chat_key, c.chat_id, c.published_sequence, c.head_sequence, c.members_version,
@@ -57,7 +64,11 @@ pub(super) const CLAIM_UNPUBLISHED: &str = concat!(
         SELECT * FROM waiting WHERE is_due ORDER BY created_at LIMIT $4::bigint
     ), claimed AS (
         UPDATE unpublished_chats u SET since = d.created_at, claimed_by = $1,
-            claimed_until = (SELECT ms FROM now) + $3::bigint
+            claimed_until = CASE
+                WHEN u.claimed_by = $1 AND u.claimed_until > (SELECT ms FROM now)
+                    THEN u.claimed_until
+                ELSE (SELECT ms FROM now) + $3::bigint
+            END
         FROM due d WHERE u.chat_key = d.chat_key
     ), moved AS (
         UPDATE unpublished_chats u SET since = coalesce(w.created_at, (SELECT ms FROM now))
@@ -74,10 +85,12 @@ pub(super) async fn unpublished(
     older_than: Duration,
     limit: usize,
 ) -> Result<Vec<Unpublished>, Failure> {
-    let (older_than, claim) = (duration_ms(older_than), duration_ms(CLAIM));
+    let (older_than, claim, rest) =
+        (duration_ms(older_than), duration_ms(CLAIM), duration_ms(REST));
     let (limit, moved) = (row_limit(limit.min(u32::MAX as usize)), row_limit(MOVED_MAX));
-    let rows =
-        lease.write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved]).await?;
+    let rows = lease
+        .write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved, &rest])
+        .await?;
     let chat = |row: &Row| {
         Ok(Unpublished {
             chat_id: rows::chat_id(row, 0)?,

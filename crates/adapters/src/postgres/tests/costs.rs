@@ -92,7 +92,7 @@ async fn a_call_touches_a_few_pages_however_long_the_chat_and_whatever_the_stati
         let execute = "EXECUTE manifest ('ana', NULL, 100)";
         assert!(pages_touched(&scratch, &prepare, execute) <= PAGES_MAX, "manifest");
         let prepare = format!("PREPARE claim AS {}", publish::CLAIM_UNPUBLISHED);
-        let touched = pages_touched(&scratch, &prepare, "EXECUTE claim (1, 0, 10000, 1, 0)");
+        let touched = pages_touched(&scratch, &prepare, "EXECUTE claim (1, 0, 10000, 1, 0, 3000)");
         assert!(touched <= PAGES_MAX, "unpublished: {touched}");
     }
     let store = scratch.open().await;

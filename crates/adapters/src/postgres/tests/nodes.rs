@@ -145,6 +145,30 @@ async fn what_one_node_announces_is_left_to_it_until_it_is_dead() {
 }
 
 #[tokio::test]
+async fn a_node_that_could_not_announce_leaves_it_to_others_after_a_while() {
+    let scratch = Scratch::new();
+    let (one, other) = (scratch.open().await, scratch.open().await);
+    let chat_id = group(&one, "ana", &[]).await;
+    send(&one, chat_id, "ana", "m1").await.unwrap();
+    let look = async |store: &PostgresStore| store.unpublished(Duration::ZERO, 10).await.unwrap();
+    let claimed_until = || scratch.sql("SELECT claimed_until FROM heartline.unpublished_chats");
+    let past = |ms: u32| {
+        let until = format!("claimed_until = heartline.now_ms() - {ms}");
+        scratch.sql(&format!("UPDATE heartline.unpublished_chats SET {until}"));
+    };
+    assert_eq!(look(&one).await.len(), 1);
+    let until = claimed_until();
+    assert_eq!(look(&one).await.len(), 1, "it tries again");
+    assert_eq!(claimed_until(), until, "and has no longer for that");
+
+    past(0);
+    assert_eq!(look(&one).await, [], "it had its time");
+    assert_eq!(look(&other).await.len(), 1, "now it is another's turn");
+    past(60_000);
+    assert_eq!(look(&other).await.len(), 1, "unless nobody else is there");
+}
+
+#[tokio::test]
 async fn a_look_takes_no_more_than_it_asked_for() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
