@@ -94,13 +94,16 @@ impl Relay {
             limit,
             content_bytes_max: SYNC_PAGE_BYTES_MAX,
         };
-        let page = match self.log.read(read).await {
+        let mut page = match self.log.read(read).await {
             Ok(page) => page.unwrap_or_default(),
             Err(error) => {
                 warn!(%error, %chat_id, "the relay could not read a chat");
                 return None;
             }
         };
+        // What was stored since the chat was taken up may have a later version of its membership,
+        // and is too young to have stayed behind.
+        page.messages.retain(|message| message.sequence <= head_sequence);
         // What a retention has removed needs no announcing.
         let first = page.messages.first().map_or(head_sequence + 1, |message| message.sequence);
         let last = page.messages.last().map_or(head_sequence, |message| message.sequence);

@@ -20,8 +20,8 @@ const ATTEMPTS_TIME: Duration = Duration::from_millis(250);
 /// wait behind reads that fail.
 const FAILURE_REST: Duration = Duration::from_secs(1);
 
-/// How old an audience may be for what has no version of its own: a removed member hears nothing
-/// after a second.
+/// How old an audience may be for what has no version of its own, or comes so late that its version
+/// says little: a removed member hears nothing after a second.
 const UNVERSIONED_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Members of all remembered audiences together. Beyond, all are read again.
@@ -55,14 +55,19 @@ impl Audiences {
     }
 
     /// Stop 10 of the life of a message: addressed. Everybody who belonged to the chat at this
-    /// version of its membership, or a later one; nobody when the chat is gone.
+    /// version of its membership, which it had at this instant, or a later one; nobody when the
+    /// chat is gone. For what is announced late the audience was read within the last second.
     pub(crate) async fn at(
         &mut self,
         chat_id: ChatId,
         members_version: u64,
+        committed_at: Option<Instant>,
     ) -> Result<Arc<[UserId]>, Unreadable> {
+        let now = self.clock.now();
+        let is_young = |since: Instant| now - since < UNVERSIONED_AGE_MAX;
         if let Some(held) = self.remembered.get(&chat_id)
             && held.audience.members_version >= members_version
+            && (committed_at.is_some_and(is_young) || is_young(held.read_at))
         {
             return Ok(Arc::clone(&held.audience.user_ids));
         }

@@ -92,7 +92,7 @@ impl Consumer {
             let Stored { message, members_version, origin, committed_at } = stored;
             let (chat_id, sequence) = (message.chat_id, message.sequence);
             self.fanout.metrics.messages.inc();
-            match self.audiences.at(chat_id, members_version).await {
+            match self.audiences.at(chat_id, members_version, committed_at).await {
                 Ok(user_ids) => {
                     let place = audiences
                         .iter()
@@ -176,7 +176,7 @@ impl Consumer {
     async fn heal(&mut self) {
         while let Some(chat_id) = self.dirty.next() {
             // A version that no chat has reached: the audience must be read.
-            let Ok(user_ids) = self.audiences.at(chat_id, u64::MAX).await else { return };
+            let Ok(user_ids) = self.audiences.at(chat_id, u64::MAX, None).await else { return };
             if self.dirty.take_everything() {
                 self.fanout.resync(None, None).await;
             } else {

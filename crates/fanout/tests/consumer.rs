@@ -215,7 +215,7 @@ impl Stage {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_audience_is_read_once_per_version_of_the_membership() {
     let mut stage = stage(&["ana", "bo"]);
     for sequence in 1..=3 {
@@ -229,6 +229,18 @@ async fn an_audience_is_read_once_per_version_of_the_membership() {
     stage.publish(message(5, 1)).await;
     assert_eq!(stage.delivery().await, (5, users(&["ana"])), "a newer audience stands");
     assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_announced_late_is_told_to_those_who_belong_to_the_chat_then() {
+    let mut stage = stage(&["ana", "bo"]);
+    stage.publish(message(1, 1)).await;
+    assert_eq!(stage.delivery().await, (1, users(&["ana", "bo"])));
+    // Another node has removed somebody since this one took the second message up.
+    *stage.membership.audience.lock().unwrap() = (2, users(&["ana"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.publish(message(2, 1)).await;
+    assert_eq!(stage.delivery().await, (2, users(&["ana"])));
 }
 
 #[tokio::test(start_paused = true)]

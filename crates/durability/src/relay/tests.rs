@@ -21,6 +21,8 @@ const CHAT: ChatId = ChatId(Ulid(7));
 #[derive(Debug)]
 struct OneChat {
     head_sequence: u64,
+    /// Messages that are stored after the chat was taken up and before it is read.
+    stored_since: u64,
     published_sequence: Mutex<u64>,
 }
 
@@ -35,7 +37,8 @@ impl ChatLog for OneChat {
 
     async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError> {
         let Position::After(after) = read.position else { unreachable!("it reads onwards") };
-        let messages = (after + 1..=self.head_sequence).take(read.limit).map(message).collect();
+        let newest = self.head_sequence + self.stored_since;
+        let messages = (after + 1..=newest).take(read.limit).map(message).collect();
         Ok(Some(LogPage { messages, ..LogPage::default() }))
     }
 
@@ -98,18 +101,33 @@ async fn look(events: &mut Receiver<Event>) -> Vec<u64> {
     sequences
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_delivered_is_tried_by_its_first_message_until_that_can() {
-    let log = Arc::new(OneChat { head_sequence: 250, published_sequence: Mutex::new(0) });
-    let (bus, mut events) = InProcessBus::new();
+/// A relay of a chat, and what it announces.
+fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, Receiver<Event>) {
+    let (bus, events) = InProcessBus::new();
     let relay = Relay {
-        log: Arc::clone(&log) as Arc<dyn ChatLog>,
+        log: Arc::clone(log) as Arc<dyn ChatLog>,
         bus: Arc::new(bus),
         publications: Publications::default(),
         metrics: Metrics::default(),
     };
-    let mut tasks = JoinSet::new();
-    tasks.spawn(relay.run());
+    (JoinSet::from_iter([relay.run()]), events)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_stored_after_a_chat_was_taken_up_is_left_to_the_next_look() {
+    let published_sequence = Mutex::new(0);
+    let log = Arc::new(OneChat { head_sequence: 110, stored_since: 5, published_sequence });
+    let (_tasks, mut events) = relay(&log);
+    assert_eq!(look(&mut events).await, (1..=110).collect::<Vec<_>>());
+    *log.published_sequence.lock().unwrap() = 109;
+    assert_eq!(look(&mut events).await, [110], "its membership may have changed since");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_delivered_is_tried_by_its_first_message_until_that_can() {
+    let published_sequence = Mutex::new(0);
+    let log = Arc::new(OneChat { head_sequence: 250, stored_since: 0, published_sequence });
+    let (_tasks, mut events) = relay(&log);
     assert_eq!(look(&mut events).await, (1..=250).collect::<Vec<_>>());
     for _ in 0..3 {
         assert_eq!(look(&mut events).await, [1], "it is where it was");
