@@ -172,11 +172,16 @@ impl Consumer {
         self.fanout.metrics.dirty_chats.set(self.dirty.len() as i64);
     }
 
-    /// Tells the members of dirty chats to sync, as far as they can be read again.
+    /// Tells the members of dirty chats to sync, as far as they can be read again. While nobody can
+    /// say where they are, they wait: those here have heard it or hear it from the relay, and would
+    /// be told again with each of its attempts.
     async fn heal(&mut self) {
         while let Some(chat_id) = self.dirty.next() {
             // A version that no chat has reached: the audience must be read.
             let Ok(user_ids) = self.audiences.at(chat_id, u64::MAX, None).await else { return };
+            if self.fanout.whereabouts(&user_ids).await.is_err() {
+                return;
+            }
             if self.dirty.take_everything() {
                 self.fanout.resync(None, None).await;
             } else {

@@ -16,10 +16,13 @@ use heartline_protocol::server_frame::{
     Chat, ChatChange, ChatKind, ChatMember, ManifestChat, Message, Role,
 };
 use heartline_protocol::{
-    ChatId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
+    ChatId, ConnectionId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
 };
-use heartline_routing::{Clock, Envelope, LocalLink, MemoryDirectory};
-use tokio::sync::mpsc;
+use heartline_routing::{
+    Change, Clock, Directory, DirectoryError, Envelope, Lease, LeaseKey, LiveConnection, LiveNode,
+    LocalLink, NodeRecord, Policy, PresenceState, Registration, Route,
+};
+use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use ulid::Ulid;
 
@@ -141,10 +144,90 @@ impl ChatLog for Records {
     }
 }
 
+/// Knows that nobody is elsewhere, unless it is down.
+#[derive(Debug, Default)]
+struct Routes {
+    is_down: AtomicBool,
+}
+
+#[async_trait]
+impl Directory for Routes {
+    async fn register(&self, _: Lease, _: Policy) -> Result<Registration, DirectoryError> {
+        unreachable!("fanout registers nobody")
+    }
+
+    async fn renew(&self, _: &[LeaseKey], _: Duration) -> Result<Vec<LeaseKey>, DirectoryError> {
+        unreachable!("fanout renews nothing")
+    }
+
+    async fn extend(&self, _: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError> {
+        unreachable!("fanout extends nothing")
+    }
+
+    async fn unregister(
+        &self,
+        _: &LeaseKey,
+        _: Duration,
+    ) -> Result<Option<Timestamp>, DirectoryError> {
+        unreachable!("fanout ends no lease")
+    }
+
+    async fn routes(&self, _: &[UserId], _: &NodeId) -> Result<Vec<Route>, DirectoryError> {
+        match self.is_down.load(Ordering::Relaxed) {
+            true => Err(DirectoryError("it is down".into())),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    async fn by_user(&self, _: &[UserId]) -> Result<Vec<Vec<LiveConnection>>, DirectoryError> {
+        unreachable!("fanout asks for no connections")
+    }
+
+    async fn by_node(&self, _: &NodeId) -> Result<Vec<LiveConnection>, DirectoryError> {
+        unreachable!("fanout asks for no connections")
+    }
+
+    async fn by_connection(
+        &self,
+        _: ConnectionId,
+    ) -> Result<Option<LiveConnection>, DirectoryError> {
+        unreachable!("fanout asks for no connections")
+    }
+
+    async fn sweep(&self, _: usize, _: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
+        unreachable!("fanout sweeps nothing")
+    }
+
+    async fn presence(&self, _: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
+        unreachable!("messages need no presence")
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        unreachable!("messages need no presence")
+    }
+
+    async fn announce(&self, _: &NodeRecord, _: Duration) -> Result<(), DirectoryError> {
+        unreachable!("fanout announces no node")
+    }
+
+    async fn withdraw(&self, _: &NodeId) -> Result<(), DirectoryError> {
+        unreachable!("fanout withdraws no node")
+    }
+
+    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
+        unreachable!("fanout lists no nodes")
+    }
+
+    fn silence(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 struct Stage {
     bus: InProcessBus,
     publications: Publications,
     membership: Arc<Membership>,
+    routes: Arc<Routes>,
     envelopes: mpsc::Receiver<Envelope>,
     metrics: Metrics,
     _tasks: JoinSet<()>,
@@ -154,9 +237,10 @@ fn stage(members: &[&str]) -> Stage {
     let node_id: NodeId = "node-1".parse().unwrap();
     let (link, envelopes) = LocalLink::new(node_id.clone());
     let metrics = Metrics::default();
+    let routes = Arc::new(Routes::default());
     let fanout = Fanout {
         node_id,
-        directory: Arc::new(MemoryDirectory::new(1, Clock)),
+        directory: Arc::clone(&routes) as Arc<dyn Directory>,
         link: Arc::new(link),
         clock: Clock,
         metrics: metrics.clone(),
@@ -169,7 +253,7 @@ fn stage(members: &[&str]) -> Stage {
     let (bus, events) = InProcessBus::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(consumer.run(events));
-    Stage { bus, publications, membership, envelopes, metrics, _tasks: tasks }
+    Stage { bus, publications, membership, routes, envelopes, metrics, _tasks: tasks }
 }
 
 fn users(names: &[&str]) -> Vec<UserId> {
@@ -241,6 +325,23 @@ async fn what_is_announced_late_is_told_to_those_who_belong_to_the_chat_then() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.publish(message(2, 1)).await;
     assert_eq!(stage.delivery().await, (2, users(&["ana"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_here_are_not_told_to_sync_for_as_long_as_nobody_knows_who_is_elsewhere() {
+    let mut stage = stage(&["ana", "bo"]);
+    stage.routes.is_down.store(true, Ordering::Relaxed);
+    // The relay announces it again every second.
+    for _ in 0..5 {
+        stage.publish(message(1, 1)).await;
+        assert_eq!(stage.delivery().await.0, 1, "who is here hears it");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(stage.metrics.dirty_chats.get(), 1);
+    assert!(stage.envelopes.is_empty());
+    stage.routes.is_down.store(false, Ordering::Relaxed);
+    let envelope = stage.envelopes.recv().await.unwrap();
+    assert!(matches!(envelope, Envelope::Resync { user_ids: Some(_), .. }), "{envelope:?}");
 }
 
 #[tokio::test(start_paused = true)]
