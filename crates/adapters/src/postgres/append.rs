@@ -12,6 +12,7 @@ use tokio_postgres::Row;
 use tracing::error;
 use ulid::Ulid;
 
+use super::chats;
 use super::failure::Failure;
 use super::lease::Lease;
 use super::rows::{Id, content_type, content_type_bytes, get, number, timestamp, utf8};
@@ -252,7 +253,7 @@ async fn halt(mut lease: Lease<'_>, batch: &Batch, fates: &[Fate]) {
         return;
     }
     let chat_ids: Vec<Id> = wrong.keys().copied().map(Id::from).collect();
-    let halted = match lease.write(HALT, &[&chat_ids]).await {
+    let halted = match halt_wrong(&mut lease, &chat_ids).await {
         Ok(halted) => halted,
         Err(failure) => {
             error!(reason = failure.reason, "chats with a wrong counter could not be halted");
@@ -271,4 +272,18 @@ async fn halt(mut lease: Lease<'_>, batch: &Batch, fates: &[Fate]) {
         };
         error!(%chat_id, reason, "the chat is halted: `heartline repair counter` helps");
     }
+}
+
+/// Halts those of some chats whose counter is wrong, and answers them. They are locked first: one
+/// statement that waits for a lock looks at messages as they were before, and would halt a chat
+/// that was repaired and used meanwhile.
+pub(super) async fn halt_wrong(
+    lease: &mut Lease<'_>,
+    chat_ids: &[Id],
+) -> Result<Vec<Row>, Failure> {
+    lease.begin().await?;
+    chats::lock(lease, chat_ids).await?;
+    let halted = lease.write(HALT, &[&chat_ids]).await?;
+    lease.commit().await?;
+    Ok(halted)
 }

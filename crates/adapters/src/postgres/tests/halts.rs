@@ -1,8 +1,12 @@
 //! Counters that are wrong.
 
+use std::time::Duration;
+
 use heartline_durability::{AppendError, ChatLog, Repair};
 
 use super::scratch::{Scratch, group, message, page, send, whole};
+use crate::postgres::pool::Purpose;
+use crate::postgres::{append, chats};
 
 #[tokio::test]
 async fn a_wrong_counter_halts_its_chat_alone_until_it_is_repaired() {
@@ -53,6 +57,51 @@ async fn a_stranger_learns_nothing_of_a_halt() {
     assert_eq!(answers[0].clone().err(), Some(AppendError::NotAMember));
     let unknown = "chat_00000000000000000000000016".parse().unwrap();
     assert_eq!(store.repair_counter(unknown).await.unwrap(), Repair::NoSuchChat);
+}
+
+#[tokio::test]
+async fn a_chat_that_is_repaired_and_used_while_another_node_would_halt_it_goes_on() {
+    let scratch = Scratch::new();
+    let (one, other) = (scratch.open().await, scratch.open().await);
+    let chat_id = group(&one, "ana", &[]).await;
+    for number in 1..=5 {
+        send(&one, chat_id, "ana", &format!("m{number}")).await.unwrap();
+    }
+    scratch.sql("UPDATE heartline.chats SET head_sequence = 3");
+    let (locked, is_locked) = tokio::sync::oneshot::channel();
+    let locked = std::sync::Mutex::new(Some(locked));
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let repair = one.0.pool.call(Purpose::Change, |mut lease| {
+        let locked = locked.lock().unwrap().take().expect("it is tried once");
+        let scratch = &scratch;
+        async move {
+            lease.begin().await?;
+            chats::lock(&mut lease, &[chat_id.into()]).await?;
+            locked.send(()).expect("somebody waits");
+            while scratch.sql(waiting) == "0" {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            lease.write("UPDATE chats SET head_sequence = 6", &[]).await?;
+            const SAY: &str = "INSERT INTO messages (chat_key, sequence, sender_key, created_at,
+                    message_id, client_message_id, content)
+                SELECT chat_key, 6, sender_key, created_at, gen_random_uuid(), 'm6', content
+                FROM messages WHERE sequence = 5";
+            lease.write(SAY, &[]).await?;
+            lease.commit().await
+        }
+    });
+    let halt = async {
+        is_locked.await.unwrap();
+        let halt = other.0.pool.call(Purpose::Note, |mut lease| async move {
+            append::halt_wrong(&mut lease, &[chat_id.into()]).await.map(|halted| halted.len())
+        });
+        halt.await
+    };
+    let (repaired, halted) = tokio::join!(repair, halt);
+    repaired.unwrap();
+    assert_eq!(halted.unwrap(), 0, "its counter is right by now");
+    assert_eq!(send(&other, chat_id, "ana", "m7").await.unwrap().message.sequence, 7);
 }
 
 /// A chat's id as the database writes it.
