@@ -11,7 +11,7 @@ use super::chats::{self, WholeChat};
 use super::edit::{end, raise_versions, remove_members, set_role, set_roles};
 use super::failure::Failure;
 use super::lease::Lease;
-use super::rows::{Id, get, milliseconds, signed, some_timestamp};
+use super::rows::{Id, get, head, milliseconds, signed, some_timestamp};
 use super::users;
 use crate::rules;
 
@@ -78,9 +78,12 @@ pub(super) async fn record_watermarks(
     mut lease: Lease<'_>,
     watermarks: &[Watermark],
 ) -> Result<(), Failure> {
-    const RECORD: &str = "WITH wanted AS MATERIALIZED (
+    const RECORD: &str = concat!(
+        "WITH wanted AS MATERIALIZED (
             SELECT c.chat_key, u.user_key,
-                max(least(n.last_acked_sequence, c.head_sequence)) AS last_acked_sequence
+                max(least(n.last_acked_sequence, ",
+        head!(),
+        ")) AS last_acked_sequence
             FROM unnest($1::uuid[], $2::text[], $3::bigint[])
                 AS n (chat_id, user_id, last_acked_sequence)
             CROSS JOIN LATERAL (
@@ -100,7 +103,8 @@ pub(super) async fn record_watermarks(
         )
         UPDATE members m SET last_acked_sequence = l.last_acked_sequence
         FROM locked l WHERE m.chat_key = l.chat_key AND m.user_key = l.user_key
-            AND m.last_acked_sequence < l.last_acked_sequence";
+            AND m.last_acked_sequence < l.last_acked_sequence"
+    );
     let chat_ids: Vec<Id> = watermarks.iter().map(|watermark| watermark.chat_id.into()).collect();
     let user_ids: Vec<&str> =
         watermarks.iter().map(|watermark| watermark.user_id.as_str()).collect();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use heartline_durability::{AppendError, ChatLog, Repair};
+use heartline_durability::{AppendError, ChatLog, Members, Repair, Watermark};
 
-use super::scratch::{Scratch, group, message, page, send, whole};
+use super::scratch::{Scratch, group, message, page, send, user, whole};
 use crate::postgres::pool::Purpose;
 use crate::postgres::{append, chats};
 
@@ -57,6 +57,24 @@ async fn a_stranger_learns_nothing_of_a_halt() {
     assert_eq!(answers[0].clone().err(), Some(AppendError::NotAMember));
     let unknown = "chat_00000000000000000000000016".parse().unwrap();
     assert_eq!(store.repair_counter(unknown).await.unwrap(), Repair::NoSuchChat);
+}
+
+#[tokio::test]
+async fn nobody_has_acknowledged_what_a_chat_without_a_counter_does_not_have() {
+    let scratch = Scratch::new();
+    let store = scratch.open().await;
+    let chat_id = group(&store, "ana", &[]).await;
+    for number in 1..=5 {
+        send(&store, chat_id, "ana", &format!("m{number}")).await.unwrap();
+    }
+    scratch.sql("UPDATE heartline.chats SET head_sequence = NULL");
+    let watermark = |last_acked_sequence| {
+        let user_id = user("ana");
+        Watermark { user_id, chat_id, last_acked_sequence }
+    };
+    store.record_watermarks(vec![watermark(99)]).await.unwrap();
+    let watermarks = store.watermarks(chat_id, &user("ana")).await.unwrap();
+    assert_eq!(watermarks, Some(vec![watermark(5)]));
 }
 
 #[tokio::test]
