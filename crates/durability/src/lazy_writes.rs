@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::members::{Members, Watermark};
 use crate::metrics::Metrics;
 use crate::profiles::Profiles;
+use crate::store::StoreError;
 
 /// How often what is pending is written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
@@ -87,15 +88,27 @@ impl LazyWrites {
     /// Writes what is pending. What cannot be written waits for the next time, also if nobody waits
     /// for the end of this one: a node that stops drops what it is doing, and writes once more.
     pub async fn write(&self, members: &dyn Members, profiles: &dyn Profiles) {
+        let watermarks = |watermarks| members.record_watermarks(watermarks);
+        self.write_by(watermarks, |seen| profiles.record_last_seen(seen)).await;
+    }
+
+    async fn write_by<W, S>(
+        &self,
+        record_watermarks: impl FnOnce(Vec<Watermark>) -> W,
+        record_last_seen: impl FnOnce(Vec<(UserId, Timestamp)>) -> S,
+    ) where
+        W: Future<Output = Result<(), StoreError>>,
+        S: Future<Output = Result<(), StoreError>>,
+    {
         let mut taken = self.take();
         if !taken.watermarks.is_empty() {
-            match members.record_watermarks(taken.watermarks.clone()).await {
+            match record_watermarks(taken.watermarks.clone()).await {
                 Ok(()) => taken.watermarks.clear(),
                 Err(error) => warn!(%error, "watermarks could not be written"),
             }
         }
         if !taken.seen.is_empty() {
-            match profiles.record_last_seen(taken.seen.clone()).await {
+            match record_last_seen(taken.seen.clone()).await {
                 Ok(()) => taken.seen.clear(),
                 Err(error) => warn!(%error, "last-seen times could not be written"),
             }
@@ -157,4 +170,51 @@ impl Drop for Taken<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+    use ulid::Ulid;
+
+    use super::*;
+
+    const CHAT: ChatId = ChatId(Ulid(7));
+
+    #[tokio::test]
+    async fn what_was_being_written_when_its_task_ended_is_written_by_the_next() {
+        let ana: UserId = "ana".parse().unwrap();
+        let at = Timestamp::from_unix_seconds(5);
+        let watermark = Watermark { user_id: ana.clone(), chat_id: CHAT, last_acked_sequence: 3 };
+        // The first write ends while the store has answered nothing, the second after one answer.
+        for answers in [0, 1] {
+            let permits = Semaphore::new(answers);
+            let (watermarks, last_seen) = (Mutex::default(), Mutex::default());
+            let writes = LazyWrites::new(Metrics::default());
+            writes.acknowledged(&ana, CHAT, 3);
+            writes.left(&ana, at);
+            let write = || {
+                let record_watermarks = |written| record(&permits, &watermarks, written);
+                let record_last_seen = |written| record(&permits, &last_seen, written);
+                writes.write_by(record_watermarks, record_last_seen)
+            };
+            let cut = timeout(Duration::ZERO, write()).await;
+            assert!(cut.is_err(), "the store is slow");
+            assert!(last_seen.lock().unwrap().is_empty());
+
+            permits.add_permits(2);
+            write().await;
+            assert_eq!(*watermarks.lock().unwrap(), std::slice::from_ref(&watermark));
+            assert_eq!(*last_seen.lock().unwrap(), [(ana.clone(), at)]);
+        }
+    }
+
+    /// Keeps what is written, one call for each permit.
+    async fn record<T>(
+        permits: &Semaphore,
+        kept: &Mutex<Vec<T>>,
+        written: Vec<T>,
+    ) -> Result<(), StoreError> {
+        permits.acquire().await.unwrap().forget();
+        kept.lock().unwrap().extend(written);
+        Ok(())
+    }
+}

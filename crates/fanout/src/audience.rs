@@ -76,13 +76,7 @@ impl Audiences {
 
     /// The same for what has no version: read within the last second.
     pub(crate) async fn lately(&mut self, chat_id: ChatId) -> Result<Arc<[UserId]>, Unreadable> {
-        let now = self.clock.now();
-        if let Some(held) = self.remembered.get(&chat_id)
-            && now - held.read_at < UNVERSIONED_AGE_MAX
-        {
-            return Ok(Arc::clone(&held.audience.user_ids));
-        }
-        self.read(chat_id).await
+        self.at(chat_id, 0, None).await
     }
 
     /// Remembers an audience that came with an event, unless a later one is known.

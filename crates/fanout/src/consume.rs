@@ -179,13 +179,11 @@ impl Consumer {
         while let Some(chat_id) = self.dirty.next() {
             // A version that no chat has reached: the audience must be read.
             let Ok(user_ids) = self.audiences.at(chat_id, u64::MAX, None).await else { return };
-            if self.fanout.whereabouts(&user_ids).await.is_err() {
-                return;
-            }
+            let Ok(whereabouts) = self.fanout.whereabouts(&user_ids).await else { return };
             if self.dirty.take_everything() {
-                self.fanout.resync(None, None).await;
+                self.fanout.resync_everything().await;
             } else {
-                self.fanout.resync(Some(user_ids), Some(chat_id)).await;
+                self.fanout.resync(user_ids, whereabouts, chat_id).await;
                 self.dirty.remove(chat_id);
             }
             self.fanout.metrics.dirty_chats.set(self.dirty.len() as i64);

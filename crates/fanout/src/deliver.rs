@@ -102,32 +102,42 @@ impl Fanout {
             return;
         }
         let whereabouts = self.whereabouts(&user_ids).await.unwrap_or_default();
+        self.tell_there(user_ids, whereabouts, envelope).await;
+    }
+
+    /// The same to where they are known to be.
+    async fn tell_there(
+        &self,
+        user_ids: Arc<[UserId]>,
+        whereabouts: Whereabouts,
+        envelope: impl Fn(Arc<[UserId]>) -> Envelope,
+    ) {
         for (node_id, user_ids) in whereabouts.nodes {
             self.send(&node_id, envelope(user_ids)).await;
         }
         self.send(&self.node_id, envelope(user_ids)).await;
     }
 
-    /// Tells users to sync a chat, or, without users, everybody here to sync everything.
-    pub(crate) async fn resync(&self, user_ids: Option<Arc<[UserId]>>, chat_id: Option<ChatId>) {
-        let chat_ids = chat_id.map(|chat_id| vec![chat_id]);
+    /// Tells the members of a chat to sync it.
+    pub(crate) async fn resync(
+        &self,
+        user_ids: Arc<[UserId]>,
+        whereabouts: Whereabouts,
+        chat_id: ChatId,
+    ) {
+        let envelope = |user_ids| Envelope::Resync {
+            user_ids: Some(user_ids),
+            chat_ids: Some(vec![chat_id]),
+            reason: ResyncReason::Undelivered,
+        };
+        self.tell_there(user_ids, whereabouts, envelope).await;
+    }
+
+    /// Tells everybody to sync everything.
+    pub(crate) async fn resync_everything(&self) {
         let reason = ResyncReason::Undelivered;
-        match user_ids {
-            Some(user_ids) => {
-                let envelope = |user_ids| {
-                    let (user_ids, chat_ids) = (Some(user_ids), chat_ids.clone());
-                    Envelope::Resync { user_ids, chat_ids, reason }
-                };
-                self.tell_each(user_ids, envelope).await;
-            }
-            None => {
-                self.tell_all_nodes(|| {
-                    let (user_ids, chat_ids) = (None, chat_ids.clone());
-                    Envelope::Resync { user_ids, chat_ids, reason }
-                })
-                .await
-            }
-        }
+        let envelope = || Envelope::Resync { user_ids: None, chat_ids: None, reason };
+        self.tell_all_nodes(envelope).await;
     }
 
     /// Has every node judge again who may see these users, and whom they may see.

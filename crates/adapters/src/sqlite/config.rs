@@ -8,8 +8,7 @@ pub const DATABASE_FILE: &str = "heartline.db";
 /// What is kept free on the disk unless told otherwise.
 pub const DISK_RESERVE_BYTES: u64 = 64 * 1024 * 1024;
 
-const EXPECTED: &str =
-    "expected sqlite:PATH, sqlite:PATH?synchronous=full, or postgres://USER:PASSWORD@HOST/DATABASE";
+const EXPECTED: &str = "expected sqlite:PATH, or sqlite:PATH?synchronous=full";
 
 /// Where the store is and how careful it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

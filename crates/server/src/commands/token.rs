@@ -16,8 +16,7 @@ pub const SECRET_VARIABLE: &str = "HEARTLINE_SECRET";
 /// Nobody should make tokens that outlive their secret.
 const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Signs a token (HS256) and prints it. The secret is that of --secret-file or --data-dir, or in the
-/// variable HEARTLINE_SECRET, or that of the development server in this directory.
+/// Signs a token (HS256) and prints it.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TokenArguments {
     /// The user the token is for
@@ -32,7 +31,8 @@ pub struct TokenArguments {
     /// How long the token is good
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_lifetime)]
     pub ttl: Duration,
-    /// The directory of the development server [default: .heartline]
+    /// The directory of the development server [default: .heartline, unless HEARTLINE_SECRET holds a
+    /// secret]
     #[arg(long, value_name = "DIRECTORY")]
     pub data_dir: Option<PathBuf>,
     /// A file that holds the secret

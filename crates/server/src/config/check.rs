@@ -186,7 +186,8 @@ pub(super) fn store_url(text: &str) -> Verdict {
     }
     match SqliteConfig::from_url(text, Path::new(".")) {
         Ok(_) => Ok(()),
-        Err(error) => Err(error.problem),
+        Err(error) if text.starts_with("sqlite:") => Err(error.problem),
+        Err(error) => Err(format!("{}, or postgres://USER:PASSWORD@HOST/DATABASE", error.problem)),
     }
 }
 
