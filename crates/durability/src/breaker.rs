@@ -248,7 +248,7 @@ mod tests {
     };
 
     fn breaker() -> Arc<Breaker> {
-        Arc::new(Breaker::new("test", CONFIG, Clock, BreakerMetrics::default()))
+        Arc::new(Breaker::new("test", CONFIG, Clock::system(), BreakerMetrics::default()))
     }
 
     fn fail(breaker: &Arc<Breaker>, times: usize) {

@@ -167,7 +167,8 @@ struct Stage {
 fn stage(mood: Mood) -> Stage {
     let node_id: NodeId = "node-1".parse().unwrap();
     let (link, envelopes) = LocalLink::new(node_id.clone());
-    let (directory, metrics) = (Arc::new(MemoryDirectory::new(1, Clock)), Metrics::default());
+    let (directory, metrics) =
+        (Arc::new(MemoryDirectory::new(1, Clock::system())), Metrics::default());
     let fanout = Fanout {
         node_id,
         directory: Arc::clone(&directory) as Arc<dyn Directory>,

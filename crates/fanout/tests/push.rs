@@ -73,7 +73,7 @@ async fn connect(directory: &MemoryDirectory, user: &str, node_id: NodeId, numbe
 
 #[tokio::test]
 async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
-    let directory = MemoryDirectory::new(1, Clock);
+    let directory = MemoryDirectory::new(1, Clock::system());
     connect(&directory, "ana", node("heard"), 1).await;
     connect(&directory, "bo", node("cut-off"), 2).await;
     let link = Arc::new(Nodes::default());

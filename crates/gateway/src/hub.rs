@@ -377,7 +377,7 @@ mod tests {
     fn handle(number: u128) -> Arc<Handle> {
         let bounds = Bounds { messages: 10, bytes: 1000, grace: Duration::from_secs(5) };
         let outbox = Outbox::new(bounds, Arc::new(Budget::new(1000)), Counter::default());
-        let handle = Handle::new(outbox, None, Clock.now(), LeaseKind::Chat);
+        let handle = Handle::new(outbox, None, Clock::system().now(), LeaseKind::Chat);
         let key = LeaseKey {
             user_id: "ana".parse().unwrap(),
             node_id: "node".parse().unwrap(),
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn an_order_to_close_waits_for_a_connection_that_is_not_listed_yet() {
-        let hub = Arc::new(Hub::new(Clock, Metrics::default(), Duration::from_secs(5)));
+        let hub = Arc::new(Hub::new(Clock::system(), Metrics::default(), Duration::from_secs(5)));
         let (older, newer) = (handle(1), handle(2));
         hub.close(&older.identity().unwrap().key, CloseReason::SessionReplaced);
         let listings = [hub.list(Arc::clone(&older)), hub.list(Arc::clone(&newer))];

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_threshold_speaks_once_per_episode() {
-        let (mut pressure, now) = (Pressure::default(), Clock.now());
+        let (mut pressure, now) = (Pressure::default(), Clock::system().now());
         assert_eq!(pressure.grew(messages(800), &BOUNDS, now), Verdict::Fine);
         assert_eq!(pressure.grew(messages(801), &BOUNDS, now), Verdict::Elevated);
         assert_eq!(pressure.grew(messages(950), &BOUNDS, now), Verdict::Fine);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn bytes_count_like_messages() {
-        let (mut pressure, now) = (Pressure::default(), Clock.now());
+        let (mut pressure, now) = (Pressure::default(), Clock::system().now());
         let load = |bytes| Load { messages: 1, bytes };
         assert_eq!(pressure.grew(load(950_001), &BOUNDS, now), Verdict::Slow);
         assert_eq!(pressure.grew(load(1_000_000), &BOUNDS, now), Verdict::Close { warned: true });
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn recovery_needs_to_fall_to_the_warning_threshold() {
-        let (mut pressure, now) = (Pressure::default(), Clock.now());
+        let (mut pressure, now) = (Pressure::default(), Clock::system().now());
         pressure.grew(messages(951), &BOUNDS, now);
         pressure.shrank(messages(801), &BOUNDS);
         assert!(pressure.grace_ends().is_some(), "801 of 1000 is not recovered");
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_third_episode_in_a_minute_ends_it() {
-        let (mut pressure, now) = (Pressure::default(), Clock.now());
+        let (mut pressure, now) = (Pressure::default(), Clock::system().now());
         for second in [0, 20] {
             let now = now + Duration::from_secs(second);
             assert_eq!(pressure.grew(messages(951), &BOUNDS, now), Verdict::Slow);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_flood_straight_to_the_cap_closes_without_an_earlier_warning() {
-        let (mut pressure, now) = (Pressure::default(), Clock.now());
+        let (mut pressure, now) = (Pressure::default(), Clock::system().now());
         let verdict = pressure.grew(messages(1000), &BOUNDS, now);
         assert_eq!(verdict, Verdict::Close { warned: false });
     }

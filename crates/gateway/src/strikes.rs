@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn strikes_count_only_within_their_window() {
-        let start = Clock.now();
+        let start = Clock::system().now();
         let mut strikes = Strikes::default();
         let window = Duration::from_secs(10);
         assert!(!strikes.strike(3, window, start));

@@ -65,7 +65,7 @@ impl Node {
     }
 
     async fn arrive(&self, sequence: u64) {
-        let frame = encode_server(&ServerFrame::Message(message(sequence)), Clock.wall());
+        let frame = encode_server(&ServerFrame::Message(message(sequence)), Clock::system().wall());
         let delivery = Delivery {
             chat_id: CHAT,
             sequence,
@@ -140,7 +140,7 @@ async fn a_hole_that_cannot_be_filled_ends_in_a_sync_and_the_chat_goes_on() {
 }
 
 fn upgrade_request() -> http::request::Parts {
-    let expires_at = Clock.wall().unix_ms / 1000 + 3600;
+    let expires_at = Clock::system().wall().unix_ms / 1000 + 3600;
     let claims = serde_json::json!({ "sub": "ana", "exp": expires_at });
     let key = EncodingKey::from_secret(scripted_store::SECRET);
     let token = jsonwebtoken::encode(&Header::default(), &claims, &key).unwrap();

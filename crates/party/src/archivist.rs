@@ -253,7 +253,7 @@ mod tests {
 
     fn archivist(gate: &Arc<Gate>) -> Archivist {
         let archive = Arc::clone(gate) as Arc<dyn PartyArchive>;
-        Archivist::new(archive, Duration::from_secs(30), Clock, PartyMetrics::default())
+        Archivist::new(archive, Duration::from_secs(30), Clock::system(), PartyMetrics::default())
     }
 
     fn session(version: u64) -> Arc<Session> {

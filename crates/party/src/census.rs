@@ -59,7 +59,7 @@ mod tests {
                 node_id: name.parse().unwrap(),
                 address: None,
                 planes: String::new(),
-                started_at: Clock.wall(),
+                started_at: Clock::system().wall(),
                 connections: 0,
             },
             remaining: *remaining,
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_node_is_dead_once_its_lease_has_run_out() {
-        let (mut census, start) = (Census::default(), Clock.now());
+        let (mut census, start) = (Census::default(), Clock::system().now());
         for second in 0..15 {
             let (now, remaining) = (start + TICK * second, LEASE - TICK * second);
             assert!(has(census.take(said(&[("one", LEASE), ("two", remaining)]), now), "two"));
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn whom_a_wiped_directory_does_not_name_is_alive_until_its_lease_runs_out() {
-        let (mut census, start) = (Census::default(), Clock.now());
+        let (mut census, start) = (Census::default(), Clock::system().now());
         census.take(said(&[("one", LEASE), ("two", LEASE)]), start);
         for second in 1..15 {
             assert!(has(census.take(said(&[("one", LEASE)]), start + TICK * second), "two"));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn whoever_comes_back_with_the_directory_was_not_dead() {
-        let (mut census, start) = (Census::default(), Clock.now());
+        let (mut census, start) = (Census::default(), Clock::system().now());
         census.take(said(&[("one", LEASE), ("two", LEASE)]), start);
         for second in 1..30 {
             assert_eq!(census.take(None, start + TICK * second), None);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn who_stood_still_with_all_others_takes_none_of_them_for_dead() {
-        let (mut census, start) = (Census::default(), Clock.now());
+        let (mut census, start) = (Census::default(), Clock::system().now());
         census.take(said(&[("one", LEASE), ("two", LEASE)]), start);
         let woken = start + LEASE * 2;
         assert!(has(census.take(said(&[("one", LEASE)]), woken), "two"));

@@ -101,7 +101,7 @@ impl PartySocket {
         account: Option<UserId>,
         socket: u64,
     ) -> Self {
-        let bucket = TokenBucket::new(Clock.now());
+        let bucket = TokenBucket::new(Clock::system().now());
         let attachment = Attachment { node: rooms.node_id().clone(), socket };
         Self {
             rooms,

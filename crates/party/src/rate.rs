@@ -33,7 +33,7 @@ impl Default for PartyRates {
 
 /// Takes one token, or says in the interface's words when there is one.
 pub(crate) fn take(bucket: &mut TokenBucket, rate: Rate) -> Result<(), PartyError> {
-    bucket.take(rate, Clock.now()).map_err(|wait| refusal(retry_after_seconds(wait)))
+    bucket.take(rate, Clock::system().now()).map_err(|wait| refusal(retry_after_seconds(wait)))
 }
 
 /// How often accounts create and end sessions over HTTP, where no connection counts it.
@@ -46,7 +46,7 @@ impl Accounts {
     }
 
     pub(crate) fn take_lifecycle(&self, account: &UserId) -> Result<(), PartyError> {
-        self.0.take(account, Clock.now()).map_err(refusal)
+        self.0.take(account, Clock::system().now()).map_err(refusal)
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn whoever_asks_too_often_is_told_when_to_ask_again() {
-        let mut bucket = TokenBucket::new(Clock.now());
+        let mut bucket = TokenBucket::new(Clock::system().now());
         let rate = Rate::per_minute(1);
         take(&mut bucket, rate).unwrap();
         let refused = take(&mut bucket, rate).unwrap_err();

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {
         let rate = Rate::per_second(10, 20);
-        let start = Clock.now();
+        let start = Clock::system().now();
         let mut bucket = TokenBucket::new(start);
         for _ in 0..20 {
             assert_eq!(bucket.take(rate, start), Ok(()));
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn nobody_pays_for_another() {
         let rates = Allowances::<&str>::new(Rate::per_minute(2));
-        let start = Clock.now();
+        let start = Clock::system().now();
         assert_eq!(rates.take(&"ana", start), Ok(()));
         assert_eq!(rates.take(&"ana", start), Ok(()));
         assert_eq!(rates.take(&"ana", start), Err(30));
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_crowd_is_forgotten_when_it_has_rested() {
         let rates = Allowances::<usize>::new(Rate::per_second(10, 20));
-        let start = Clock.now();
+        let start = Clock::system().now();
         for number in 0..KEYS_MAX {
             rates.take(&number, start).unwrap();
         }

@@ -5,6 +5,6 @@ use heartline_routing::{Clock, MemoryDirectory};
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_directory_keeps_the_contract() {
-    let directory = MemoryDirectory::new(7, Clock);
+    let directory = MemoryDirectory::new(7, Clock::system());
     Contract::new(7, &[&directory]).run().await;
 }

@@ -89,7 +89,7 @@ fn renewal(directory: &Arc<MemoryDirectory>, held: &Arc<Held>) -> Renewal {
 
 #[tokio::test(start_paused = true)]
 async fn renewals_are_counted_by_lease_and_a_lost_one_is_claimed_once() {
-    let directory = Arc::new(MemoryDirectory::new(1, Clock));
+    let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
     let leases = vec![lease("ana", NODE, 1), lease("bo", NODE, 2)];
     let held = Arc::new(Held { leases: leases.clone(), ..Held::default() });
     let renewal = renewal(&directory, &held);
@@ -108,7 +108,7 @@ async fn renewals_are_counted_by_lease_and_a_lost_one_is_claimed_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_nobody_gave_back_is_counted_when_it_is_swept() {
-    let directory = Arc::new(MemoryDirectory::new(1, Clock));
+    let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
     let renewal = renewal(&directory, &Arc::default());
     let (metrics, policy) = (renewal.metrics.clone(), renewal.policy);
     let (crashed, left) = (lease("ana", "node-2", 1), lease("bo", "node-2", 2));
@@ -127,7 +127,7 @@ async fn a_lease_that_nobody_gave_back_is_counted_when_it_is_swept() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_pause_of_the_process_nobody_who_is_still_connected_is_swept() {
-    let directory = Arc::new(MemoryDirectory::new(1, Clock));
+    let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
     let (here, crashed) = (lease("ana", NODE, 1), lease("bo", "node-2", 2));
     let held = Arc::new(Held { leases: vec![here.clone()], ..Held::default() });
     let renewal = renewal(&directory, &held);

@@ -44,7 +44,7 @@ pub struct Node {
 /// A key, a certificate, a store or a server that the configuration names cannot be used.
 pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let Loaded { config, auth_keys, development, .. } = loaded;
-    let clock = Clock;
+    let clock = Clock::system();
     let node_id = node_id(&config.server.name)?;
     let authenticator = authenticator(auth_keys, clock)?;
     let (mut registry, metrics) = metrics(&lifecycle);

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => started(serve::serve(&arguments)),
         Command::Token(arguments) => {
             let secret = std::env::var(SECRET_VARIABLE).ok();
-            token::run(&arguments, secret, Clock.wall(), &mut output, &mut errors).into()
+            token::run(&arguments, secret, Clock::system().wall(), &mut output, &mut errors).into()
         }
         Command::Connect(arguments) => reported(connect::run(arguments)),
         Command::Config(arguments) => {
@@ -67,10 +67,10 @@ fn main() -> ExitCode {
         }
         Command::Store(arguments) => store::run(&arguments, &mut output, &mut errors).into(),
         Command::Doctor(arguments) => {
-            doctor::run(&arguments, Clock, &mut output, &mut errors).into()
+            doctor::run(&arguments, Clock::system(), &mut output, &mut errors).into()
         }
         Command::Repair(arguments) => {
-            repair::run(&arguments, Clock, &mut output, &mut errors).into()
+            repair::run(&arguments, Clock::system(), &mut output, &mut errors).into()
         }
         Command::Bench(arguments) => reported(bench::run(&arguments)),
     }

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn it_opens_after_failures_in_a_row_and_lets_one_probe_through_at_a_time() {
         let breaker = Breaker::new(RedisCounters::default());
-        let start = Clock.now();
+        let start = Clock::system().now();
         for _ in 0..FAILURES_MAX - 1 {
             assert!(!breaker.failed(start));
         }

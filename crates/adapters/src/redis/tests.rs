@@ -27,19 +27,21 @@ const LEASE: Duration = Duration::from_secs(1);
 /// A client of its own, as a node has one.
 fn client(url: &str) -> RedisClient {
     let config = RedisConfig::from_url(url, "test:").unwrap();
-    RedisClient::new(config, Clock, RedisCounters::default())
+    RedisClient::new(config, Clock::system(), RedisCounters::default())
 }
 
 /// The same with a deadline that also a very busy machine keeps, for tests about something else.
 fn patient_client(url: &str) -> RedisClient {
     let mut config = RedisConfig::from_url(url, "test:").unwrap();
     config.deadline = Duration::from_secs(5);
-    RedisClient::new(config, Clock, RedisCounters::default())
+    RedisClient::new(config, Clock::system(), RedisCounters::default())
 }
 
 /// The directory of a node that waits.
 async fn patient_directory(url: &str, node: &str, shards: u16) -> RedisDirectory {
-    RedisDirectory::connect(patient_client(url), config(node, shards), Clock).await.unwrap()
+    RedisDirectory::connect(patient_client(url), config(node, shards), Clock::system())
+        .await
+        .unwrap()
 }
 
 fn config(node: &str, shards: u16) -> RedisDirectoryConfig {
@@ -54,7 +56,7 @@ fn config(node: &str, shards: u16) -> RedisDirectoryConfig {
 
 /// The directory of a node.
 async fn directory(url: &str, node: &str, shards: u16) -> RedisDirectory {
-    RedisDirectory::connect(client(url), config(node, shards), Clock).await.unwrap()
+    RedisDirectory::connect(client(url), config(node, shards), Clock::system()).await.unwrap()
 }
 
 fn policy() -> Policy {

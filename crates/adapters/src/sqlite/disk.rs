@@ -74,19 +74,19 @@ mod tests {
     async fn a_short_disk_refuses_until_it_has_room_again() {
         let database = Path::new("/data/heartline.db");
         let mut guard = DiskGuard::with(database, 100, |_| Ok(99));
-        let refusal = guard.refusal(Clock).unwrap();
+        let refusal = guard.refusal(Clock::system()).unwrap();
         assert!(refusal.reason.contains("the disk of /data has 99 bytes left"), "{refusal}");
 
         guard.free_bytes = |_| Ok(100);
-        assert!(guard.refusal(Clock).is_some(), "a look counts for a while");
+        assert!(guard.refusal(Clock::system()).is_some(), "a look counts for a while");
         tokio::time::advance(LOOK_INTERVAL).await;
-        assert!(guard.refusal(Clock).is_none());
+        assert!(guard.refusal(Clock::system()).is_none());
     }
 
     #[test]
     fn this_disk_can_be_asked() {
         let mut guard = DiskGuard::new(Path::new("heartline.db"), 0);
-        assert!(guard.refusal(Clock).is_none());
+        assert!(guard.refusal(Clock::system()).is_none());
         assert!(free_bytes(Path::new(".")).unwrap() > 0);
     }
 }

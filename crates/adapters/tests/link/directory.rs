@@ -26,7 +26,7 @@ pub(crate) struct ListDirectory {
 
 impl ListDirectory {
     pub(crate) fn new(listed: Listed, redis: Option<RedisClient>) -> Self {
-        Self { listed, redis, answered_at: Mutex::new(Clock.now()) }
+        Self { listed, redis, answered_at: Mutex::new(Clock::system().now()) }
     }
 }
 
@@ -45,7 +45,7 @@ impl Directory for ListDirectory {
     async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
         if let Some(redis) = &self.redis {
             redis.time("servers").await.map_err(|failure| DirectoryError(failure.into()))?;
-            *self.answered_at.lock().unwrap() = Clock.now();
+            *self.answered_at.lock().unwrap() = Clock::system().now();
         }
         let remaining = Duration::from_secs(15);
         let live = |record: &NodeRecord| LiveNode { record: record.clone(), remaining };
@@ -56,7 +56,7 @@ impl Directory for ListDirectory {
         match &self.redis {
             // It is asked once a second, so that one second is no silence.
             Some(_) => {
-                let silence = Clock.now() - *self.answered_at.lock().unwrap();
+                let silence = Clock::system().now() - *self.answered_at.lock().unwrap();
                 silence.saturating_sub(Duration::from_millis(1100))
             }
             None => Duration::ZERO,

@@ -72,14 +72,14 @@ impl Node {
         let listener = TcpListener::bind(setting.listen.unwrap_or(any)).await.unwrap();
         let address = setting.advertise.unwrap_or(listener.local_addr().unwrap());
         let metrics = LinkMetrics::default();
-        let (reception, inbox) = Reception::new(id.clone(), Clock, metrics.clone());
+        let (reception, inbox) = Reception::new(id.clone(), Clock::system(), metrics.clone());
         let secret = ClusterSecret::new(setting.secret).unwrap();
         let (direct, direct_tasks) =
-            HttpCarrier::new(id.clone(), secret.clone(), Clock, metrics.clone());
+            HttpCarrier::new(id.clone(), secret.clone(), Clock::system(), metrics.clone());
         // A node without Redis has a client that never reaches any.
         let url = setting.redis.clone().unwrap_or("redis://127.0.0.1:1".to_owned());
         let config = RedisConfig::from_url(&url, "test:").unwrap();
-        let client = RedisClient::new(config, Clock, RedisCounters::default());
+        let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
         let (redis, redis_tasks) =
             RedisCarrier::new(client.clone(), id.clone(), Arc::clone(&reception), returns);
@@ -125,10 +125,10 @@ impl Node {
 
     /// Waits for the message with this number, and answers what came before it.
     pub(crate) async fn hears(&mut self, sequence: u64, within: Duration) -> Heard {
-        let until = Clock.now() + within;
+        let until = Clock::system().now() + within;
         let mut heard = Heard::default();
         loop {
-            let left = until.saturating_duration_since(Clock.now());
+            let left = until.saturating_duration_since(Clock::system().now());
             let envelope = timeout(left, self.inbox.recv()).await;
             let Ok(envelope) = envelope else {
                 panic!("{} did not hear {sequence} within {within:?}, but {heard:?}", self.id)
@@ -203,9 +203,12 @@ pub(crate) fn message(sequence: u64) -> Envelope {
 
 /// Waits until something is true.
 pub(crate) async fn until(what: &str, within: Duration, is_true: impl Fn() -> bool) {
-    let begun_at = Clock.now();
+    let begun_at = Clock::system().now();
     while !is_true() {
-        assert!(Clock.now() - begun_at < within, "{what} did not happen within {within:?}");
+        assert!(
+            Clock::system().now() - begun_at < within,
+            "{what} did not happen within {within:?}"
+        );
         sleep(Duration::from_millis(10)).await;
     }
 }

@@ -13,7 +13,7 @@ async fn survives(cut: fn(&FaultProxy)) {
     let mut cluster = Cluster::start(redis.port(), &["a", "b", "c"]).await;
     cluster.all_reach_all(1).await;
     let b = cluster.nodes[1].id.clone();
-    let cut_at = Clock.now();
+    let cut_at = Clock::system().now();
     cut(&cluster.proxies[&b]);
     after(cut_at, SWITCHED).await;
     for node in &mut cluster.nodes {

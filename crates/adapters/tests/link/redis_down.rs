@@ -13,7 +13,7 @@ async fn survives(fail: impl FnOnce(&Redis), recover: impl FnOnce(&Redis)) {
     let redis = Redis::start();
     let mut cluster = Cluster::start(redis.port(), &["a", "b", "c"]).await;
     cluster.all_reach_all(1).await;
-    let failed_at = Clock.now();
+    let failed_at = Clock::system().now();
     fail(&redis);
     after(failed_at, SWITCHED).await;
     for node in &mut cluster.nodes {

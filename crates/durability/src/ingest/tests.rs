@@ -132,7 +132,8 @@ fn bench_with(bus: Option<Arc<dyn EventBus>>) -> Bench {
         batches: Mutex::default(),
     });
     let (in_process, events) = InProcessBus::new();
-    let breaker = Breaker::new("write", BreakerConfig::default(), Clock, BreakerMetrics::default());
+    let breaker =
+        Breaker::new("write", BreakerConfig::default(), Clock::system(), BreakerMetrics::default());
     let (ingest, shards) = Ingest::new(IngestParts {
         limits: LIMITS,
         shards: 1,
@@ -165,7 +166,7 @@ fn message(chat: u128, content: &str) -> NewMessage {
 }
 
 fn deadline() -> Instant {
-    Clock.now() + Duration::from_secs(5)
+    Clock::system().now() + Duration::from_secs(5)
 }
 
 const UNKNOWN: SendError = SendError::Unavailable { outcome: Outcome::Unknown };

@@ -55,21 +55,21 @@ fn fill(cursors: &mut Cursors, messages: Option<Vec<Message>>, now: Instant) -> 
 
 #[test]
 fn messages_in_order_pass_and_repeats_are_dropped() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     assert_eq!(arrive(&mut cursors, &[5, 6, 6, 5, 7], now), (vec![5, 6, 7], 0));
     assert_eq!(cursors.deadline(), None);
 }
 
 #[test]
 fn one_below_the_beginning_makes_its_listeners_sync() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     assert_eq!(arrive(&mut cursors, &[5, 4, 6], now), (vec![5, 6], 1));
     assert_eq!(arrive(&mut cursors, &[1, 2, 3, 4, 7], now), (vec![7], 0), "one sync is enough");
 }
 
 #[test]
 fn an_inversion_is_put_right() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     assert_eq!(arrive(&mut cursors, &[5, 8, 7, 6, 9], now), (vec![5, 6, 7, 8, 9], 0));
     assert!(cursors.waiting.is_empty(), "nobody looks for holes any more");
     assert!(cursors.due(now + PATIENCE, &mut Orders::default()).is_empty());
@@ -77,7 +77,7 @@ fn an_inversion_is_put_right() {
 
 #[test]
 fn a_hole_is_read_once_after_a_moment() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     assert_eq!(arrive(&mut cursors, &[5, 8, 9], now), (vec![5], 0));
     assert_eq!(cursors.deadline(), Some(now + PATIENCE));
     let mut orders = Orders::default();
@@ -93,7 +93,7 @@ fn a_hole_is_read_once_after_a_moment() {
 
 #[test]
 fn a_hole_that_cannot_be_read_is_told_and_passed_over() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     arrive(&mut cursors, &[5, 8, 10], now);
     cursors.due(now + PATIENCE, &mut Orders::default());
     assert_eq!(fill(&mut cursors, None, now), (vec![8, 10], 1));
@@ -103,7 +103,7 @@ fn a_hole_that_cannot_be_read_is_told_and_passed_over() {
 
 #[test]
 fn a_large_hole_is_not_read() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     arrive(&mut cursors, &[1, 102 + HOLE_MESSAGES_MAX], now);
     let mut orders = Orders::default();
     assert!(cursors.due(now + PATIENCE, &mut orders).is_empty());
@@ -112,7 +112,7 @@ fn a_large_hole_is_not_read() {
 
 #[test]
 fn too_many_that_wait_are_not_waited_with() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     let ahead: Vec<u64> = (3..=3 + AHEAD_MESSAGES_MAX as u64).collect();
     assert_eq!(arrive(&mut cursors, &[1], now), (vec![1], 0));
     assert_eq!(arrive(&mut cursors, &ahead, now), (ahead, 1));
@@ -120,7 +120,7 @@ fn too_many_that_wait_are_not_waited_with() {
 
 #[test]
 fn a_chat_without_listeners_begins_anew_unless_something_waits_and_never_goes_back() {
-    let (mut cursors, now) = (Cursors::default(), Clock.now());
+    let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     arrive(&mut cursors, &[5, 7], now);
     cursors.rest(CHAT);
     assert_eq!(arrive(&mut cursors, &[6], now), (vec![6, 7], 0));
@@ -136,7 +136,7 @@ proptest! {
     fn pushes_only_ascend_over_rests(
         arrivals in prop::collection::vec((1..40u64, any::<bool>()), 1..200),
     ) {
-        let (mut cursors, now) = (Cursors::default(), Clock.now());
+        let (mut cursors, now) = (Cursors::default(), Clock::system().now());
         let mut pushed = Vec::new();
         for (sequence, rests) in arrivals {
             pushed.extend(arrive(&mut cursors, &[sequence], now).0);
@@ -153,7 +153,7 @@ proptest! {
         arrivals in prop::collection::vec((1..40u64, any::<bool>()), 1..200),
         log_answers in any::<bool>(),
     ) {
-        let (mut cursors, mut now) = (Cursors::default(), Clock.now());
+        let (mut cursors, mut now) = (Cursors::default(), Clock::system().now());
         let (mut pushed, mut resyncs) = (Vec::new(), 0);
         let mut note = |(sequences, told): (Vec<u64>, usize)| {
             pushed.extend(sequences);

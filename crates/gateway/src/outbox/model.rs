@@ -213,7 +213,7 @@ fn produce(outbox: &Arc<Outbox>, socket: &Arc<Socket>, care: Care) -> Vec<JoinHa
 
 /// A lone frame is written at once if it can be; one of several waits for its batch's flush.
 fn deliver(outbox: &Outbox, socket: &Socket, frame: &Bytes, care: Care) {
-    let now = Clock.now();
+    let now = Clock::system().now();
     if thread_rng().gen_bool(0.5) {
         let write = |bytes: &[u8]| socket.write(&[IoSlice::new(bytes)]);
         if let Some(Delivered::Queued(pushed)) = outbox.write_or_push(frame, now, write) {

@@ -32,7 +32,7 @@ fn write_up_to(
 
 #[test]
 fn urgent_frames_overtake_data_but_never_cut_a_frame() {
-    let (outbox, now) = (outbox(), Clock.now());
+    let (outbox, now) = (outbox(), Clock::system().now());
     for frame in ["aaaa", "bbbb", "cccc"] {
         outbox.push(&Bytes::from_static(frame.as_bytes()), now);
     }
@@ -48,7 +48,7 @@ fn urgent_frames_overtake_data_but_never_cut_a_frame() {
 
 #[test]
 fn a_sealed_outbox_finishes_the_half_written_frame_and_says_only_the_last_words() {
-    let (outbox, now) = (outbox(), Clock.now());
+    let (outbox, now) = (outbox(), Clock::system().now());
     for frame in ["aaaa", "bbbb"] {
         outbox.push(&Bytes::from_static(frame.as_bytes()), now);
     }
@@ -64,7 +64,7 @@ fn a_sealed_outbox_finishes_the_half_written_frame_and_says_only_the_last_words(
 
 #[test]
 fn the_cap_stops_the_connection_and_takes_no_more() {
-    let (outbox, now) = (outbox(), Clock.now());
+    let (outbox, now) = (outbox(), Clock::system().now());
     let frame = Bytes::from_static(b"x");
     let verdicts: Vec<Verdict> =
         (0..100).map(|_| outbox.push(&frame, now).unwrap().verdict).collect();
@@ -78,7 +78,7 @@ fn the_cap_stops_the_connection_and_takes_no_more() {
 fn the_budget_knows_what_is_held_and_forgets_what_is_gone() {
     let budget = Arc::new(Budget::new(1000));
     let outbox = Outbox::new(BOUNDS, Arc::clone(&budget), Counter::default());
-    outbox.push(&Bytes::from_static(b"12345678"), Clock.now());
+    outbox.push(&Bytes::from_static(b"12345678"), Clock::system().now());
     outbox.flush_with(write_up_to(3, &mut Vec::new())).unwrap();
     assert_eq!(budget.used(), 5);
     drop(outbox);
@@ -89,15 +89,15 @@ fn the_budget_knows_what_is_held_and_forgets_what_is_gone() {
 fn the_budget_knows_what_waits_while_the_socket_is_blocked() {
     let budget = Arc::new(Budget::new(1000));
     let outbox = Outbox::new(BOUNDS, Arc::clone(&budget), Counter::default());
-    outbox.push(&Bytes::from_static(b"12345678"), Clock.now());
+    outbox.push(&Bytes::from_static(b"12345678"), Clock::system().now());
     outbox.flush_with(write_up_to(3, &mut Vec::new())).unwrap();
-    outbox.push(&Bytes::from_static(b"12345678"), Clock.now());
+    outbox.push(&Bytes::from_static(b"12345678"), Clock::system().now());
     assert_eq!(budget.used(), 13);
 }
 
 #[test]
 fn a_frame_is_written_at_once_only_if_nothing_waits_before_it() {
-    let (outbox, now) = (outbox(), Clock.now());
+    let (outbox, now) = (outbox(), Clock::system().now());
     let take = |count: usize| move |_: &[u8]| Ok(count);
     let first = outbox.write_or_push(&Bytes::from_static(b"aaaa"), now, take(4));
     assert_eq!(first, Some(Delivered::Written));
@@ -117,7 +117,7 @@ fn a_frame_is_written_at_once_only_if_nothing_waits_before_it() {
 
 #[test]
 fn only_the_first_push_since_a_flush_asks_for_one() {
-    let (outbox, now) = (outbox(), Clock.now());
+    let (outbox, now) = (outbox(), Clock::system().now());
     let frame = Bytes::from_static(b"x");
     assert!(outbox.push(&frame, now).unwrap().first);
     assert!(!outbox.push(&frame, now).unwrap().first);
@@ -132,7 +132,7 @@ proptest! {
     fn frames_arrive_whole_and_in_order(
         steps in prop::collection::vec((any::<bool>(), 1_usize..40, 0_usize..60), 1..60),
     ) {
-        let (outbox, now) = (outbox(), Clock.now());
+        let (outbox, now) = (outbox(), Clock::system().now());
         let (mut sink, mut limit, mut sent) = (Vec::new(), 0, Vec::new());
         for (number, (urgent, size, room)) in steps.into_iter().enumerate() {
             // A frame is its lane, its number and as many bytes as it says.

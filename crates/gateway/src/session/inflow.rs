@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn only_so_many_requests_wait_and_the_third_refusal_is_one_too_many() {
-        let (mut inflow, now) = (Inflow::default(), Clock.now());
+        let (mut inflow, now) = (Inflow::default(), Clock::system().now());
         assert_eq!([(); 2].map(|()| inflow.enter(2, now)), [Queue::Room, Queue::Room]);
         assert_eq!([(); 2].map(|()| inflow.enter(2, now)), [Queue::Full, Queue::Full]);
         inflow.leave();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn typing_too_often_is_coalesced_to_the_latest_word() {
-        let (mut inflow, now) = (Inflow::default(), Clock.now());
+        let (mut inflow, now) = (Inflow::default(), Clock::system().now());
         assert_eq!(inflow.typing(word(1, true), SECOND, now), Some(word(1, true)));
         assert_eq!(inflow.typing(word(1, false), SECOND, now), None);
         assert_eq!(inflow.typing(word(1, true), SECOND, now), None);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn typing_in_very_many_chats_is_not_remembered() {
-        let (mut inflow, now) = (Inflow::default(), Clock.now());
+        let (mut inflow, now) = (Inflow::default(), Clock::system().now());
         let passed = (0..100).filter_map(|chat| inflow.typing(word(chat, true), SECOND, now));
         assert_eq!(passed.count(), TYPING_CHATS_MAX);
         assert!(inflow.typing(word(200, true), SECOND, now + SECOND).is_some());

@@ -120,7 +120,7 @@ impl Talk {
 }
 
 fn start() -> Moment {
-    Moment { now: Clock.now(), wall: Timestamp { unix_ms: 1_700_000_000_000 } }
+    Moment { now: Clock::system().now(), wall: Timestamp { unix_ms: 1_700_000_000_000 } }
 }
 
 fn admitted(expires_at: Timestamp) -> Admitted {

@@ -42,11 +42,11 @@ pub(crate) fn gateway(
         nextauth_secret: None,
     };
     let (gateway, _) = Gateway::new(Parts {
-        directory: Arc::new(MemoryDirectory::new(config.shards, Clock)),
+        directory: Arc::new(MemoryDirectory::new(config.shards, Clock::system())),
         config,
         node_id,
         clock: Clock,
-        authenticator: Authenticator::new(auth, Clock).unwrap(),
+        authenticator: Authenticator::new(auth, Clock::system()).unwrap(),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
         chat: chat_plane(messages),
         profiles: Arc::new(Scripted { messages: Vec::new() }),
@@ -59,8 +59,9 @@ pub(crate) fn gateway(
 fn chat_plane(messages: Vec<Message>) -> ChatPlane {
     let metrics = Metrics::default();
     let log: Arc<dyn ChatLog> = Arc::new(Scripted { messages });
-    let breaker =
-        |metrics| Arc::new(Breaker::new("store", BreakerConfig::default(), Clock, metrics));
+    let breaker = |metrics| {
+        Arc::new(Breaker::new("store", BreakerConfig::default(), Clock::system(), metrics))
+    };
     let (bus, _) = InProcessBus::new();
     let bus = Arc::new(bus);
     let lazy_writes = LazyWrites::new(metrics.clone());

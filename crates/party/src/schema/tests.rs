@@ -87,7 +87,7 @@ impl World {
 
     async fn with(count: usize, rates: PartyRates) -> Self {
         let (store, archive) = (Arc::new(MemoryStore::new()), Arc::new(MemoryArchive::default()));
-        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new(16, Clock));
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new(16, Clock::system()));
         let (mut nodes, mut tasks) = (Vec::new(), JoinSet::new());
         for number in 0..count {
             let node_id: NodeId = format!("node-{number}").parse().unwrap();
@@ -95,7 +95,7 @@ impl World {
                 node_id: node_id.clone(),
                 address: None,
                 planes: String::new(),
-                started_at: Clock.wall(),
+                started_at: Clock::system().wall(),
                 connections: 0,
             };
             directory.announce(&record, Duration::from_secs(3600)).await.unwrap();
@@ -109,7 +109,8 @@ impl World {
             };
             let (hot, cold): (Arc<dyn PartyStore>, Arc<dyn PartyArchive>) =
                 (store.clone(), archive.clone());
-            let rooms = Rooms::new(hot, cold, node_id, config, Clock, PartyMetrics::default());
+            let rooms =
+                Rooms::new(hot, cold, node_id, config, Clock::system(), PartyMetrics::default());
             tasks.spawn(rooms.clone().run(Arc::clone(&directory)));
             nodes.push(Party::new(rooms, rates));
         }

@@ -59,9 +59,9 @@ async fn measure(
 ) -> Result<Measured> {
     let plan = DialPlan::new(subject, users, options.concurrency)?;
     let before = subject.usage()?;
-    let started = Clock.now();
+    let started = Clock::system().now();
     let opened = plan.open(label).await?;
-    let elapsed = Clock.now().duration_since(started);
+    let elapsed = Clock::system().now().duration_since(started);
     let after = subject.usage()?;
     let mut latency = new_histogram();
     for connection in &opened {

@@ -23,7 +23,7 @@ pub(super) struct Epoch {
 impl Epoch {
     /// Begins now.
     pub(super) fn begin() -> Self {
-        Self { start: Clock.now() }
+        Self { start: Clock::system().now() }
     }
 
     /// The moment that lies so much before this one.
@@ -34,7 +34,7 @@ impl Epoch {
 
     /// Nanoseconds since the beginning.
     pub(super) fn nanos(&self) -> u64 {
-        Clock.now().duration_since(self.start).as_nanos() as u64
+        Clock::system().now().duration_since(self.start).as_nanos() as u64
     }
 }
 

@@ -148,7 +148,7 @@ impl DialPlan {
     }
 
     async fn dial(&self, index: usize) -> Result<Opened> {
-        let started = Clock.now();
+        let started = Clock::system().now();
         let mut stream = self.connect(index).await?;
         let mut walker = Walker::new();
         match &self.requests {
@@ -162,7 +162,7 @@ impl DialPlan {
                 stream.read_exact(&mut welcome).await?;
             }
         }
-        Ok(Opened { index, stream, walker, took: Clock.now().duration_since(started) })
+        Ok(Opened { index, stream, walker, took: Clock::system().now().duration_since(started) })
     }
 
     async fn connect(&self, index: usize) -> Result<TcpStream> {

@@ -138,9 +138,11 @@ impl Room {
         let before = tallies(counters);
         let stored_before = self.stored().await?;
         let window = self.readers.window(load).await?;
-        let deadline = Clock.now() + ACKS_WITHIN;
+        let deadline = Clock::system().now() + ACKS_WITHIN;
         let answered = |[_, acks, refusals]: [u64; 3]| acks + refusals;
-        while answered(tallies(counters)) < counters.get(Tally::Sent) && Clock.now() < deadline {
+        while answered(tallies(counters)) < counters.get(Tally::Sent)
+            && Clock::system().now() < deadline
+        {
             sleep(LOOK_EVERY).await;
         }
         let after = tallies(counters);
@@ -175,7 +177,7 @@ async fn bare_side(options: &FanoutArgs, users: &[String]) -> Result<Side> {
 
 /// A message as the server would push it.
 fn message_frame(content_bytes: usize) -> Result<String> {
-    let wall = Clock.wall();
+    let wall = Clock::system().wall();
     let message = Message {
         chat_id: ChatId(Ulid(rand::random())),
         sequence: 1000,

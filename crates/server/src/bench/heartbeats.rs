@@ -227,14 +227,14 @@ async fn take_turns(
 }
 
 async fn our_turn(crowd: &Crowd, engine: &mut Engine) -> Result<Cost> {
-    let (cpu_before, began) = (engine.cpu().await?, Clock.now());
+    let (cpu_before, began) = (engine.cpu().await?, Clock::system().now());
     let mut renewals = 0;
-    while Clock.now() - began < TURN {
+    while Clock::system().now() - began < TURN {
         // Two slices at a time, as of two nodes: Redis has work while one of them composes.
         let (one, other) = tokio::try_join!(crowd.tick(), crowd.tick())?;
         renewals += one + other;
     }
-    let elapsed = Clock.now() - began;
+    let elapsed = Clock::system().now() - began;
     Ok(Cost { renewals, cpu: engine.cpu().await? - cpu_before, elapsed })
 }
 
@@ -243,12 +243,12 @@ async fn their_turn(
     baseline: Baseline,
     engine: &mut Engine,
 ) -> Result<Cost> {
-    let (cpu_before, began) = (engine.cpu().await?, Clock.now());
+    let (cpu_before, began) = (engine.cpu().await?, Clock::system().now());
     let mut renewals = 0;
-    while Clock.now() - began < TURN {
+    while Clock::system().now() - began < TURN {
         renewals += baselines.renew(baseline, &mut engine.wire).await?;
     }
-    let elapsed = Clock.now() - began;
+    let elapsed = Clock::system().now() - began;
     Ok(Cost { renewals, cpu: engine.cpu().await? - cpu_before, elapsed })
 }
 
@@ -283,13 +283,13 @@ async fn fall_silent(crowd: &Crowd) -> Result<u64> {
     crowd.tick().await?;
     // The first are renewed at once, the last when the machine has come to them: the silence counts
     // from the first, or it would be longer than a lease on a machine that is busy.
-    let until: Instant = Clock.now() + SILENCE;
+    let until: Instant = Clock::system().now() + SILENCE;
     crowd.renew_all().await?;
     let progress = Progress::begin("miss two renewals", SILENCE.as_secs());
-    let remaining = || until.saturating_duration_since(Clock.now()).as_secs();
+    let remaining = || until.saturating_duration_since(Clock::system().now()).as_secs();
     let work = async {
         let mut ticks = interval(SWEEP_INTERVAL);
-        while Clock.now() < until {
+        while Clock::system().now() < until {
             ticks.tick().await;
             crowd.sweep().await?;
         }
@@ -315,14 +315,14 @@ async fn sweep_micros(crowd: &Crowd, engine: &mut Engine) -> Result<f64> {
 /// many did.
 async fn reconnect_for(crowd: &Arc<Crowd>, lasts: Duration) -> Result<u64> {
     let _kept = crowd.keep();
-    let until = Clock.now() + lasts;
+    let until = Clock::system().now() + lasts;
     let progress = Progress::begin("reconnect", lasts.as_secs());
-    let remaining = || until.saturating_duration_since(Clock.now()).as_secs();
+    let remaining = || until.saturating_duration_since(Clock::system().now()).as_secs();
     let work = async {
         let mut ticks = interval(Duration::from_secs(1) / CHURN_PER_SECOND as u32);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut churned = 0;
-        while Clock.now() < until {
+        while Clock::system().now() < until {
             ticks.tick().await;
             for _ in 0..(crowd.len() / CHURN_PER_SECOND / 100).max(1) {
                 crowd.reconnect(churned).await?;
@@ -346,10 +346,10 @@ async fn hold(
     // Everybody is in the rhythm after one interval.
     sleep(RENEW_INTERVAL).await;
     let counts = || [&crowd.metrics.renewals, &crowd.metrics.leases_lost].map(|it| it.get());
-    let (before, cpu_before, began) = (counts(), engine.cpu().await?, Clock.now());
+    let (before, cpu_before, began) = (counts(), engine.cpu().await?, Clock::system().now());
     let progress = Progress::begin("hold leases", seconds.as_secs());
-    progress.watch(|| (Clock.now() - began).as_secs(), sleep(seconds)).await;
-    let (elapsed, cpu) = (Clock.now() - began, engine.cpu().await? - cpu_before);
+    progress.watch(|| (Clock::system().now() - began).as_secs(), sleep(seconds)).await;
+    let (elapsed, cpu) = (Clock::system().now() - began, engine.cpu().await? - cpu_before);
     let after = counts();
     ensure!(after[1] == before[1], "{} of the leases held were lost", after[1] - before[1]);
     drop(kept);

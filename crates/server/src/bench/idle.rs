@@ -73,10 +73,10 @@ async fn measure(
 ) -> Result<Measured> {
     let plan = DialPlan::new(subject, users, DIAL_CONCURRENCY)?;
     let before = subject.usage()?;
-    let started = Clock.now();
+    let started = Clock::system().now();
     let mut fleet = Fleet::new(Epoch::begin(), 1);
     plan.open_each(&format!("connect to {name}"), |opened| fleet.add(opened)).await?;
-    let connect_elapsed = Clock.now().duration_since(started);
+    let connect_elapsed = Clock::system().now().duration_since(started);
     let connected = subject.usage()?;
     let counters = fleet.counters();
     let heartbeats_before = counters.get(Tally::Heartbeats);
@@ -104,8 +104,8 @@ async fn hold_open(
     connections: usize,
     duration: Duration,
 ) -> Result<()> {
-    let started = Clock.now();
-    let passed = || Clock.now().duration_since(started);
+    let started = Clock::system().now();
+    let passed = || Clock::system().now().duration_since(started);
     let work = async {
         while passed() < duration {
             sleep(LOOK_EVERY.min(duration.saturating_sub(passed()))).await;

@@ -50,7 +50,9 @@ impl Naming {
     /// A new id.
     pub(super) fn name(self) -> String {
         match self {
-            Self::Ulid => Ulid::from_parts(Clock.wall().unix_ms, rand::random()).to_string(),
+            Self::Ulid => {
+                Ulid::from_parts(Clock::system().wall().unix_ms, rand::random()).to_string()
+            }
             Self::Random => format!("{:032x}", rand::random::<u128>()),
         }
     }
@@ -104,7 +106,7 @@ impl Letter {
         patch(&mut self.bytes, &self.time, &digits);
         match self.naming {
             Naming::Ulid => {
-                let name = Ulid::from_parts(Clock.wall().unix_ms, rand::random());
+                let name = Ulid::from_parts(Clock::system().wall().unix_ms, rand::random());
                 let mut text = [0; ULID_LEN];
                 name.array_to_str(&mut text);
                 patch(&mut self.bytes, &self.name, &text);

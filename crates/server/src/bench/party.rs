@@ -194,10 +194,10 @@ impl Crowd {
         self.counters.take_ack_latency();
         let (before, sequences_before) = (self.tallies(), self.sequences());
         let (cpu_before, redis_before) = (self.cpu()?, self.redis_cpu().await?);
-        let started = Clock.now();
+        let started = Clock::system().now();
         edit().await?;
         self.wait_until_heard(before).await;
-        let elapsed = Clock.now() - started;
+        let elapsed = Clock::system().now() - started;
         let (cpu, redis_after) = (self.cpu()?, self.redis_cpu().await?);
         let after = self.tallies();
         let [sent, acknowledged, refusals, delivered] =
@@ -221,18 +221,18 @@ impl Crowd {
 
     /// Gives up only when nothing came for a while: a loss is reported, not waited for.
     async fn wait_until_heard(&self, before: [u64; 4]) {
-        let mut last = (self.tallies(), Clock.now());
+        let mut last = (self.tallies(), Clock::system().now());
         loop {
             let [sent, acks, refusals, heard]: [u64; 4] =
                 std::array::from_fn(|index| last.0[index] - before[index]);
             let is_complete = acks + refusals >= sent && heard >= acks * self.editors.hearers;
-            if is_complete || Clock.now() - last.1 >= QUIET_MAX {
+            if is_complete || Clock::system().now() - last.1 >= QUIET_MAX {
                 return;
             }
             sleep(LOOK_EVERY).await;
             let now = self.tallies();
             if now != last.0 {
-                last = (now, Clock.now());
+                last = (now, Clock::system().now());
             }
         }
     }

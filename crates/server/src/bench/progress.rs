@@ -31,7 +31,7 @@ impl Progress {
                 .expect("the template is a constant");
             ProgressBar::new(total).with_style(style).with_message(label.clone())
         });
-        let clock = Clock;
+        let clock = Clock::system();
         Self { label, total, bar, clock, line_due: clock.now() + LINE_EVERY }
     }
 

@@ -225,10 +225,10 @@ impl Crowd {
         let stored_before = self.chats.stored(&self.subject, &self.users).await?;
         let before = Tallies::of(counters);
         let cpu_before = self.subject.usage()?.map(|usage| usage.cpu);
-        let started = Clock.now();
+        let started = Clock::system().now();
         send(counters).await?;
         self.wait_for_answers(&before).await;
-        let elapsed = Clock.now().duration_since(started);
+        let elapsed = Clock::system().now().duration_since(started);
         let cpu_after = self.subject.usage()?.map(|usage| usage.cpu);
         let after = Tallies::of(counters);
         let acknowledged = after.acks - before.acks;
@@ -250,14 +250,14 @@ impl Crowd {
     /// Gives up only when nothing came for a while: a loss is reported, not waited for.
     async fn wait_for_answers(&self, before: &Tallies) {
         let counters = self.fleet.counters();
-        let mut last = (Tallies::of(counters), Clock.now());
+        let mut last = (Tallies::of(counters), Clock::system().now());
         while !last.0.is_complete_since(before, self.senders.hearers)
-            && Clock.now().duration_since(last.1) < QUIET_MAX
+            && Clock::system().now().duration_since(last.1) < QUIET_MAX
         {
             sleep(LOOK_EVERY).await;
             let now = Tallies::of(counters);
             if now != last.0 {
-                last = (now, Clock.now());
+                last = (now, Clock::system().now());
             }
         }
     }

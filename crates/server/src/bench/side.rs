@@ -120,11 +120,11 @@ impl Side {
         counters.take_latency();
         let delivered_before = counters.deliveries();
         let cpu_before = self.subject.usage()?.map(|usage| usage.cpu);
-        let started = Clock.now() + LEAD;
+        let started = Clock::system().now() + LEAD;
         let driven = drive(lanes, load, self.epoch, &counters).await?;
         self.wait_for_arrivals(delivered_before + driven.expected).await;
         sleep_until(started + load.duration).await;
-        let elapsed = Clock.now().duration_since(started);
+        let elapsed = Clock::system().now().duration_since(started);
         let cpu_after = self.subject.usage()?.map(|usage| usage.cpu);
         Ok(Window {
             delivered: counters.deliveries() - delivered_before,
@@ -140,11 +140,13 @@ impl Side {
     /// Gives up only when nothing came for a while: a loss is reported, not waited for.
     async fn wait_for_arrivals(&self, expected: u64) {
         let counters = self.fleet.counters();
-        let mut last = (counters.deliveries(), Clock.now());
-        while counters.deliveries() < expected && Clock.now().duration_since(last.1) < QUIET_MAX {
+        let mut last = (counters.deliveries(), Clock::system().now());
+        while counters.deliveries() < expected
+            && Clock::system().now().duration_since(last.1) < QUIET_MAX
+        {
             sleep(LOOK_EVERY).await;
             if counters.deliveries() != last.0 {
-                last = (counters.deliveries(), Clock.now());
+                last = (counters.deliveries(), Clock::system().now());
             }
         }
     }

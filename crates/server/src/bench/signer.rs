@@ -94,7 +94,7 @@ impl fmt::Debug for Signer {
 impl Signer {
     /// A signer for tests in which nobody checks the tokens.
     pub(super) fn unchecked() -> Self {
-        Self::new(&Secret(String::new()), Clock)
+        Self::new(&Secret(String::new()), Clock::system())
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     fn a_user_has_a_device_and_only_the_service_has_a_scope() {
         let secret = Secret("0123456789abcdef0123456789abcdef".to_owned());
         assert!(!format!("{secret:?}").contains("0123"));
-        let signer = Signer::new(&secret, Clock);
+        let signer = Signer::new(&secret, Clock::system());
         let user = claims(&signer.user("bench-7").unwrap());
         assert_eq!((&user["sub"], &user["device_id"]), (&"bench-7".into(), &"bench".into()));
         assert!(user.get("scope").is_none() && user["exp"].is_u64());

@@ -111,7 +111,7 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
         .map(|user| user.parse())
         .collect::<Result<_, _>>()?;
     let config = SqliteConfig::in_directory(&options.directory);
-    let store = SqliteStore::open(&config, Clock)?;
+    let store = SqliteStore::open(&config, Clock::system())?;
     let mut composer = Composer::new(&store, layout, users, options.content, naming).await?;
     let (mut cpu, mut elapsed, mut stored) = (Duration::ZERO, Duration::ZERO, 0);
     let this = std::process::id();
@@ -119,7 +119,7 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
         let batches: Vec<_> = (0..COMPOSED_TOGETHER.div_ceil(options.batch))
             .map(|_| composer.batch(options.batch))
             .collect();
-        let (cpu_before, began) = (Usage::of(this)?.cpu, Clock.now());
+        let (cpu_before, began) = (Usage::of(this)?.cpu, Clock::system().now());
         for batch in batches {
             let answers = store.append(batch).await?;
             let is_new = answers.iter().all(|answer| matches!(answer, Ok(new) if !new.duplicate));
@@ -129,7 +129,7 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
                 break;
             }
         }
-        elapsed += Clock.now().duration_since(began);
+        elapsed += Clock::system().now().duration_since(began);
         cpu += Usage::of(this)?.cpu.saturating_sub(cpu_before);
     }
     let figures = StoreFigures {

@@ -87,7 +87,7 @@ impl Subject {
         Ok(Self {
             address,
             host: address.to_string(),
-            signer: Some(Signer::new(secret, Clock)),
+            signer: Some(Signer::new(secret, Clock::system())),
             pid: Some(child.pid()),
             child: Some(child),
         })
@@ -116,7 +116,7 @@ impl Subject {
             .with_context(|| format!("{host} could not be looked up"))?
             .next()
             .with_context(|| format!("{host} has no address"))?;
-        let signer = Some(Signer::new(secret, Clock));
+        let signer = Some(Signer::new(secret, Clock::system()));
         Ok(Self { address, host, signer, pid: common.pid, child: None })
     }
 
@@ -126,7 +126,7 @@ impl Subject {
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Clock.now() + READY_WITHIN;
+        let deadline = Clock::system().now() + READY_WITHIN;
         loop {
             if let Some(child) = &mut self.child {
                 child.require_running()?;
@@ -137,7 +137,7 @@ impl Subject {
                 Ok(Err(error)) => format!("{error:#}"),
                 Err(_) => "/readyz did not answer".to_owned(),
             };
-            if Clock.now() >= deadline {
+            if Clock::system().now() >= deadline {
                 bail!("the server at {} was not ready in {READY_WITHIN:?}: {last}", self.host);
             }
             sleep(ASK_EVERY).await;

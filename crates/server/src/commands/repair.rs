@@ -107,7 +107,7 @@ mod tests {
         let line = Line::try_parse_from(line).map_err(|error| error.to_string());
         let repair = line.unwrap_or_else(|error| panic!("{error}")).repair;
         let (mut output, mut errors) = (Vec::new(), Vec::new());
-        let code = run(&repair, Clock, &mut output, &mut errors);
+        let code = run(&repair, Clock::system(), &mut output, &mut errors);
         output.extend(errors);
         (code, String::from_utf8(output).unwrap())
     }
@@ -121,7 +121,7 @@ mod tests {
         assert!(told.contains("there is no store at"), "{told}");
 
         let config = SqliteConfig::in_directory(scratch.path());
-        let store = SqliteStore::open(&config, Clock).unwrap();
+        let store = SqliteStore::open(&config, Clock::system()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let new = NewChat {
             kind: ChatKind::Group,

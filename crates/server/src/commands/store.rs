@@ -234,7 +234,7 @@ mod tests {
         let copy = scratch.path().join("copy.db");
         let copy = copy.to_str().unwrap();
         let config = SqliteConfig::in_directory(scratch.path());
-        let store = SqliteStore::open(&config, Clock).unwrap();
+        let store = SqliteStore::open(&config, Clock::system()).unwrap();
         named(&store, "first").await;
         let (code, told) = run_in(&scratch, &["backup", copy]);
         assert_eq!(code, 0, "{told}");
@@ -255,7 +255,7 @@ mod tests {
         assert!(told.contains("there is a store at"), "{told}");
         let (code, told) = run_in(&scratch, &["restore", copy, "--force"]);
         assert_eq!(code, 0, "{told}");
-        let store = SqliteStore::open(&config, Clock).unwrap();
+        let store = SqliteStore::open(&config, Clock::system()).unwrap();
         assert_eq!(name(&store).await.as_deref(), Some("first"));
     }
 

@@ -71,7 +71,7 @@ mod tests {
     fn a_burst_passes_then_the_rate_holds_and_a_household_counts_as_one() {
         let rates = QuestionRates::new(5);
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        let start = Clock.now();
+        let start = Clock::system().now();
         for number in 0..10 {
             assert_eq!(rates.take(address(&format!("2001:db8::{number}")), start), Ok(()));
         }

@@ -48,7 +48,7 @@ listen = "main"
 
 /// The time.
 pub(crate) fn now() -> Instant {
-    Clock.now()
+    Clock::system().now()
 }
 
 /// Whether the long forms were asked for.

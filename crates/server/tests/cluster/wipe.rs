@@ -28,7 +28,7 @@ async fn who_leaves_while_redis_is_filled_again_was_last_seen_then() {
     let [node] = cluster.all();
     let ana = node.connect("ana").await;
     cluster.redis.command(&["FLUSHALL"]);
-    let left_at = Clock.wall().unix_ms;
+    let left_at = Clock::system().wall().unix_ms;
     drop(ana);
     let last_seen = "SELECT last_seen FROM heartline.users WHERE user_id = 'ana'";
     let is_stored = async || {

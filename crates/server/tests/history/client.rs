@@ -71,7 +71,7 @@ impl Client {
             sent: HashMap::new(),
             again: Vec::new(),
             acknowledged: Vec::new(),
-            heartbeat_at: Clock.now(),
+            heartbeat_at: Clock::system().now(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Client {
     /// One connection, from its beginning to its end.
     async fn live(&mut self, session: &mut Session) -> Lived {
         let mut phase = self.shared.phase.subscribe();
-        let mut act_at = Clock.now();
+        let mut act_at = Clock::system().now();
         loop {
             tokio::select! {
                 biased;
@@ -112,7 +112,7 @@ impl Client {
                 _ = phase.changed() => {}
                 () = sleep_until(act_at) => {
                     let pause = self.random.random_range(self.shared.pace_ms.clone());
-                    act_at = Clock.now() + Duration::from_millis(pause);
+                    act_at = Clock::system().now() + Duration::from_millis(pause);
                     let busy = *phase.borrow() == Phase::Busy;
                     if busy && self.act(session).await {
                         return Lived::Dropped;
@@ -158,7 +158,7 @@ impl Client {
 
     /// What a client does whether or not it feels like it.
     async fn duties(&mut self, session: &mut Session) {
-        let now = Clock.now();
+        let now = Clock::system().now();
         if now >= self.heartbeat_at {
             self.heartbeat_at = now + HEARTBEAT;
             session.heartbeat().await;
@@ -233,7 +233,7 @@ impl Client {
         while content.len() < bytes {
             content.push(self.random.random_range('!'..='~'));
         }
-        Draft { chat: chat.to_owned(), id, content, not_before: Clock.now() }
+        Draft { chat: chat.to_owned(), id, content, not_before: Clock::system().now() }
     }
 
     /// Sends some new messages at once, without waiting for an answer.

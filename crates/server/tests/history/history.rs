@@ -237,7 +237,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        Self { origin: Clock.now(), entries: Mutex::default(), names: AtomicU64::new(1) }
+        Self { origin: Clock::system().now(), entries: Mutex::default(), names: AtomicU64::new(1) }
     }
 
     /// A number that this run gives to one request or one connection.

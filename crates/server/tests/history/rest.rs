@@ -22,12 +22,12 @@ const PAGE: usize = 200;
 
 /// A token that outlives the longest run.
 pub(crate) fn token(user: &str) -> String {
-    let expires = Clock.wall().unix_ms / 1000 + 24 * 3600;
+    let expires = Clock::system().wall().unix_ms / 1000 + 24 * 3600;
     sign(&json!({ "sub": user, "exp": expires }))
 }
 
 fn service_token() -> String {
-    let expires = Clock.wall().unix_ms / 1000 + 3600;
+    let expires = Clock::system().wall().unix_ms / 1000 + 3600;
     sign(&json!({ "sub": "operator", "exp": expires, "scope": "service" }))
 }
 

@@ -208,7 +208,7 @@ async fn finish(
     let recovered_at = shared.recorder.last_fault_at() + recovery;
     shared.phase.send_replace(Phase::Settle);
     until_settled(shared).await?;
-    if Clock.now() < recovered_at {
+    if Clock::system().now() < recovered_at {
         tokio::time::sleep_until(recovered_at).await;
         until_settled(shared).await?;
     }

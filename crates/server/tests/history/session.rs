@@ -133,8 +133,8 @@ impl Session {
             pending: HashMap::new(),
             in_flight: 0,
             reading: false,
-            manifest_at: Some(Clock.now()),
-            sync_not_before: Clock.now(),
+            manifest_at: Some(Clock::system().now()),
+            sync_not_before: Clock::system().now(),
             informed: false,
             closing: None,
             page: None,
@@ -197,7 +197,7 @@ impl Session {
         limit: u64,
         known: &Cursor,
     ) -> bool {
-        if self.reading || Clock.now() < self.sync_not_before {
+        if self.reading || Clock::system().now() < self.sync_not_before {
             return false;
         }
         self.reading = true;
@@ -223,7 +223,7 @@ impl Session {
 
     /// Asks for the manifest if it is time to.
     pub(crate) async fn manifest_if_due(&mut self) {
-        if self.manifest_at.is_some_and(|at| at <= Clock.now()) {
+        if self.manifest_at.is_some_and(|at| at <= Clock::system().now()) {
             self.manifest_at = None;
             self.manifest().await;
         }
@@ -289,7 +289,7 @@ impl Session {
                 let told = Event::ResyncRequired { connection, reason, chats };
                 self.shared.recorder.record(told);
                 let delay = Duration::from_millis(frame["delay_ms"].as_u64().unwrap_or(0));
-                self.manifest_at.get_or_insert(Clock.now() + delay);
+                self.manifest_at.get_or_insert(Clock::system().now() + delay);
             }
             "connection_closing" => {
                 self.closing = Some(frame["reason"].as_str().unwrap().to_owned());
@@ -322,7 +322,7 @@ impl Session {
             {
                 let code = text(frame, "code");
                 self.shared.recorder.record(Event::ReadRefused { request, code });
-                let again = Clock.now() + Duration::from_millis(100);
+                let again = Clock::system().now() + Duration::from_millis(100);
                 match asked {
                     Pending::Manifest => self.manifest_at = Some(again),
                     Pending::Sync { .. } | Pending::Send(_) => {
@@ -371,7 +371,7 @@ impl Session {
         let may_have_stored = matches!(code.as_str(), "SERVICE_UNAVAILABLE" | "INTERNAL_ERROR");
         let is_unknown = said == Some("unknown") || (may_have_stored && said != Some("rejected"));
         let wait = Duration::from_secs(frame["retry_after_seconds"].as_u64().unwrap_or(0));
-        draft.not_before = Clock.now() + wait.min(RETRY_AFTER_MAX);
+        draft.not_before = Clock::system().now() + wait.min(RETRY_AFTER_MAX);
         let answer = if is_unknown { Answer::Unknown { code } } else { Answer::Refused { code } };
         self.outcomes.push(match &answer {
             Answer::Unknown { .. } => Outcome::Unknown(draft),

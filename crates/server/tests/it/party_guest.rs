@@ -365,7 +365,7 @@ impl Guest {
         let mut count = self.count.clone();
         let closed = count.wait_for(|_| self.close_code().is_some());
         let _ = timeout(PATIENCE, closed).await.expect("a Close in time");
-        Clock.now()
+        Clock::system().now()
     }
 }
 
@@ -377,7 +377,7 @@ async fn listen(
 ) {
     loop {
         let frame = read_server_frame(&mut reader).await;
-        let at = Clock.now();
+        let at = Clock::system().now();
         match &frame {
             Ok(frame) if frame.opcode == OPCODE_TEXT => {
                 let message: Value = serde_json::from_slice(&frame.payload).unwrap();

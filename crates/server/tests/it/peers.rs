@@ -21,7 +21,7 @@ use crate::harness::{PATIENCE, Server, Socket, bearer, close_of, service_token, 
 
 /// The time.
 pub(crate) fn now() -> Instant {
-    Clock.now()
+    Clock::system().now()
 }
 
 /// A back end that pushes numbered events over one connection that it keeps.

@@ -31,11 +31,11 @@ async fn the_snapshot_comes_first_and_then_every_change_in_order() {
     let mut last_version = version(&users[0]);
     let mut bo = Some(bo);
     for _ in 0..3 {
-        let left_at = Clock.wall();
+        let left_at = Clock::system().wall();
         bo.take().unwrap().leaves().await;
         let offline = ana.presence("bo", "offline").await;
         is_known(&offline, "bo", "offline");
-        was_here_between(&offline, left_at, Clock.wall());
+        was_here_between(&offline, left_at, Clock::system().wall());
         bo = Some(server.connect("bo").await);
         let online = ana.presence("bo", "online").await;
         is_known(&online, "bo", "online");
@@ -63,10 +63,10 @@ async fn only_the_first_device_and_the_last_make_a_difference() {
     drop(phone);
     tablet.leaves().await;
     server.told_nothing(&mut ana).await;
-    let left_at = Clock.wall();
+    let left_at = Clock::system().wall();
     phone_again.leaves().await;
     let offline = ana.presence("bo", "offline").await;
-    was_here_between(&offline, left_at, Clock.wall());
+    was_here_between(&offline, left_at, Clock::system().wall());
 }
 
 #[tokio::test]

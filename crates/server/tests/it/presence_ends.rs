@@ -75,7 +75,7 @@ async fn a_pause_of_the_server_that_leases_outlive_shows_nobody_as_gone() {
 async fn a_silent_device_is_gone_after_the_heartbeat_timeout() {
     let more = "[gateway]\nheartbeat_interval = \"300ms\"\nheartbeat_timeout = \"900ms\"\n";
     let server = Server::start_with(&short_leases(more)).await;
-    let silent_since = Clock.wall();
+    let silent_since = Clock::system().wall();
     let started = now();
     let mut bo = server.connect("bo").await;
     server.seen_as("ana", "bo", "online").await;
@@ -107,9 +107,9 @@ async fn a_return_within_the_linger_causes_no_event() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let _cy = server.connect("cy").await;
     ana.presence("cy", "online").await;
-    let (left_at, left) = (now(), Clock.wall());
+    let (left_at, left) = (now(), Clock::system().wall());
     bo.leaves().await;
-    let gone = Clock.wall();
+    let gone = Clock::system().wall();
     let offline = ana.presence("bo", "offline").await;
     let took = now() - left_at;
     assert!(took >= Duration::from_millis(2900), "{took:?}");
@@ -134,11 +134,11 @@ async fn whoever_is_asked_to_come_again_and_does_is_not_seen_to_leave() {
     let mut ana = server.connect("ana").await;
     let users = ana.subscribe(&["bo", "cy", "dee"]).await;
     assert!(users[..2].iter().all(|seen| seen["status"] == "online"), "{users:?}");
-    let left_at = Clock.wall();
+    let left_at = Clock::system().wall();
     for device in [&mut bo, &mut cy] {
         device.closes("max_age", 1001).await;
     }
-    let closed_at = Clock.wall();
+    let closed_at = Clock::system().wall();
     let bo = server.connect("bo").await;
     let _dee = server.connect("dee").await;
     ana.presence("dee", "online").await;
@@ -193,9 +193,9 @@ async fn when_users_were_last_here_outlives_an_orderly_end() {
     early.leaves().await;
     let early = ana.presence("early", "offline").await;
     let _late = server.connect("late").await;
-    let ended_after = Clock.wall();
+    let ended_after = Clock::system().wall();
     let files = server.ended_by("TERM").await;
-    let ended_before = Clock.wall();
+    let ended_before = Clock::system().wall();
     let server = Server::start_on(files, OPEN).await;
     let seen = server.all_seen("ana", &["early", "late", "never"]).await;
     is_known(&seen[0], "early", "offline");

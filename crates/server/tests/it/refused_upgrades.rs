@@ -209,21 +209,21 @@ async fn frames_that_come_together_with_the_upgrade_are_heard() {
 /// Reads until the server ends the connection, sending a byte now and then; answers how long it
 /// took.
 async fn trickled(server: &Server, bytes: &[u8]) -> Duration {
-    let start = Clock.now();
+    let start = Clock::system().now();
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let mut bytes = bytes.iter().cycle();
     let mut answer = Vec::new();
     loop {
         let pause = Duration::from_millis(250);
         match timeout(pause, socket.read_buf(&mut answer)).await {
-            Ok(Ok(0) | Err(_)) => return Clock.now() - start,
+            Ok(Ok(0) | Err(_)) => return Clock::system().now() - start,
             Ok(Ok(_)) => {}
             Err(_) => {
                 // A socket that is closed meanwhile is noticed by the next read.
                 let _ = socket.write_all(bytes.next().map_or(&[], std::slice::from_ref)).await;
             }
         }
-        assert!(Clock.now() - start < Duration::from_secs(25), "it is still open");
+        assert!(Clock::system().now() - start < Duration::from_secs(25), "it is still open");
     }
 }
 
@@ -236,9 +236,9 @@ async fn a_head_that_never_ends_is_given_up_while_others_connect_at_once() {
         for number in 0..20 {
             server.connect(&format!("user-{number}")).await.is_open().await;
         }
-        Clock.now()
+        Clock::system().now()
     };
-    let start = Clock.now();
+    let start = Clock::system().now();
     let ((byte_by_byte, silent), others_done) = tokio::join!(slow, others);
     assert!(others_done - start < byte_by_byte.min(silent), "the others waited");
     for duration in [byte_by_byte, silent] {

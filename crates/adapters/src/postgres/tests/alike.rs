@@ -328,7 +328,7 @@ async fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
     let directory = Directory(std::env::temp_dir().join(name));
     std::fs::create_dir(&directory.0).unwrap();
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::in_directory(&directory.0) };
-    let sqlite = SqliteStore::open(&config, Clock).unwrap();
+    let sqlite = SqliteStore::open(&config, Clock::system()).unwrap();
     // One database for all cases, because making one costs more than a case.
     static SCRATCH: OnceLock<Scratch> = OnceLock::new();
     let scratch = SCRATCH.get_or_init(Scratch::new);

@@ -20,7 +20,7 @@ async fn the_store_keeps_every_promise_of_its_ports() {
 async fn two_connections_and_one_runtime_thread_are_enough() {
     let scratch = Scratch::new();
     let config = PostgresConfig { pool_size: 2, ..scratch.config() };
-    let store = PostgresStore::open(&config, Clock).await.unwrap();
+    let store = PostgresStore::open(&config, Clock::system()).await.unwrap();
     let contract = Contract::new(&store, &store, &store);
     contract.prove_members().await;
     contract.prove_chat_log().await;

@@ -200,7 +200,7 @@ async fn a_node_whose_clock_is_ahead_removes_nothing_that_is_young() {
         WHERE client_message_id = 'old';
         UPDATE heartline.chats SET oldest_at = oldest_at - 2 * 86400000",
     );
-    let now = Clock.wall().plus(365 * DAY);
+    let now = Clock::system().wall().plus(365 * DAY);
     let age = Some(Age { before: now.minus(DAY), now });
     let bite = store.0.pool.call(Purpose::Note, |lease| forget::forget(lease, age, 10)).await;
     assert_eq!(bite.unwrap(), Bite { changed: 1, is_last: false });

@@ -30,7 +30,7 @@ impl Scratch {
     }
 
     pub(super) async fn open(&self) -> PostgresStore {
-        PostgresStore::open(&self.config(), Clock).await.unwrap()
+        PostgresStore::open(&self.config(), Clock::system()).await.unwrap()
     }
 
     /// An operator's shell on the same database.

@@ -66,7 +66,7 @@ impl Drop for Certificates {
 
 async fn open(url: &str) -> Result<PostgresStore, String> {
     let config = PostgresConfig::from_url(url).unwrap();
-    PostgresStore::open(&config, Clock).await.map_err(|error| error.to_string())
+    PostgresStore::open(&config, Clock::system()).await.map_err(|error| error.to_string())
 }
 
 #[tokio::test]

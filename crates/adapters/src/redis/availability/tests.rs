@@ -13,7 +13,7 @@ struct Stage {
 impl Stage {
     fn new(url: &str) -> Self {
         let config = RedisConfig::from_url(url, "test:").unwrap();
-        let client = RedisClient::new(config, Clock, RedisCounters::default());
+        let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
         let mut registry = Registry::default();
         let availability = RedisAvailability::new(client, &mut registry);
         Self { availability, registry }

@@ -49,7 +49,7 @@ fn client(redis: &Redis, password: &str) -> RedisClient {
     let mut config = config.with_tls_root(CERTIFICATE.as_bytes().to_vec()).unwrap();
     // A handshake of an unoptimised build on a busy machine takes its time.
     config.deadline = Duration::from_secs(10);
-    RedisClient::new(config, Clock, RedisCounters::default())
+    RedisClient::new(config, Clock::system(), RedisCounters::default())
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn everything_works_over_tls_with_the_permissions_that_we_ship() {
     let redis = guarded();
     let client = client(&redis, PASSWORD);
     let connect = async |node: &str| {
-        RedisDirectory::connect(client.clone(), config(node, 3), Clock).await.unwrap()
+        RedisDirectory::connect(client.clone(), config(node, 3), Clock::system()).await.unwrap()
     };
     let (one, two) = (connect("node-one").await, connect("node-two").await);
     settled(&one).await;
@@ -66,7 +66,7 @@ async fn everything_works_over_tls_with_the_permissions_that_we_ship() {
         node_id: "node-one".parse().unwrap(),
         address: None,
         planes: "gateway".to_owned(),
-        started_at: Clock.wall(),
+        started_at: Clock::system().wall(),
         connections: 1,
     };
     one.announce(&node, LEASE).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_wrong_password_and_an_unknown_authority_are_failures_that_tell_no_sec
     let url = format!("rediss://heartline:{PASSWORD}@localhost:{}", redis.port());
     let mut config = RedisConfig::from_url(&url, "heartline:").unwrap();
     config.deadline = Duration::from_secs(10);
-    let stranger = RedisClient::new(config, Clock, RedisCounters::default());
+    let stranger = RedisClient::new(config, Clock::system(), RedisCounters::default());
     let failure = stranger.query::<Value>(&cmd("PING")).await.unwrap_err();
     assert!(failure.is_infrastructure(), "{failure}");
     assert!(!format!("{failure} {failure:?}").contains(PASSWORD));

@@ -49,7 +49,7 @@ async fn announce(directory: &crate::redis::RedisDirectory, node: &str) {
         node_id: node.parse().unwrap(),
         address: None,
         planes: "gateway".to_owned(),
-        started_at: Clock.wall(),
+        started_at: Clock::system().wall(),
         connections: 0,
     };
     directory.announce(&record, Duration::from_secs(600)).await.unwrap();

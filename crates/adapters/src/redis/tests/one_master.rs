@@ -46,8 +46,8 @@ async fn a_master_that_hangs_costs_no_lease_on_the_others() {
     let failed = join_all(there.map(|lease| one.register(lease.clone(), policy))).await;
     assert!(failed.iter().all(Result::is_err));
     let keys: Vec<LeaseKey> = held.iter().map(|lease| lease.key.clone()).collect();
-    let (begun_at, mut swept) = (Clock.now(), Vec::new());
-    while Clock.now() - begun_at < HANGING {
+    let (begun_at, mut swept) = (Clock::system().now(), Vec::new());
+    while Clock::system().now() - begun_at < HANGING {
         let (renewed, claimed) = tokio::join!(one.renew(&keys, LEASE), one.sweep(1000, policy));
         assert!(renewed.is_err(), "some are not renewed");
         swept.extend(claimed.unwrap_or_default());

@@ -16,7 +16,7 @@ fn record(node: &str) -> NodeRecord {
         node_id: node.parse().unwrap(),
         address: None,
         planes: "gateway".to_owned(),
-        started_at: Clock.wall(),
+        started_at: Clock::system().wall(),
         connections: 0,
     }
 }
@@ -26,7 +26,7 @@ async fn every_call_fails_in_time(directory: &RedisDirectory) {
     let lease = lease("alice", "node-one", 1, 4);
     let (key, node) = (&lease.key, record("node-one"));
     for round in 0..3 {
-        let started_at = Clock.now();
+        let started_at = Clock::system().now();
         let (users, keys) = ([user("alice")], slice::from_ref(key));
         let failed = tokio::join!(
             async { directory.register(lease.clone(), policy()).await.is_err() },
@@ -44,7 +44,7 @@ async fn every_call_fails_in_time(directory: &RedisDirectory) {
         );
         let all = (true, true, true, true, true, true, true, true, true, true, true, true);
         assert_eq!(failed, all, "in round {round}");
-        assert!(Clock.now() - started_at < ANSWERED, "in round {round}");
+        assert!(Clock::system().now() - started_at < ANSWERED, "in round {round}");
     }
 }
 
@@ -55,14 +55,14 @@ async fn every_call_to_a_paused_redis_is_answered_in_time_and_the_silence_is_kno
     one.announce(&record("node-one"), LEASE).await.unwrap();
     assert_eq!(one.silence(), Duration::ZERO);
     redis.pause();
-    let started_at = Clock.now();
+    let started_at = Clock::system().now();
     every_call_fails_in_time(&one).await;
     let silence = one.silence();
     assert!(silence > Duration::from_millis(400), "{silence:?}");
-    assert!(silence <= Clock.now() - started_at + ANSWERED);
+    assert!(silence <= Clock::system().now() - started_at + ANSWERED);
     redis.resume();
     while one.announce(&record("node-one"), LEASE).await.is_err() {
-        assert!(Clock.now() - started_at < Duration::from_secs(20), "it comes back");
+        assert!(Clock::system().now() - started_at < Duration::from_secs(20), "it comes back");
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(one.silence(), Duration::ZERO);
@@ -75,9 +75,9 @@ async fn a_killed_redis_fails_every_call_and_serves_again_when_it_is_back() {
     redis.stop();
     every_call_fails_in_time(&one).await;
     redis.restart();
-    let started_at = Clock.now();
+    let started_at = Clock::system().now();
     while one.announce(&record("node-one"), LEASE).await.is_err() {
-        assert!(Clock.now() - started_at < Duration::from_secs(20), "it comes back");
+        assert!(Clock::system().now() - started_at < Duration::from_secs(20), "it comes back");
         sleep(Duration::from_millis(100)).await;
     }
     settled(&one).await;
@@ -89,11 +89,11 @@ async fn a_full_redis_counts_as_down() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let started_at = Clock.now();
+    let started_at = Clock::system().now();
     let lease = lease("alice", "node-one", 1, 4);
     one.register(lease.clone(), policy()).await.unwrap_err();
     one.announce(&record("node-one"), LEASE).await.unwrap_err();
-    assert!(Clock.now() - started_at < ANSWERED);
+    assert!(Clock::system().now() - started_at < ANSWERED);
     assert!(one.silence() > Duration::ZERO);
 }
 
@@ -101,13 +101,15 @@ async fn a_full_redis_counts_as_down() {
 async fn a_node_that_divides_users_otherwise_refuses_to_start() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
-    let other = RedisDirectory::connect(client(&redis.url()), config("node-two", 5), Clock).await;
+    let other =
+        RedisDirectory::connect(client(&redis.url()), config("node-two", 5), Clock::system()).await;
     let refused = other.unwrap_err();
     assert!(matches!(refused, RedisDirectoryError::Shards { configured: 5, .. }));
     assert!(refused.to_string().contains("set it to 4"), "{refused}");
     redis.command(&["FLUSHALL"]);
     one.announce(&record("node-one"), LEASE).await.unwrap();
-    let other = RedisDirectory::connect(client(&redis.url()), config("node-two", 5), Clock).await;
+    let other =
+        RedisDirectory::connect(client(&redis.url()), config("node-two", 5), Clock::system()).await;
     assert!(other.is_err(), "a wiped Redis is told again");
 }
 
@@ -116,6 +118,7 @@ async fn nobody_is_at_the_address_and_the_directory_says_so() {
     let redis = Redis::start();
     let url = redis.url();
     drop(redis);
-    let opened = RedisDirectory::connect(client(&url), config("node-one", 4), Clock).await;
+    let opened =
+        RedisDirectory::connect(client(&url), config("node-one", 4), Clock::system()).await;
     assert!(matches!(opened.unwrap_err(), RedisDirectoryError::Redis(_)));
 }

@@ -117,7 +117,7 @@ async fn a_disk_below_its_reserve_is_not_written_to() {
     let scratch = Scratch::new();
     drop(scratch.open());
     let config = SqliteConfig { disk_reserve_bytes: u64::MAX, ..scratch.config() };
-    let store = SqliteStore::open(&config, Clock).unwrap();
+    let store = SqliteStore::open(&config, Clock::system()).unwrap();
     let refused = store.append(vec![message(ChatId(1.into()), "ana", "x")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
     assert!(refused.reason.contains("less than the reserve"), "{refused}");

@@ -8,7 +8,7 @@ use super::scratch::Scratch;
 use crate::sqlite::{SqliteConfig, SqliteStore};
 
 fn refusal(config: &SqliteConfig) -> String {
-    SqliteStore::open(config, Clock).unwrap_err().to_string()
+    SqliteStore::open(config, Clock::system()).unwrap_err().to_string()
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn less_than_full_care_needs_a_word() {
     let careless = SqliteConfig { synchronous_full: false, ..scratch.config() };
     let sentence = refusal(&careless);
     assert!(sentence.contains("store.allow_unsafe = true"), "{sentence}");
-    SqliteStore::open(&SqliteConfig { allow_unsafe: true, ..careless }, Clock).unwrap();
+    SqliteStore::open(&SqliteConfig { allow_unsafe: true, ..careless }, Clock::system()).unwrap();
 }
 
 #[test]

@@ -37,7 +37,7 @@ async fn a_chat_is_active_for_exactly_as_long_as_is_asked_for() {
         store.append(vec![message(chat_id, "ana", name)]).await.unwrap().remove(0).unwrap();
     }
     let set_age = |name: &str, age: Duration| {
-        let at = Clock.wall().minus(age);
+        let at = Clock::system().wall().minus(age);
         let sql = "UPDATE messages SET created_at = ?2 WHERE client_message_id = ?1";
         let at = i64::try_from(at.unix_ms).unwrap();
         scratch.shell().execute(sql, params![name, at]).unwrap();

@@ -34,7 +34,7 @@ impl Scratch {
     }
 
     pub(super) fn open(&self) -> SqliteStore {
-        SqliteStore::open(&self.config(), Clock).unwrap()
+        SqliteStore::open(&self.config(), Clock::system()).unwrap()
     }
 
     /// An operator's shell on the same file.

@@ -72,7 +72,7 @@ fn a_configured_issuer_and_audience_must_be_there() {
     let issuer = Some("https://id.example".to_owned());
     let audience = Some("chat".to_owned());
     let strict = AuthConfig { issuer, audience, ..config(keys) };
-    let strict = Authenticator::new(strict, Clock).unwrap();
+    let strict = Authenticator::new(strict, Clock::system()).unwrap();
     let accepts = |members: Value| {
         let token = Signer::hmac(SECRET).token(&claims(&members));
         strict.check(&token, now()).is_ok()

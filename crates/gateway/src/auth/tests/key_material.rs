@@ -4,7 +4,7 @@ use super::*;
 use crate::auth::{KeyError, KeyFault, KeySetFault};
 
 fn refusal(keys: Keys) -> KeyError {
-    Authenticator::new(config(keys), Clock).unwrap_err()
+    Authenticator::new(config(keys), Clock::system()).unwrap_err()
 }
 
 #[test]
@@ -20,7 +20,8 @@ fn a_short_secret_is_refused_by_its_position() {
     assert_eq!(error, KeyError::ShortSecret { position: 2, bytes: 31 });
     assert!(error.to_string().contains("at least 32"), "{error}");
     assert!(
-        Authenticator::new(config(Keys::Hmac(vec![Secret::new(&SECRET[..32])])), Clock).is_ok()
+        Authenticator::new(config(Keys::Hmac(vec![Secret::new(&SECRET[..32])])), Clock::system())
+            .is_ok()
     );
 }
 
@@ -140,7 +141,7 @@ fn nothing_that_is_printed_shows_a_key() {
     for keys in configs {
         let config = config(keys);
         let mut printed = format!("{config:?}");
-        match Authenticator::new(config, Clock) {
+        match Authenticator::new(config, Clock::system()) {
             Ok(authenticator) => printed += &format!("{authenticator:?}"),
             Err(error) => printed += &format!("{error} {error:?}"),
         }

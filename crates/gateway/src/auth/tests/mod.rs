@@ -115,7 +115,7 @@ fn config(keys: Keys) -> AuthConfig {
 }
 
 fn authenticator(keys: Keys) -> Authenticator {
-    Authenticator::new(config(keys), Clock).unwrap()
+    Authenticator::new(config(keys), Clock::system()).unwrap()
 }
 
 fn with_secret() -> Authenticator {

@@ -10,7 +10,7 @@ const TOKEN: &str = "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..AAECAwQFBgcICQoL.5
 fn authenticator(secret: Option<&str>) -> Authenticator {
     let nextauth_secret = secret.map(Secret::new);
     let keys = Keys::Hmac(vec![Secret::new(*b"0123456789abcdef0123456789abcdef")]);
-    Authenticator::new(AuthConfig { nextauth_secret, ..config(keys) }, Clock).unwrap()
+    Authenticator::new(AuthConfig { nextauth_secret, ..config(keys) }, Clock::system()).unwrap()
 }
 
 #[test]
@@ -44,6 +44,6 @@ fn a_token_of_another_site_or_a_changed_one_is_refused() {
 fn a_secret_that_protects_nothing_is_refused() {
     let keys = Keys::Hmac(vec![Secret::new(*b"0123456789abcdef0123456789abcdef")]);
     let config = AuthConfig { nextauth_secret: Some(Secret::new("short")), ..config(keys) };
-    let error = Authenticator::new(config, Clock).unwrap_err();
+    let error = Authenticator::new(config, Clock::system()).unwrap_err();
     assert_eq!(error, KeyError::ShortNextAuthSecret);
 }

@@ -158,7 +158,7 @@ async fn before_the_first_key_set_a_token_may_ask_every_five_seconds() {
     let provider = Provider::new(None);
     let source: Arc<dyn JwksSource> = Arc::<Provider>::clone(&provider);
     let authenticator = authenticator(Keys::JwksUrl(source));
-    let start = Clock.now();
+    let start = Clock::system().now();
     for (seconds, fetches) in [(0.0, 1), (4.9, 1), (5.0, 2), (9.9, 2)] {
         let result = authenticator.verify_at(&old_token(), now(), after(start, seconds)).await;
         assert_eq!(result, Err(AuthError::NotReady));
@@ -174,7 +174,7 @@ async fn an_unknown_kid_fetches_the_new_set() {
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
     assert_eq!(authenticator.check(&new_token(), now()), Err(AuthError::UnknownKey));
-    let verified = authenticator.verify_at(&new_token(), now(), Clock.now()).await;
+    let verified = authenticator.verify_at(&new_token(), now(), Clock::system().now()).await;
     assert!(verified.is_ok());
     assert!(authenticator.check(&new_token(), now()).is_ok());
     assert!(authenticator.check(&old_token(), now()).is_ok());
@@ -195,7 +195,7 @@ async fn a_key_that_was_withdrawn_serves_no_more() {
 async fn unknown_kids_cause_at_most_one_fetch_in_thirty_seconds() {
     let provider = Provider::new(Some(old_set()));
     let authenticator = started(&provider).await;
-    let start = Clock.now();
+    let start = Clock::system().now();
     let unknown = Err(AuthError::Invalid("its kid is in no key set"));
     for (seconds, fetches) in [(0.0, 2), (0.1, 2), (15.0, 2), (29.9, 2), (30.0, 3), (59.9, 3)] {
         for attempt in 0..10 {
@@ -233,7 +233,7 @@ async fn an_outage_or_a_bad_set_keeps_the_last_good_one() {
         assert!(authenticator.is_ready());
         assert!(authenticator.check(&old_token(), now()).is_ok(), "{answer:?}");
     }
-    let refused = authenticator.verify_at(&new_token(), now(), Clock.now()).await;
+    let refused = authenticator.verify_at(&new_token(), now(), Clock::system().now()).await;
     assert!(matches!(refused, Err(AuthError::Invalid(_))));
 }
 
@@ -243,7 +243,7 @@ async fn all_who_wait_share_one_fetch() {
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
     provider.hold_answers();
-    let start = Clock.now();
+    let start = Clock::system().now();
     let token = new_token();
     let waiting = join_all((0..50).map(|_| authenticator.verify_at(&token, now(), start)));
     let (results, ()) = tokio::join!(waiting, async { provider.answer() });
@@ -257,7 +257,7 @@ async fn a_waiter_that_gives_up_does_not_cancel_the_fetch_for_the_others() {
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
     provider.hold_answers();
-    let start = Clock.now();
+    let start = Clock::system().now();
     let token = new_token();
     assert!(authenticator.verify_at(&token, now(), start).now_or_never().is_none());
     assert_eq!(provider.fetches(), 2);
@@ -273,7 +273,7 @@ async fn a_fetch_that_everybody_gave_up_is_replaced_in_the_end() {
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
     provider.hold_answers();
-    let start = Clock.now();
+    let start = Clock::system().now();
     let token = new_token();
     assert!(authenticator.verify_at(&token, now(), start).now_or_never().is_none());
     let later = after(start, 30.0);
@@ -290,7 +290,7 @@ async fn keys_of_the_configuration_never_need_a_refresh() {
     assert!(authenticator.is_ready());
     assert_eq!(authenticator.refresh_interval(), None);
     authenticator.refresh_keys().await;
-    let valid_for_long = json!({"exp": Clock.wall().unix_ms / 1000 + 60});
+    let valid_for_long = json!({"exp": Clock::system().wall().unix_ms / 1000 + 60});
     let token = Signer::hmac(SECRET).token(&claims(&valid_for_long));
     assert!(authenticator.verify_now(&token).is_ok());
     assert!(authenticator.verify(&token).await.is_ok());

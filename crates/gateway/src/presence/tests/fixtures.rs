@@ -38,7 +38,7 @@ pub(super) fn user(name: &str) -> UserId {
 pub(super) fn handle(name: &str, number: u128) -> Arc<Handle> {
     let bounds = Bounds { messages: 1000, bytes: 1 << 20, grace: Duration::from_secs(5) };
     let outbox = Outbox::new(bounds, Arc::new(Budget::new(1 << 30)), Counter::default());
-    let handle = Handle::new(outbox, None, Clock.now(), LeaseKind::Chat);
+    let handle = Handle::new(outbox, None, Clock::system().now(), LeaseKind::Chat);
     let device_id = format!("device-{number}").parse().unwrap();
     handle.identify(Identity { key: key(name, number), device_id, is_leased: true });
     Arc::new(handle)
@@ -84,8 +84,8 @@ impl World {
     /// A plane whose task does not run yet.
     pub(super) fn resting(default_visibility: Visibility) -> Self {
         let metrics = Metrics::default();
-        let hub = Arc::new(Hub::new(Clock, metrics.clone(), Duration::from_secs(5)));
-        let directory = Arc::new(MutableDirectory::new(MemoryDirectory::new(8, Clock)));
+        let hub = Arc::new(Hub::new(Clock::system(), metrics.clone(), Duration::from_secs(5)));
+        let directory = Arc::new(MutableDirectory::new(MemoryDirectory::new(8, Clock::system())));
         let profiles = Arc::new(ScriptedProfiles::default());
         let lease = Duration::from_secs(15);
         let sights = Sights {

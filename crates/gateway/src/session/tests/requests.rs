@@ -4,7 +4,7 @@ use super::*;
 
 fn ack(request_id: &str) -> Answer {
     let request_id = request_id.parse().unwrap();
-    Answer::Reply(ServerFrame::TokenRefreshed { request_id, expires_at: Clock.wall() })
+    Answer::Reply(ServerFrame::TokenRefreshed { request_id, expires_at: Clock::system().wall() })
 }
 
 /// A session that may ask faster than the default allows.

@@ -233,7 +233,7 @@ impl PartyStore for MemoryStore {
     }
 
     async fn now_ms(&self) -> Result<u64, PartyStoreError> {
-        self.open().map(|_| Clock.wall().unix_ms)
+        self.open().map(|_| Clock::system().wall().unix_ms)
     }
 }
 

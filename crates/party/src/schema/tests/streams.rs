@@ -31,7 +31,7 @@ async fn a_subscription_that_comes_before_its_join_waits_for_it() {
 async fn a_subscription_that_is_not_allowed_is_refused_at_once() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
-    let started = Clock.now();
+    let started = Clock::system().now();
     for query in [QUEUE, MEMBERS] {
         let reply = client.reply(query, json!({ "id": "party-2" })).await;
         assert!(matches!(reply, Reply::Error(_)));
@@ -49,7 +49,7 @@ async fn a_subscription_that_is_not_allowed_is_refused_at_once() {
 #[tokio::test]
 async fn whoever_never_joins_is_refused_after_six_seconds() {
     let world = World::of(1).await;
-    let started = Clock.now();
+    let started = Clock::system().now();
     let (code, _) = world.connect(0, None).refusal(QUEUE, json!({ "id": "party-1" })).await;
     assert_eq!(code, "NOT_A_MEMBER");
     assert!(started.elapsed() >= Duration::from_secs(6));

@@ -119,7 +119,7 @@ struct Node {
 
 impl Network {
     fn new() -> Self {
-        let directory = Arc::new(MemoryDirectory::new(1, Clock));
+        let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
         let (receptions, deaf) = (Receptions::default(), Arc::default());
         Self { receptions, deaf, directory, tasks: JoinSet::new() }
     }
@@ -140,7 +140,8 @@ impl Network {
 
     fn unlisted(&mut self, name: &str, peers: &[&str]) -> Node {
         let id: NodeId = name.parse().unwrap();
-        let (reception, inbox) = Reception::new(id.clone(), Clock, LinkMetrics::default());
+        let (reception, inbox) =
+            Reception::new(id.clone(), Clock::system(), LinkMetrics::default());
         locked(&self.receptions).insert(id.clone(), Arc::clone(&reception));
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
         let wire = |transport, deaf| {

@@ -37,7 +37,7 @@ fn peers(now: Instant) -> Peers {
 
 #[test]
 fn the_way_to_a_node_follows_what_is_known_of_both_ends() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let (b, address) = (node("b-1"), Arc::<str>::from("address"));
     let mut peers = peers(now);
     let redis = || Some(Way::Redis(Some(address.clone())));
@@ -58,7 +58,7 @@ fn the_way_to_a_node_follows_what_is_known_of_both_ends() {
 
 #[test]
 fn a_node_without_an_address_is_reached_through_redis_only() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let mut peers = Peers::new(node("own-1"));
     peers.listed(vec![listed("b-1", None)], now);
     assert_eq!(peers.way(&node("b-1"), true, now), Some(Way::Redis(None)));
@@ -67,7 +67,7 @@ fn a_node_without_an_address_is_reached_through_redis_only() {
 
 #[test]
 fn a_change_of_a_nodes_redis_is_news_once() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let (b, mut peers) = (node("b-1"), peers(now));
     assert_eq!(peers.heard(&b, status(true), now), None);
     assert_eq!(peers.heard(&b, status(false), now), Some(false));
@@ -81,7 +81,7 @@ fn a_change_of_a_nodes_redis_is_news_once() {
 
 #[test]
 fn a_probe_is_due_two_seconds_after_the_last_parcel() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let (b, mut peers) = (node("b-1"), peers(now));
     assert_eq!(peers.probes_due(now), std::slice::from_ref(&b));
     assert!(peers.probes_due(now + seconds(1.9)).is_empty());
@@ -94,7 +94,7 @@ fn a_probe_is_due_two_seconds_after_the_last_parcel() {
 
 #[test]
 fn a_node_is_forgotten_when_it_is_gone_and_unlisted_or_long_unseen() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let (b, mut peers) = (node("b-1"), peers(now));
     let is_gone = |_: &NodeId| true;
     let is_there = |_: &NodeId| false;
@@ -111,7 +111,7 @@ fn a_node_is_forgotten_when_it_is_gone_and_unlisted_or_long_unseen() {
 
 #[test]
 fn an_address_is_kept_until_another_one_is_known() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let (b, mut peers) = (node("b-1"), peers(now));
     peers.meet(&b, None, now);
     assert_eq!(peers.addresses(), [(b.clone(), Some("address".into()))]);
@@ -121,7 +121,7 @@ fn an_address_is_kept_until_another_one_is_known() {
 
 #[test]
 fn what_is_remembered_of_nodes_is_bounded() {
-    let now = Clock.now();
+    let now = Clock::system().now();
     let mut peers = Peers::new(node("own-1"));
     for number in 0..PEERS_MAX + 5 {
         peers.meet(&node(&format!("node-{number}")), None, now);

@@ -16,7 +16,8 @@ struct Receiver {
 
 impl Receiver {
     fn new() -> Self {
-        let (reception, inbox) = Reception::new(node("b-1"), Clock, LinkMetrics::default());
+        let (reception, inbox) =
+            Reception::new(node("b-1"), Clock::system(), LinkMetrics::default());
         Self { reception, inbox, departures: Departures::default() }
     }
 
@@ -44,7 +45,7 @@ impl Receiver {
     }
 
     fn check(&self) {
-        self.reception.check(Clock.now());
+        self.reception.check(Clock::system().now());
     }
 
     /// How many of what is in the inbox are envelopes of others, and how many ask to sync.
@@ -70,12 +71,12 @@ async fn a_full_inbox_holds_redis_up_for_a_moment_only() {
         let parcel = receiver.parcel();
         receiver.receive(parcel).await;
     }
-    let begun_at = Clock.now();
+    let begun_at = Clock::system().now();
     for _ in 0..10 {
         let parcel = receiver.parcel();
         receiver.receive(parcel).await;
     }
-    assert_eq!(Clock.now() - begun_at, INBOX_TIME, "only the first one waits");
+    assert_eq!(Clock::system().now() - begun_at, INBOX_TIME, "only the first one waits");
     assert_eq!((receiver.drops("inbox_full"), receiver.gaps("inbox_full")), (10, 10));
     // The loss is told as soon as there is room to tell it.
     receiver.check();
@@ -229,6 +230,6 @@ async fn what_is_remembered_of_senders_is_bounded() {
     }
     assert_eq!(receiver.reception.lock().senders.len(), SENDERS_MAX);
     tokio::time::sleep(SENDER_MEMORY).await;
-    receiver.reception.forget_silent(Clock.now());
+    receiver.reception.forget_silent(Clock::system().now());
     assert!(receiver.reception.lock().senders.is_empty());
 }

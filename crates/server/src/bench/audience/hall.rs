@@ -82,7 +82,7 @@ impl Hall {
             records.push(Arc::new(Record::new(*chat_id)));
         }
         let users: Vec<String> = plan.listeners.iter().map(|it| it.user_id.clone()).collect();
-        let node = Subject::reached_at(plan.address, Some(Signer::new(secret, Clock)));
+        let node = Subject::reached_at(plan.address, Some(Signer::new(secret, Clock::system())));
         let mut fleet = Fleet::new(epoch, 1);
         let dial = DialPlan::new(&node, &users, CONCURRENCY)?;
         let take_in = |opened: crate::bench::dial::Opened| {
@@ -96,12 +96,12 @@ impl Hall {
     /// Gives up only when nothing came for a while: a loss is reported, not waited for.
     async fn hear(&self, deliveries: u64) -> Heard {
         let counters = self.fleet.counters();
-        let mut last = (counters.deliveries(), Clock.now());
-        while last.0 < deliveries && Clock.now() - last.1 < QUIET_MAX {
+        let mut last = (counters.deliveries(), Clock::system().now());
+        while last.0 < deliveries && Clock::system().now() - last.1 < QUIET_MAX {
             sleep(LOOK_EVERY).await;
             let now = counters.deliveries();
             if now != last.0 {
-                last = (now, Clock.now());
+                last = (now, Clock::system().now());
             }
         }
         let latency = counters.take_latency();

@@ -103,7 +103,7 @@ impl Side {
         let heard_before = self.hear(&vec![0; self.nodes.len()]).await?;
         let stored_before = self.head_sequences().await?;
         let before = self.tallies();
-        let (cpu_before, began) = (self.cpu()?, Clock.now());
+        let (cpu_before, began) = (self.cpu()?, Clock::system().now());
         let load = Load { pacing: self.pacing, duration };
         let senders = vec![Box::new(self.senders.clone()) as Box<dyn Pusher>];
         drive(senders, load, self.epoch, self.sending.counters()).await?;
@@ -112,7 +112,8 @@ impl Side {
         let expected = acknowledged * self.senders.hearers / self.nodes.len() as u64;
         let due: Vec<u64> = heard_before.iter().map(|heard| heard.deliveries + expected).collect();
         let heard = self.hear(&due).await?;
-        let (elapsed, cpu) = (Clock.now() - began, self.cpu()?.saturating_sub(cpu_before));
+        let (elapsed, cpu) =
+            (Clock::system().now() - began, self.cpu()?.saturating_sub(cpu_before));
         let stored = self.head_sequences().await?;
         let mut checked = Checked::default();
         for audience in &mut self.audiences {
@@ -152,17 +153,17 @@ impl Side {
 
     /// Gives up only when nothing came for a while: a loss is reported, not waited for.
     async fn wait_until_answered(&self, before: [u64; 3]) -> [u64; 3] {
-        let mut last = (self.tallies(), Clock.now());
+        let mut last = (self.tallies(), Clock::system().now());
         loop {
             let ([sent, acks, refusals], since) = last;
             let is_answered = acks + refusals - before[1] - before[2] >= sent - before[0];
-            if is_answered || Clock.now() - since >= QUIET_MAX {
+            if is_answered || Clock::system().now() - since >= QUIET_MAX {
                 return last.0;
             }
             sleep(LOOK_EVERY).await;
             let now = self.tallies();
             if now != last.0 {
-                last = (now, Clock.now());
+                last = (now, Clock::system().now());
             }
         }
     }

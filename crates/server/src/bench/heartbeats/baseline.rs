@@ -126,7 +126,7 @@ impl Baselines {
         let together = if baseline == Baseline::Zadd { BATCHED_TOGETHER } else { TOGETHER };
         let until = (from + together).min(order.len());
         let batch = || order[from..until].iter().map(|number| &self.connections[*number]);
-        let now = Clock.wall().unix_ms.to_string();
+        let now = Clock::system().wall().unix_ms.to_string();
         match baseline {
             Baseline::Transaction => {
                 let server = self.server_key();

@@ -77,14 +77,14 @@ pub(super) async fn open_directory(
     let mut config = RedisConfig::from_url(url, prefix)?;
     // A bench measures how long something takes, and does not give up before.
     config.deadline = PATIENCE;
-    let client = RedisClient::new(config, Clock, RedisCounters::default());
+    let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
     let config = RedisDirectoryConfig {
         shards: SHARDS,
         lease: LEASE,
         sweep_spacing: Duration::ZERO,
         ..RedisDirectoryConfig::new(node_id)
     };
-    Ok(RedisDirectory::connect(client, config, Clock).await?)
+    Ok(RedisDirectory::connect(client, config, Clock::system()).await?)
 }
 
 impl Crowd {
@@ -96,7 +96,7 @@ impl Crowd {
             node_id,
             address: None,
             planes: "gateway,ingest,fanout".to_owned(),
-            started_at: Clock.wall(),
+            started_at: Clock::system().wall(),
             connections: 0,
         };
         Ok(Arc::new(Self {
@@ -138,7 +138,7 @@ impl Crowd {
 
     async fn register(&self, user_id: UserId) -> Result<LeaseKey> {
         let shard = shard_of(&user_id, SHARDS);
-        let ulid = Ulid::from_parts(Clock.wall().unix_ms, rand::random());
+        let ulid = Ulid::from_parts(Clock::system().wall().unix_ms, rand::random());
         let connection_id = ConnectionId { ulid, shard };
         let node_id = self.node.node_id.clone();
         let key = LeaseKey { user_id, node_id, connection_id };

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_message_is_shown_as_waiting_once_and_only_if_no_answer_came_in_time() {
-        let (now, soon) = (Clock.now(), Clock.now() + Duration::from_secs(1));
+        let (now, soon) = (Clock::system().now(), Clock::system().now() + Duration::from_secs(1));
         let [first, second] = ["a", "b"].map(|text| Draft::new(ChatId(Ulid(1)), text));
         let mut pending = Pending::default();
         pending.push(first.clone(), soon);

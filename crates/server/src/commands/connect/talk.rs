@@ -92,7 +92,7 @@ where
     fn speak(&mut self, chat_id: ChatId, text: String, progress: &mut Progress) -> Flow {
         let draft = Draft::new(chat_id, text);
         let patience = if progress.is_connected { ANSWER_PATIENCE } else { Duration::ZERO };
-        self.pending.push(draft.clone(), Clock.now() + patience);
+        self.pending.push(draft.clone(), Clock::system().now() + patience);
         let sender = self.client.sender();
         progress.work = Some(Box::pin(async move {
             let taken = sender.send_draft(draft.clone()).await;
@@ -209,7 +209,7 @@ where
             Ok(_) => return GO_ON,
             Err(error) => {
                 let sentence = format!("the chats cannot be read at the moment: {error}");
-                self.screen.state(Clock.wall(), &sentence)?;
+                self.screen.state(Clock::system().wall(), &sentence)?;
                 return GO_ON;
             }
         }
@@ -228,7 +228,7 @@ where
                 format!("you have {count} chats: /chats lists them, /join goes to one")
             }
         };
-        self.screen.state(Clock.wall(), &sentence)?;
+        self.screen.state(Clock::system().wall(), &sentence)?;
         GO_ON
     }
 
@@ -243,7 +243,8 @@ where
                     0 => "nothing was said yet".to_owned(),
                     head => format!("{}; /history shows the last", counted(head, "message")),
                 };
-                self.screen.state(Clock.wall(), &format!("you are in {label}: {messages}"))?;
+                self.screen
+                    .state(Clock::system().wall(), &format!("you are in {label}: {messages}"))?;
             }
             Answer::Who(chat) => {
                 self.book.learn(&chat);
@@ -289,7 +290,8 @@ where
                 let draft = self.pending.answered(&client_message_id);
                 let content = draft.as_ref().map(|draft| draft.content.as_str());
                 let label = self.book.label(chat_id);
-                let line = self.screen.view.refused(Clock.wall(), content, &label, &error);
+                let line =
+                    self.screen.view.refused(Clock::system().wall(), content, &label, &error);
                 self.screen.show(&line)?;
             }
             ChatEvent::ChatChanged { chat_id, chat: None, .. } => self.show_leaving(chat_id)?,
@@ -302,29 +304,32 @@ where
             }
             ChatEvent::Typing { chat_id, user_id, is_typing: true } => {
                 let label = self.book.label(chat_id);
-                self.screen.state(Clock.wall(), &format!("{user_id} is typing in {label}"))?;
+                self.screen
+                    .state(Clock::system().wall(), &format!("{user_id} is typing in {label}"))?;
             }
             ChatEvent::Typing { .. } => {}
             ChatEvent::Presence(presence) => {
-                let line = self.screen.view.presence(Clock.wall(), &presence);
+                let line = self.screen.view.presence(Clock::system().wall(), &presence);
                 self.screen.show(&line)?;
             }
             ChatEvent::WatchRefused { user_ids, error } => {
                 let (who, why) = (people::listed(&user_ids), &error.message);
-                let line = self.screen.view.trouble(Clock.wall(), &format!("{who}: {why}"));
+                let line =
+                    self.screen.view.trouble(Clock::system().wall(), &format!("{who}: {why}"));
                 self.screen.show(&line)?;
             }
-            ChatEvent::Outgoing { text } => self.screen.sent(Clock.wall(), &text)?,
+            ChatEvent::Outgoing { text } => self.screen.sent(Clock::system().wall(), &text)?,
         }
         GO_ON
     }
 
     /// Shows the messages whose answers take long.
     pub(super) fn show_waiting(&mut self) -> Flow {
-        for draft in self.pending.take_due(Clock.now()) {
+        for draft in self.pending.take_due(Clock::system().now()) {
             let place = self.place(draft.chat_id, self.book.current());
             let me = self.book.me.as_ref();
-            let line = self.screen.view.waiting(Clock.wall(), &draft, me, place.as_deref());
+            let line =
+                self.screen.view.waiting(Clock::system().wall(), &draft, me, place.as_deref());
             self.screen.show(&line)?;
         }
         GO_ON
@@ -338,7 +343,7 @@ where
     ) -> std::io::Result<()> {
         let place = self.place(message.chat_id, here);
         let said = Said { message, own, place: place.as_deref() };
-        let line = self.screen.view.said(Clock.wall(), said);
+        let line = self.screen.view.said(Clock::system().wall(), said);
         self.screen.show(&line)
     }
 
@@ -363,7 +368,7 @@ where
 
     fn show_changes(&mut self, chat: &Chat) -> std::io::Result<()> {
         for sentence in self.book.learn(chat) {
-            self.screen.state(Clock.wall(), &sentence)?;
+            self.screen.state(Clock::system().wall(), &sentence)?;
         }
         Ok(())
     }
@@ -385,14 +390,14 @@ where
                 format!("you are now in {label} ({members}): {what_now}")
             }
         };
-        self.screen.state(Clock.wall(), &sentence)
+        self.screen.state(Clock::system().wall(), &sentence)
     }
 
     fn show_leaving(&mut self, chat_id: ChatId) -> std::io::Result<()> {
         match self.book.forget(chat_id) {
             Some(label) => {
                 let sentence = format!("you are no longer in {label}");
-                self.screen.state(Clock.wall(), &sentence)
+                self.screen.state(Clock::system().wall(), &sentence)
             }
             None => Ok(()),
         }

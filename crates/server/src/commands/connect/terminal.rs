@@ -125,7 +125,7 @@ where
         if let Ok(code) = &mut ended {
             while let Ok(event) = events.try_recv() {
                 if let ChatEvent::Connection(event) = event {
-                    screen.event(Clock.wall(), &event)?;
+                    screen.event(Clock::system().wall(), &event)?;
                 }
             }
             if let Some(sentence) = farewell::unanswered(&unanswered) {
@@ -193,7 +193,7 @@ where
     }
 
     fn on_connection(&mut self, event: &ClientEvent, progress: &mut Progress) -> Flow {
-        self.screen.event(Clock.wall(), event)?;
+        self.screen.event(Clock::system().wall(), event)?;
         match event {
             ClientEvent::Connecting { url, .. } => progress.base = rest::base_of(url),
             ClientEvent::Connected(established) => {
@@ -202,7 +202,7 @@ where
             }
             ClientEvent::Disconnected { ending, retry_in } => {
                 progress.is_connected = false;
-                self.pending.hurry(Clock.now());
+                self.pending.hurry(Clock::system().now());
                 let is_wanted = matches!(ending, Ending::Lost(Loss::Dropped));
                 let waits = is_wanted || !self.pending.is_empty();
                 if progress.has_input_ended && retry_in.is_some() && !waits {
@@ -258,7 +258,7 @@ where
             return Ok(ControlFlow::Break(FINE));
         }
         progress.has_input_ended = true;
-        progress.give_up_at = Some(Clock.now() + LAST_PATIENCE);
+        progress.give_up_at = Some(Clock::system().now() + LAST_PATIENCE);
         GO_ON
     }
 
@@ -284,7 +284,7 @@ where
     }
 
     fn send(&mut self, text: String, progress: &mut Progress) -> Flow {
-        let now = Clock.wall();
+        let now = Clock::system().wall();
         if !progress.is_connected {
             self.screen.state(now, "not connected: it is sent as soon as there is a connection")?;
         }

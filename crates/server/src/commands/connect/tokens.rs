@@ -105,6 +105,8 @@ impl Signer {
             ),
             error => error.to_string(),
         })?;
-        sign(&self.arguments, &secret, Clock.wall()).map(Token).map_err(|error| error.to_string())
+        sign(&self.arguments, &secret, Clock::system().wall())
+            .map(Token)
+            .map_err(|error| error.to_string())
     }
 }

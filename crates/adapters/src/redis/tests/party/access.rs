@@ -21,7 +21,7 @@ async fn store(url: &str) -> RedisPartyStore {
     let url = url.replace("://", "://heartline:change-this-password@");
     let mut config = RedisConfig::from_url(&url, "heartline:").unwrap();
     config.deadline = Duration::from_secs(5);
-    let client = RedisClient::new(config, Clock, RedisCounters::default());
+    let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
     RedisPartyStore::connect(client, RedisPartyConfig::default()).await.unwrap()
 }
 

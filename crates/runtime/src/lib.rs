@@ -1,0 +1,12 @@
+//! What a node is given from outside: time, randomness and an owner for its tasks.
+//!
+//! No other crate reads a clock, draws a random number or spawns a task by itself, so that any
+//! number of nodes can run in one process, under simulated time and from one seed.
+
+pub mod clock;
+pub mod random;
+pub mod tasks;
+
+pub use clock::{Clock, TimeSource};
+pub use random::{Random, RandomSource};
+pub use tasks::Tasks;
