@@ -9,7 +9,7 @@ mod processes;
 pub mod proxy;
 pub mod redis;
 
-pub use port::free_port;
+pub use port::{HeldPort, free_port, hold_port};
 pub use postgres::Postgres;
 pub use proxy::FaultProxy;
 pub use redis::{Redis, RedisCluster};

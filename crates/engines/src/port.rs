@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use tokio::net::TcpSocket;
+
 /// Below those that outgoing connections take: nobody has one by chance when a server that was told
 /// of it begins to listen, and a client whose server is down cannot connect to itself.
 const FIRST: u16 = 20_000;
@@ -22,6 +24,24 @@ pub fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+/// A port that nobody is given until this is dropped.
+#[derive(Debug)]
+pub struct HeldPort {
+    _socket: TcpSocket,
+}
+
+/// Keeps the port of an engine that is down, so that no client that connects to somewhere else
+/// meanwhile is given it by chance.
+///
+/// # Panics
+/// Another process has the port.
+pub fn hold_port(port: u16) -> HeldPort {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("an option of a socket");
+    socket.bind((Ipv4Addr::LOCALHOST, port).into()).expect("the port of an engine that is down");
+    HeldPort { _socket: socket }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use syn::Attribute;
 
-use crate::attributes;
+use heartline_testing::source::attributes;
 
 /// The doc comment of an item, with this indentation.
 pub(crate) fn doc(attributes: &[Attribute], indent: &str) -> String {

@@ -5,14 +5,13 @@
 //! `HEARTLINE_GOLDEN=write cargo test -p heartline-protocol --test typescript` writes it anew.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod attributes;
 mod comment;
-mod constants;
 mod render;
 mod tables;
-mod types;
 
 use std::path::{Path, PathBuf};
+
+use heartline_testing::source::constants;
 
 /// The modules whose types are said on the wire.
 const MODULES: [&str; 6] =

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use syn::{Field, Fields, File, Item, ItemEnum, ItemStruct, Variant, Visibility};
 
-use crate::attributes::{Serde, renamed};
 use crate::comment::doc;
-use crate::types;
+use heartline_testing::source::attributes::{Serde, renamed};
+use heartline_testing::source::types;
 
 /// Names that two modules share.
 const RENAMED: [(&str, &str, &str); 1] = [("rest", "SendMessage", "SendMessageBody")];

@@ -9,7 +9,7 @@ use heartline_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::{constants, types};
+use heartline_testing::source::{constants, types};
 
 /// The limits that a client keeps to by itself: their names there and here.
 const NUMBERS: [(&str, &str, u64); 8] = [

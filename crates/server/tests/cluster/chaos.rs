@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use heartline_testing::{PATIENCE, eventually};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
@@ -13,8 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::directory::Connection;
 use crate::ear::Ear;
-use crate::harness::PATIENCE;
-use crate::nodes::{Cluster, LEASE, Network, Setup, eventually, is_long, now};
+use crate::nodes::{Cluster, LEASE, Network, Setup, is_long, now};
 
 /// Who comes and goes.
 const USERS: [&str; 12] =

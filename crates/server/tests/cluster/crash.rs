@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use heartline_testing::PATIENCE;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::crowd::{Observers, connect_all, names};
 use crate::ear::Ear;
-use crate::harness::PATIENCE;
 use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, is_long, now};
 
 #[tokio::test]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use heartline_client::raw::connect_raw_from;
+use heartline_testing::{PATIENCE, Socket, bearer};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ear::{Ear, Heard};
-use crate::harness::{PATIENCE, Socket, bearer};
 use crate::nodes::Node;
 
 /// Upgrades under way at the same time.

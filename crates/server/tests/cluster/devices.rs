@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use heartline_testing::presence::SENTINEL;
+use heartline_testing::{PATIENCE, Socket, eventually};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::ear::Ear;
-use crate::harness::{PATIENCE, Socket};
-use crate::nodes::{Cluster, LEASE, Network, Node, SLACK, Setup, eventually, is_long};
-use crate::presence_people::SENTINEL;
+use crate::nodes::{Cluster, LEASE, Network, Node, SLACK, Setup, is_long};
 
 /// Longer than it takes until every lease was renewed.
 const RENEWED: Duration = Duration::from_secs(7);

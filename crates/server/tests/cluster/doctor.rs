@@ -2,9 +2,10 @@
 //! found.
 
 use heartline_engines::Postgres;
+use heartline_testing::DoctorReport;
 use tokio::sync::watch;
 
-use crate::doctor_visit::Visit;
+use crate::HEARTLINE;
 use crate::ear::Ear;
 use crate::nodes::{Cluster, Node, is_long};
 use crate::talk::talk;
@@ -42,7 +43,7 @@ async fn a_sound_cluster_under_traffic_is_clean_time_and_again() {
         for _ in 0..visits {
             let urls = [url(one), url(two), url(three)];
             let arguments = urls.iter().flat_map(|url| ["--url", url]).collect::<Vec<_>>();
-            let visit = Visit::to(one, &arguments).await;
+            let visit = DoctorReport::of(HEARTLINE, one, &arguments).await;
             visit.assert_clean();
             for node in [one, two, three] {
                 assert_eq!(visit.verdict(&format!("node {}", node.id)).0, "pass");
@@ -70,7 +71,7 @@ async fn every_planted_contradiction_is_found_and_its_key_named() {
     let cluster = Cluster::start(1).await;
     let [node] = cluster.all::<1>();
     let (_socket, connection) = node.device("ana", "phone").await;
-    Visit::to(node, &[]).await.assert_clean();
+    DoctorReport::of(HEARTLINE, node, &[]).await.assert_clean();
     let id = format!("{NOBODYS}_0");
     let zoe = format!("connection:{id}");
     let lease = format!("zoe/{}/{id}", node.id);
@@ -118,7 +119,7 @@ async fn every_planted_contradiction_is_found_and_its_key_named() {
         for command in *commands {
             cluster.redis.command(command);
         }
-        Visit::to(node, &[]).await.assert_failed(invariant, words);
+        DoctorReport::of(HEARTLINE, node, &[]).await.assert_failed(invariant, words);
         for key in ["user_servers", "user_connections", "user_presence"] {
             cluster.redis.command(&["DEL", &format!("{key}:zoe")]);
         }
@@ -127,7 +128,7 @@ async fn every_planted_contradiction_is_found_and_its_key_named() {
         cluster.redis.command(&["EXPIRE", "user_connections:ana", "600"]);
     }
     assert_eq!(connection.user, "ana");
-    Visit::to(node, &[]).await.assert_clean();
+    DoctorReport::of(HEARTLINE, node, &[]).await.assert_clean();
 }
 
 #[tokio::test]
@@ -141,21 +142,23 @@ async fn a_halted_chat_wrong_settings_and_other_shards_are_found() {
     let store = format!("postgres{}", store.split("&pool_size").next().unwrap());
     let postgres = Postgres::shared();
     postgres.sql(&store, "UPDATE heartline.chats SET halted = true");
-    let visit = Visit::to(node, &[]).await;
+    let visit = DoctorReport::of(HEARTLINE, node, &[]).await;
     visit.assert_failed("halted chats", &[&chat, &format!("repair counter {chat} --config")]);
     postgres.sql(&store, "UPDATE heartline.chats SET halted = false");
 
     cluster.redis.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
     cluster.redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
-    let visit = Visit::to(node, &[]).await;
+    let visit = DoctorReport::of(HEARTLINE, node, &[]).await;
     visit.assert_failed("redis settings", &["maxmemory-policy", "volatile-ttl", "noeviction"]);
     cluster.redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
 
     std::fs::write(&file, format!("{text}[routing]\nshards = 50\n")).unwrap();
-    let visit = Visit::to(node, &[]).await;
+    let visit = DoctorReport::of(HEARTLINE, node, &[]).await;
     visit.assert_failed("shards", &["the nodes use 100", "set routing.shards to 100"]);
     std::fs::write(&file, text).unwrap();
 
     cluster.stop_redis();
-    Visit::to(node, &[]).await.assert_failed("redis", &["cannot be asked", "correct redis.url"]);
+    DoctorReport::of(HEARTLINE, node, &[])
+        .await
+        .assert_failed("redis", &["cannot be asked", "correct redis.url"]);
 }

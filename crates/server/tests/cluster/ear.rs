@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use heartline_client::raw::{OPCODE_CLOSE, OPCODE_TEXT, masked_text_frame, read_server_frame};
+use heartline_testing::{Socket, close_of};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -11,7 +12,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::harness::{Socket, close_of};
 use crate::nodes::now;
 
 /// A frame and when it came. The end of the connection is a frame of the type `end`.

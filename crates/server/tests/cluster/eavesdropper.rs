@@ -4,12 +4,12 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use heartline_testing::{PATIENCE, eventually};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
 
-use crate::harness::PATIENCE;
-use crate::nodes::{Cluster, Node, eventually};
+use crate::nodes::{Cluster, Node};
 
 /// A `redis-cli` that is subscribed to the channels of some nodes.
 pub(crate) struct Eavesdropper {

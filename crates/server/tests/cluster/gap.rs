@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use heartline_client::{ChatClient, ChatConfig, ChatEvent, ClientConfig, ClientEvent};
 use heartline_protocol::{ServerFrame, Token};
+use heartline_testing::chat::send_frame;
+use heartline_testing::{PATIENCE, Socket, token};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::chatting::send_frame;
 use crate::ear::Ear;
 use crate::eavesdropper::Eavesdropper;
-use crate::harness::{PATIENCE, Socket, token};
 use crate::nodes::{Cluster, Network, Node, Setup, is_long, now};
 use crate::talk::{Reach, Said, ack_times, hears_in_order, talk};
 

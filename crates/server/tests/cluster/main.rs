@@ -5,27 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a failed run says what it saw")]
 
-#[path = "../it/chatting.rs"]
-#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
-mod chatting;
-#[path = "../it/harness.rs"]
-#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
-mod harness;
-#[path = "../it/presence_people.rs"]
-#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
-mod presence_people;
-#[path = "../it/doctor_visit.rs"]
-mod doctor_visit;
-#[path = "../it/party_guest.rs"]
-#[expect(dead_code, reason = "shared with the tests of a single node, which use all of it")]
-mod party_guest;
-#[path = "../it/proxy.rs"]
-mod proxy;
-#[path = "../it/party_crowd.rs"]
-mod party_crowd;
-#[path = "../it/party_large.rs"]
-mod party_large;
-
 mod nodes;
 mod directory;
 mod ear;
@@ -61,3 +40,9 @@ mod party_leaders;
 mod party_outage;
 mod party_restore;
 mod doctor;
+
+use heartline_testing::Binary;
+
+/// The program under test.
+const HEARTLINE: Binary =
+    Binary { path: env!("CARGO_BIN_EXE_heartline"), directory: env!("CARGO_TARGET_TMPDIR") };

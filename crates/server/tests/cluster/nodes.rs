@@ -7,15 +7,15 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use heartline_engines::{FaultProxy, Postgres, Redis, free_port};
+use heartline_engines::{FaultProxy, HeldPort, Postgres, Redis, free_port, hold_port};
 use heartline_routing::Clock;
+use heartline_testing::{PATIENCE, SECRET, Server, Socket, bearer, service_token};
 use serde_json::Value;
-use tokio::net::TcpSocket;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::HEARTLINE;
 use crate::directory::Connection;
-use crate::harness::{PATIENCE, SECRET, Server, Socket, bearer, heartline, scratch, service_token};
 use crate::lossy::LossyNetwork;
 
 /// How long a lease lasts: how late a crash is noticed at most.
@@ -94,7 +94,7 @@ pub(crate) struct Cluster {
     pub(crate) store: String,
     setup: Setup,
     /// Redis' port while Redis is down.
-    redis_port: Mutex<Option<TcpSocket>>,
+    redis_port: Mutex<Option<HeldPort>>,
 }
 
 /// One node.
@@ -220,10 +220,7 @@ impl Cluster {
     /// it by chance.
     pub(crate) fn stop_redis(&self) {
         self.redis.stop();
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind((Ipv4Addr::LOCALHOST, self.redis.port()).into()).unwrap();
-        self.redis_port.lock().unwrap().replace(socket);
+        self.redis_port.lock().unwrap().replace(hold_port(self.redis.port()));
     }
 
     /// Kills a node and forgets it.
@@ -255,7 +252,7 @@ impl Cluster {
                 redis = lossy.insert(LossyNetwork::to(self.redis.port()).await).address;
             }
         }
-        let directory = scratch();
+        let directory = HEARTLINE.scratch();
         let file = directory.join("heartline.toml");
         let redis_url = self.setup.redis_url.clone().unwrap_or(format!("redis://{redis}"));
         std::fs::write(&file, configuration(number, &redis_url, &store)).unwrap();
@@ -269,7 +266,7 @@ impl Cluster {
     }
 
     fn command(&self, number: usize, directory: &Path) -> Command {
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
         for (key, value) in &self.setup.settings {
             command.env(format!("HEARTLINE__{}", key.to_uppercase().replace('.', "__")), value);
@@ -394,22 +391,6 @@ impl Drop for Node {
             }
         }
     }
-}
-
-/// Waits until something holds, which must be before the time is over; answers how long it took.
-pub(crate) async fn eventually(
-    what: &str,
-    within: Duration,
-    holds: impl AsyncFn() -> bool,
-) -> Duration {
-    let begun = now();
-    let wait = async {
-        while !holds().await {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    assert!(timeout(within, wait).await.is_ok(), "not within {within:?}: {what}");
-    now() - begun
 }
 
 /// What a node is told: its number, counted from 0, its Redis and its store.

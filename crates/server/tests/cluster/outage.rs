@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use heartline_engines::{FaultProxy, Postgres, free_port};
+use heartline_testing::presence::{is_known, is_presence};
+use heartline_testing::{PATIENCE, bearer, eventually};
 use serde_json::{Value, json};
 use tokio::join;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::HEARTLINE;
 use crate::ear::Ear;
-use crate::harness::{PATIENCE, bearer, heartline, scratch};
-use crate::nodes::{Cluster, Network, Node, Setup, configuration, eventually, now};
-use crate::presence_people::{is_known, is_presence};
+use crate::nodes::{Cluster, Network, Node, Setup, configuration, now};
 use crate::talk::{Reach, Said, ack_times, are_prompt, hears_in_order, talk};
 
 /// How long the fault lasts.
@@ -296,12 +297,12 @@ async fn a_node_that_starts_before_redis_does_waits_for_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_redis_never_comes_says_so_and_ends() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let file = directory.join("heartline.toml");
     let redis_url = format!("redis://127.0.0.1:{}", free_port());
     let store = Postgres::shared().fresh_database();
     std::fs::write(&file, configuration(0, &redis_url, &store)).unwrap();
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
     command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
     let ended = timeout(OUTAGE, command.output()).await.expect("it gives up").unwrap();

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use heartline_testing::party::Join;
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::nodes::{Cluster, Setup, is_long, now};
-use crate::party_guest::Join;
 use crate::party_order::Recorder;
 use crate::party_player::{Game, Player};
 use crate::party_session::Member;

@@ -1,12 +1,12 @@
 //! What members may do to a queue in tests, and what must be seen of it.
 
+use heartline_testing::party::{ADD, Outcome, item, uuid};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::party_guest::{ADD, Outcome, item, uuid};
 use crate::party_replica::Replica;
 
 pub(crate) const REMOVE: &str = "mutation($uuid: ID!, $id: ID) {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use heartline_testing::party::large::message_of;
+use heartline_testing::party::{ADD, Guest, Join, Outcome, item};
+use heartline_testing::{PATIENCE, token};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, token};
 use crate::nodes::{Cluster, Network, Node, Setup, now};
-use crate::party_guest::{ADD, Guest, Join, Outcome, item};
-use crate::party_large::message_of;
 
 /// How soon a stream is over when there is nothing to hear any more.
 const OVER: Duration = Duration::from_secs(1);

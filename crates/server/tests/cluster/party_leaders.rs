@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use heartline_testing::party::Join;
+
 use crate::nodes::{Setup, is_long, now};
-use crate::party_guest::Join;
 use crate::party_session::Member;
 
 /// How soon somebody leads after the leader has gone in an orderly way.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use heartline_testing::party::{ADD, Guest, Join, item, uuid};
+use heartline_testing::{PATIENCE, Proxy};
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
 use crate::nodes::{Cluster, Setup};
 use crate::party_edits::{REMOVE, SET_QUEUE};
-use crate::party_guest::{ADD, Guest, Join, item, uuid};
 use crate::party_together::{REPLAY, sequences_of};
-use crate::proxy::Proxy;
 
 /// How soon others hear that somebody left for good.
 const HEARD: Duration = Duration::from_secs(2);

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
+use heartline_testing::party::{Outcome, item, uuid};
+use heartline_testing::{PATIENCE, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::harness::PATIENCE;
-use crate::nodes::{Cluster, eventually, now};
+use crate::nodes::{Cluster, now};
 use crate::party_edits::{Edit, Edited};
-use crate::party_guest::{Outcome, uuid};
 use crate::party_replica::{Hashes, Replica};
 
 /// A commit, and when it was heard.
@@ -245,7 +245,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::party_guest::item;
 
     /// Somebody joins and adds items 1 and 2.
     fn commits() -> Vec<Committed> {

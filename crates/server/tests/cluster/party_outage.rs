@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use heartline_testing::eventually;
+use heartline_testing::party::{Guest, Join, Outcome, uuid};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::nodes::{Cluster, Network, Setup, eventually, is_long, now};
-use crate::party_guest::{Guest, Join, Outcome, uuid};
+use crate::nodes::{Cluster, Network, Setup, is_long, now};
 use crate::party_replica::Replica;
 use crate::party_session::{ANSWER, Member, SOON};
 

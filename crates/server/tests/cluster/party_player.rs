@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use heartline_testing::party::{Guest, Join, Outcome};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -13,7 +14,6 @@ use tokio::time::sleep;
 
 use crate::nodes::now;
 use crate::party_edits::{Edit, Edited};
-use crate::party_guest::{Guest, Join, Outcome};
 use crate::party_replica::{Hashes, Replica};
 use crate::party_session::Member;
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use heartline_testing::party::{Join, Outcome, uuid};
+use heartline_testing::{PATIENCE, eventually};
 use tokio::time::sleep;
 
-use crate::harness::PATIENCE;
-use crate::nodes::{Network, Setup, eventually, now};
-use crate::party_guest::{Join, Outcome, uuid};
+use crate::nodes::{Network, Setup, now};
 use crate::party_session::{Member, SOON};
 
 /// How long a lock is held at most.

@@ -4,11 +4,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use heartline_engines::Postgres;
+use heartline_testing::eventually;
+use heartline_testing::party::{ADD, Guest, Heard, Join, Outcome, item, uuid};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::nodes::{Cluster, Node, eventually};
-use crate::party_guest::{ADD, Guest, Heard, Join, Outcome, item, uuid};
+use crate::nodes::{Cluster, Node};
 use crate::party_replica::{Hashes, Replica};
 
 /// How soon screens are right when everything works again and nobody edits.

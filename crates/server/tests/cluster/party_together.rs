@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use heartline_testing::party::crowd::adds_at_once;
+use heartline_testing::party::large::large_queue_is_served;
+use heartline_testing::party::{Guest, Join, Outcome, item, uuid};
+use heartline_testing::{PATIENCE, eventually};
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
-use crate::nodes::{Cluster, Network, Node, Setup, eventually, now};
-use crate::party_crowd::adds_at_once;
-use crate::party_guest::{Guest, Join, Outcome, item, uuid};
-use crate::party_large::large_queue_is_served;
+use crate::nodes::{Cluster, Network, Node, Setup, now};
 
 /// How soon a node finds out what it was not told.
 const FOUND_OUT: Duration = Duration::from_secs(5);

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
+use heartline_testing::presence::{SENTINEL, is_known, is_presence};
+use heartline_testing::{PATIENCE, Socket, eventually, seconds_from_now, sign};
 use serde_json::{Value, json};
 use tokio::time::{sleep, sleep_until};
 
 use crate::directory::Connection;
 use crate::ear::Ear;
-use crate::harness::{PATIENCE, Socket, seconds_from_now, sign};
-use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, Setup, eventually, now};
-use crate::presence_people::{SENTINEL, is_known, is_presence};
+use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, Setup, now};
 
 /// How long a node stands still.
 const PAUSE: Duration = Duration::from_secs(20);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use heartline_testing::presence::{SENTINEL, is_known, is_presence};
+use heartline_testing::token;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::ear::Ear;
-use crate::harness::token;
 use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, Setup, now};
-use crate::presence_people::{SENTINEL, is_known, is_presence};
 
 /// How soon those who share an active chat are told.
 const SOON: Duration = Duration::from_secs(1);

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use heartline_testing::eventually;
+use heartline_testing::presence::unknown;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::ear::Ear;
-use crate::nodes::{Cluster, Node, Setup, eventually, now};
-use crate::presence_people::unknown;
+use crate::nodes::{Cluster, Node, Setup, now};
 
 /// How soon a change takes effect everywhere.
 const SOON: Duration = Duration::from_secs(1);

@@ -1,13 +1,13 @@
 //! The same on a Redis Cluster, where keys are spread over servers and pub/sub is sharded.
 
 use heartline_engines::RedisCluster;
+use heartline_testing::presence::{SENTINEL, is_known, is_presence};
+use heartline_testing::{PATIENCE, eventually};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::ear::Ear;
-use crate::harness::PATIENCE;
-use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, Setup, eventually};
-use crate::presence_people::{SENTINEL, is_known, is_presence};
+use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, Setup};
 
 #[tokio::test]
 async fn nodes_on_a_redis_cluster_find_each_other_and_forget_the_dead() {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use heartline_testing::{PATIENCE, bearer, eventually, service_token};
 use serde_json::{Value, json};
 use tokio::time::{sleep, sleep_until};
 
 use crate::ear::Ear;
-use crate::harness::{PATIENCE, bearer, service_token};
-use crate::nodes::{Cluster, Node, Setup, eventually, now};
+use crate::nodes::{Cluster, Node, Setup, now};
 
 #[tokio::test]
 async fn a_single_session_is_one_on_all_nodes() {

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use heartline_testing::PATIENCE;
+use heartline_testing::chat::send_frame;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::chatting::send_frame;
 use crate::ear::{Ear, Heard};
-use crate::harness::PATIENCE;
 use crate::nodes::now;
 
 /// How often everybody says something.

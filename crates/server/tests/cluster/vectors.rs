@@ -21,13 +21,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use heartline_routing::Clock;
+use heartline_testing::eventually;
+use heartline_testing::presence::{SENTINEL, is_known};
 use serde_json::Value;
 use tokio::time::{sleep, sleep_until};
 
 use crate::ear::Ear;
 use crate::eavesdropper::Eavesdropper;
-use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, eventually, now};
-use crate::presence_people::{SENTINEL, is_known};
+use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, now};
 
 fn routes_to(nodes: &[&str]) -> BTreeMap<String, String> {
     nodes.iter().map(|node| ((*node).to_owned(), "1".to_owned())).collect()

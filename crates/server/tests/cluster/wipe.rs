@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use heartline_routing::Clock;
+use heartline_testing::eventually;
 use tokio::time::{sleep, sleep_until};
 
 use crate::crowd::{Observers, connect_all, is_transition, names};
 use crate::ear::Ear;
-use crate::nodes::{Cluster, LEASE, SWEEP, eventually, is_long, now};
+use crate::nodes::{Cluster, LEASE, SWEEP, is_long, now};
 
 /// How soon everything must be there again.
 const FILLED: Duration = Duration::from_secs(10);

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use heartline_routing::Clock;
+use heartline_testing::presence::{SENTINEL, is_known};
 use tokio::time::sleep;
 
 use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, now};
-use crate::presence_people::{SENTINEL, is_known};
 
 /// How often it is looked whether a dead node is still named.
 const SAMPLE: Duration = Duration::from_millis(100);

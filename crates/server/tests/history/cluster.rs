@@ -1,13 +1,12 @@
 //! Three nodes that share a Redis and a PostgreSQL of their own.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use heartline_engines::{Postgres, Redis};
-use tokio::net::TcpSocket;
+use heartline_engines::{HeldPort, Postgres, Redis, free_port, hold_port};
 use tokio::task::block_in_place;
 
 use crate::run::Target;
-use crate::server::{Server, free_address};
+use crate::server::Server;
 
 /// How many nodes there are.
 pub(crate) const NODES: usize = 3;
@@ -22,7 +21,7 @@ pub(crate) struct Cluster {
     redis: Redis,
     postgres: Postgres,
     /// The port of an engine that is down.
-    port: Option<TcpSocket>,
+    port: Option<HeldPort>,
 }
 
 impl Cluster {
@@ -35,10 +34,10 @@ impl Cluster {
             // A breaker opens when half of the calls in its window fail: in the usual window the
             // few of a short outage may be too few among all that went well before.
             let configuration = format!(
-                "breaker_window = \"2s\"\n[redis]\nurl = \"{}\"\n[cluster]\nlisten = \"{}\"\nsecret = \"{CLUSTER_SECRET}\"\n\
+                "breaker_window = \"2s\"\n[redis]\nurl = \"{}\"\n[cluster]\nlisten = \"127.0.0.1:{}\"\nsecret = \"{CLUSTER_SECRET}\"\n\
                  [store]\nurl = \"{url}\"\n{more}",
                 cluster.redis.url(),
-                free_address(),
+                free_port(),
             );
             cluster.nodes.push(Server::start_new(None, "data", &configuration).await);
         }
@@ -48,7 +47,7 @@ impl Cluster {
     /// Kills every process of PostgreSQL.
     pub(crate) fn kill_store(&mut self) {
         block_in_place(|| self.postgres.stop());
-        self.port = Some(hold(self.postgres.port()));
+        self.port = Some(hold_port(self.postgres.port()));
     }
 
     /// Starts PostgreSQL again on what its disk has.
@@ -70,7 +69,7 @@ impl Cluster {
     /// Kills Redis, which keeps nothing.
     pub(crate) fn kill_redis(&mut self) {
         block_in_place(|| self.redis.stop());
-        self.port = Some(hold(self.redis.port()));
+        self.port = Some(hold_port(self.redis.port()));
     }
 
     /// Starts Redis again, empty.
@@ -103,12 +102,4 @@ impl Target for Cluster {
     fn logs(&self) -> Vec<String> {
         self.nodes.iter().map(Server::log).collect()
     }
-}
-
-/// Keeps a port, so that nobody who connects to somewhere meanwhile is given it by chance.
-fn hold(port: u16) -> TcpSocket {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind((Ipv4Addr::LOCALHOST, port).into()).unwrap();
-    socket
 }

@@ -18,3 +18,9 @@ mod run;
 mod runs;
 #[cfg(test)]
 mod cluster_runs;
+
+use heartline_testing::Binary;
+
+/// The program under test.
+const HEARTLINE: Binary =
+    Binary { path: env!("CARGO_BIN_EXE_heartline"), directory: env!("CARGO_TARGET_TMPDIR") };

@@ -2,23 +2,23 @@
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use heartline_engines::free_port;
+use heartline_testing::{SECRET, is_stopped};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::HEARTLINE;
 use crate::mounts::Namespace;
 use crate::run::{Target, end_of};
-
-/// The secret of every token.
-pub(crate) const SECRET: &str = "a secret for histories that is long enough to be taken";
 
 /// How long a server may take to start: after a crash it has files to mend.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -47,10 +47,8 @@ impl Server {
     /// Makes the files of a server that has its data below `data`, or in its own directory, and
     /// starts it. `more` is configuration: further limits, then whole sections.
     pub(crate) async fn start_new(namespace: Option<Namespace>, data: &str, more: &str) -> Self {
-        let name = format!("heartline-history-{:032x}", rand::random::<u128>());
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir(&directory).unwrap();
-        let address = free_address();
+        let directory = HEARTLINE.scratch();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let data = directory.join(data);
         let configuration = format!(
             "[server]\nlisten = \"{address}\"\ndata_dir = \"{}\"\n\
@@ -70,10 +68,9 @@ impl Server {
     /// Starts the process and waits until it listens.
     pub(crate) async fn start(&mut self) {
         assert!(self.process.is_none(), "it runs already");
-        let binary = env!("CARGO_BIN_EXE_heartline");
         let mut command = match &self.namespace {
-            Some(namespace) => namespace.command(binary),
-            None => Command::new(binary),
+            Some(namespace) => namespace.command(HEARTLINE.path),
+            None => HEARTLINE.command(),
         };
         command.args(["serve", "--config"]).arg(self.directory.join("heartline.toml"));
         command.env_remove("HEARTLINE_SECRET").stdout(Stdio::null()).stderr(Stdio::piped());
@@ -128,13 +125,7 @@ impl Server {
     /// Stops every thread of the process: nothing is said or written when this returns.
     pub(crate) async fn freeze(&self) {
         self.signal("STOP").await;
-        let tasks = format!("/proc/{}/task", self.pid());
-        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
-            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
-            let state = |stat: &str| stat.rsplit(") ").next().unwrap().starts_with('T');
-            stat.is_ok_and(|stat| state(&stat))
-        };
-        while !std::fs::read_dir(&tasks).unwrap().all(is_stopped) {
+        while !is_stopped(self.pid()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -162,17 +153,5 @@ impl Target for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// A port that no client of this machine is given by chance: one that would be could connect to
-/// itself while the server is down.
-pub(crate) fn free_address() -> SocketAddr {
-    loop {
-        let port = rand::random_range(15_000..30_000);
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
     }
 }

@@ -1,11 +1,12 @@
 //! What an operator sees and does: connections, health, metrics.
 
 use heartline_engines::free_port;
+use heartline_testing::{Answer, Server, Socket, bearer, service_token, token};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::{Answer, Server, Socket, bearer, service_token, token};
+use crate::HEARTLINE;
 
 const NOBODYS_CONNECTION: &str = "conn_01ARZ3NDEKTSV4RRFFQ69G5FAV_7";
 
@@ -32,7 +33,7 @@ fn is_refused(answer: &Answer, status: u16, code: &str) {
 
 #[tokio::test]
 async fn an_operator_sees_the_connections_of_a_user() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     assert_eq!(list(&server, "ana").await, Vec::<Value>::new());
     let (_phone, established) = connect_device(&server, "ana", "phone").await;
     let (_laptop, _) = connect_device(&server, "ana", "laptop").await;
@@ -48,7 +49,7 @@ async fn an_operator_sees_the_connections_of_a_user() {
 
 #[tokio::test]
 async fn an_operator_sees_who_is_on_a_node_and_what_it_counts() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let (_phone, established) = connect_device(&server, "ana", "phone").await;
     let _guest = server.challenged().await;
     let (_laptop, _) = connect_device(&server, "bo", "laptop").await;
@@ -71,7 +72,7 @@ async fn an_operator_sees_who_is_on_a_node_and_what_it_counts() {
 
 #[tokio::test]
 async fn an_operator_ends_one_connection_or_all_of_a_user() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let (mut phone, established) = connect_device(&server, "ana", "phone").await;
     let (mut laptop, _) = connect_device(&server, "ana", "laptop").await;
     let (mut tablet, _) = connect_device(&server, "ana", "tablet").await;
@@ -97,7 +98,7 @@ async fn an_operator_ends_one_connection_or_all_of_a_user() {
 
 #[tokio::test]
 async fn what_does_not_exist_and_what_is_no_id_are_told_apart() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let unknown = format!("/v1/admin/connections/{NOBODYS_CONNECTION}");
     is_refused(&ask(&server, "DELETE", &unknown).await, 404, "NOT_FOUND");
     for id in ["x", "conn_", "conn_01ARZ3NDEKTSV4RRFFQ69G5FAV", "conn_!_7", "%00"] {
@@ -116,7 +117,7 @@ async fn what_does_not_exist_and_what_is_no_id_are_told_apart() {
 
 #[tokio::test]
 async fn only_a_service_is_an_operator() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = server.connect("ana").await;
     let unknown = format!("/v1/admin/connections/{NOBODYS_CONNECTION}");
     for (method, path) in [
@@ -135,7 +136,7 @@ async fn only_a_service_is_an_operator() {
 
 #[tokio::test]
 async fn health_is_for_everybody_and_says_little() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let live = server.http("GET", "/livez", "", None).await;
     assert_eq!((live.status, live.json()["status"].as_str()), (200, Some("live")));
     let ready = server.http("GET", "/readyz", "", None).await;
@@ -148,18 +149,18 @@ async fn health_is_for_everybody_and_says_little() {
 
 #[tokio::test]
 async fn metrics_are_only_where_they_are_configured() {
-    let main = Server::start().await;
+    let main = HEARTLINE.start().await;
     let answer = main.http("GET", "/metrics", "", None).await;
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("gateway_connections_active 0"), "{}", answer.body);
     assert!(answer.body.ends_with("# EOF\n"));
 
-    let nowhere = Server::start_with("[metrics]\nlisten = \"\"\n").await;
+    let nowhere = HEARTLINE.start_with("[metrics]\nlisten = \"\"\n").await;
     is_refused(&nowhere.http("GET", "/metrics", "", None).await, 404, "NOT_FOUND");
 
     let port = free_port();
     let listen = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
-    let apart = Server::start_with(&listen).await;
+    let apart = HEARTLINE.start_with(&listen).await;
     is_refused(&apart.http("GET", "/metrics", "", None).await, 404, "NOT_FOUND");
     let metrics = get(port, "/metrics").await;
     assert!(metrics.contains("gateway_connections_active 0"), "{metrics}");

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
+use heartline_testing::{SECRET, Server};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::harness::{SECRET, Server, heartline, scratch};
+use crate::HEARTLINE;
 
 /// Far more than the second that it may take, because the tests share two processors.
 const SOON: Duration = Duration::from_secs(10);
@@ -20,14 +21,14 @@ async fn run(mut command: Command) -> Output {
 async fn serve(directory: &Path, configuration: &str) -> (i32, String) {
     let path = directory.join("heartline.toml");
     std::fs::write(&path, configuration).unwrap();
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&path);
     let output = run(command).await;
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
 async fn is_refused(more: &str, sentences: &[&str]) {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let auth = if more.contains("[auth]") {
         String::new()
     } else {
@@ -81,7 +82,7 @@ async fn times_that_contradict_each_other_are_refused_together() {
 
 #[tokio::test]
 async fn a_server_without_usable_keys_for_tokens_does_not_start() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let private = directory.join("private.pem");
     let private_key = include_str!("../../../gateway/src/auth/fixtures/rsa_a.private.pem");
     std::fs::write(&private, private_key).unwrap();
@@ -107,18 +108,18 @@ async fn files_for_tls_that_cannot_be_read_are_named() {
 
 #[tokio::test]
 async fn a_configuration_that_is_no_text_file_is_refused() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let path = directory.join("heartline.toml");
     for content in [&b"\xff\xfe\x00"[..], &[b'#'; 2 * 1024 * 1024]] {
         std::fs::write(&path, content).unwrap();
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.args(["serve", "--config"]).arg(&path);
         let output = run(command).await;
         assert_eq!(output.status.code(), Some(2));
         assert!(output.stderr.starts_with(b"heartline: "), "{output:?}");
     }
     for path in [directory.join("missing.toml"), directory.clone()] {
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.args(["serve", "--config"]).arg(&path);
         let output = run(command).await;
         assert_eq!(output.status.code(), Some(2));
@@ -130,7 +131,7 @@ async fn a_configuration_that_is_no_text_file_is_refused() {
 
 #[tokio::test]
 async fn an_environment_variable_that_means_nothing_is_refused() {
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.args(["serve", "--listen", "127.0.0.1:0"]);
     command.env("HEARTLINE__AUTH__HMAC_SECRET", SECRET);
     command.env("HEARTLINE__GATEWAY__AUTH_TIMOUT", "5s");
@@ -142,11 +143,11 @@ async fn an_environment_variable_that_means_nothing_is_refused() {
 
 #[tokio::test]
 async fn a_port_in_use_is_a_sentence_and_exit_code_1() {
-    let server = Server::start().await;
-    let directory = scratch();
+    let server = HEARTLINE.start().await;
+    let directory = HEARTLINE.scratch();
     let path = directory.join("heartline.toml");
     std::fs::write(&path, format!("[auth]\nhmac_secret = \"{SECRET}\"\n")).unwrap();
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.args(["serve", "--listen", &server.address.to_string(), "--config"]).arg(&path);
     command.env("HEARTLINE__SERVER__DATA_DIR", directory.join("data"));
     let output = run(command).await;
@@ -160,10 +161,10 @@ async fn a_port_in_use_is_a_sentence_and_exit_code_1() {
 
 #[tokio::test]
 async fn a_data_directory_belongs_to_one_server() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let data = directory.join("data");
     let dev = || {
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
         command
     };
@@ -180,7 +181,7 @@ async fn a_data_directory_belongs_to_one_server() {
 #[tokio::test]
 async fn a_command_line_that_makes_no_sense_is_exit_code_2() {
     for arguments in [&["fly"][..], &["serve", "--speed", "9"], &["dev", "--listen"]] {
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.args(arguments);
         let output = run(command).await;
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -4,9 +4,10 @@ use heartline_client::raw::{
     OPCODE_BINARY, OPCODE_CLOSE, OPCODE_CONTINUATION, OPCODE_PING, OPCODE_PONG, OPCODE_TEXT,
     masked_frame,
 };
+use heartline_testing::{Server, Socket, close_of};
 use serde_json::{Value, json};
 
-use crate::harness::{Server, Socket, close_of};
+use crate::HEARTLINE;
 
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 
@@ -34,7 +35,7 @@ async fn is_closed(server: &Server, name: &str, bytes: &[u8], code: u16) {
 
 #[tokio::test]
 async fn broken_framing_is_closed_with_1002() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let close = |payload: &[u8]| masked_frame(OPCODE_CLOSE, true, payload);
     let text = |fin: bool| masked_frame(OPCODE_TEXT, fin, b"{}");
     for (name, bytes) in [
@@ -63,7 +64,7 @@ async fn broken_framing_is_closed_with_1002() {
 
 #[tokio::test]
 async fn text_that_is_not_utf8_is_closed_with_1007() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let whole = masked_frame(OPCODE_TEXT, true, b"{\"type\":\"\xff\"}");
     let split = [
         masked_frame(OPCODE_TEXT, false, b"{\"type\":\"\xe2\x82"),
@@ -82,7 +83,7 @@ async fn text_that_is_not_utf8_is_closed_with_1007() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_is_closed_with_1009() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let over = vec![b' '; FRAME_BYTES_MAX + 1];
     is_closed(&server, "one byte over", &masked_frame(OPCODE_TEXT, true, &over), 1009).await;
     is_closed(&server, "binary", &masked_frame(OPCODE_BINARY, true, &over), 1009).await;
@@ -104,7 +105,7 @@ async fn a_message_over_the_limit_is_closed_with_1009() {
 
 #[tokio::test]
 async fn a_message_of_endless_empty_fragments_is_closed_with_1002() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut bomb = masked_frame(OPCODE_TEXT, false, b"");
     for _ in 0..10_000 {
         bomb.extend(masked_frame(OPCODE_CONTINUATION, false, b""));
@@ -114,7 +115,7 @@ async fn a_message_of_endless_empty_fragments_is_closed_with_1002() {
 
 #[tokio::test]
 async fn a_close_is_answered_with_its_code_and_what_follows_it_is_ignored() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     for (payload, expected) in [
         (&[][..], None),
         (b"\x03\xe8bye", Some((1000, String::new()))),
@@ -132,7 +133,7 @@ async fn a_close_is_answered_with_its_code_and_what_follows_it_is_ignored() {
 
 #[tokio::test]
 async fn a_frame_that_is_no_json_object_is_refused_and_the_tenth_ends_it() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = server.connect("ana").await;
     let deep = format!(r#"{{"type":"heartbeat","x":{}}}"#, "[".repeat(30_000));
     for text in ["", "{", "null", "[]", "\"x\"", "17", "{\"type\":\"heartbeat\",}", &deep] {
@@ -152,7 +153,7 @@ async fn a_frame_that_is_no_json_object_is_refused_and_the_tenth_ends_it() {
 
 #[tokio::test]
 async fn an_unknown_type_is_answered_only_if_it_asks_and_never_counts_as_bad() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = server.connect("ana").await;
     for _ in 0..12 {
         socket.send(&json!({ "type": "from_the_future" })).await;
@@ -177,7 +178,7 @@ async fn names_the_field(socket: &mut Socket, frame: &Value, field: &str) {
 
 #[tokio::test]
 async fn a_missing_or_mistyped_field_is_named_and_its_request_echoed() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = server.connect("ana").await;
     let send = |name: &str, value: Value| {
         let mut frame = json!({
@@ -228,7 +229,7 @@ async fn a_missing_or_mistyped_field_is_named_and_its_request_echoed() {
 
 #[tokio::test]
 async fn a_flood_of_pings_is_answered_within_the_rate_and_then_ended() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = server.connect("ana").await;
     let flood: Vec<u8> = (0..2000).flat_map(|_| masked_frame(OPCODE_PING, true, b"x")).collect();
     socket.send_bytes(&flood).await;
@@ -258,7 +259,7 @@ async fn a_flood_of_pings_is_answered_within_the_rate_and_then_ended() {
 
 #[tokio::test]
 async fn frames_over_their_rate_are_refused_with_their_request_and_then_end_it() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = server.connect("ana").await;
     for number in 0..300 {
         let request_id = format!("r{number}");
@@ -282,7 +283,7 @@ async fn frames_over_their_rate_are_refused_with_their_request_and_then_end_it()
 
 #[tokio::test]
 async fn no_kind_of_frame_is_free() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let text = |frame: Value| masked_frame(OPCODE_TEXT, true, frame.to_string().as_bytes());
     for (name, frame) in [
         ("pongs", masked_frame(OPCODE_PONG, true, b"")),

@@ -5,10 +5,10 @@ use std::process::Stdio;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::harness::heartline;
+use crate::HEARTLINE;
 
 async fn bench(arguments: &[&str]) -> Value {
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.arg("bench").args(arguments).arg("--json").stdin(Stdio::null());
     let output = command.output().await.unwrap();
     let (said, report) = (String::from_utf8_lossy(&output.stderr), &output.stdout);
@@ -128,7 +128,7 @@ async fn a_room_on_several_nodes_hears_what_is_sent_through_each_of_them() {
 
 #[tokio::test]
 async fn an_audience_says_why_it_cannot_do_what_it_is_asked() {
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.args(["bench", "audience"]).env("HEARTLINE_SECRET", "0123456789abcdef");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use heartline_testing::chat::{PATIENT, WriteLock, is_rejected};
+use heartline_testing::{Server, Socket};
 use serde_json::{Value, json};
 
-use crate::chatting::{PATIENT, WriteLock, is_rejected};
-use crate::harness::{Server, Socket};
+use crate::HEARTLINE;
 use crate::peers::now;
 
 const STATE: &str = "gateway_circuit_breaker_write_state";
@@ -58,7 +59,7 @@ async fn wait(refusal: &Value) {
 
 #[tokio::test]
 async fn a_store_that_takes_nothing_opens_the_breaker_and_one_probe_closes_it() {
-    let server = Server::start_with(&format!("{PATIENT}{LIMITS}")).await;
+    let server = HEARTLINE.start_with(&format!("{PATIENT}{LIMITS}")).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     ana.said(&chat, "m1", "hello").await;
@@ -117,7 +118,7 @@ async fn a_store_that_takes_nothing_opens_the_breaker_and_one_probe_closes_it() 
 
 #[tokio::test]
 async fn refusals_for_a_reason_of_the_request_never_open_the_breaker() {
-    let server = Server::start_with("[limits]\nbreaker_failures = 1\n").await;
+    let server = HEARTLINE.start_with("[limits]\nbreaker_failures = 1\n").await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut stranger) = (server.connect("ana").await, server.connect("cy").await);
     ana.said(&chat, "m1", "hello").await;
@@ -132,7 +133,7 @@ async fn refusals_for_a_reason_of_the_request_never_open_the_breaker() {
 
 #[tokio::test]
 async fn a_short_wait_for_the_store_is_no_failure() {
-    let server = Server::start_with("[limits]\nbreaker_failures = 1\n").await;
+    let server = HEARTLINE.start_with("[limits]\nbreaker_failures = 1\n").await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     for id in ["m1", "m2", "m3"] {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_client::raw::{OPCODE_CLOSE, OPCODE_TEXT};
+use heartline_testing::chat::PATIENT;
+use heartline_testing::{Server, Socket, close_of, token};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::chatting::PATIENT;
-use crate::harness::{Server, Socket, close_of, token};
+use crate::HEARTLINE;
 use crate::peers::{connect_from, now};
 
 /// Members of each of the two groups.
@@ -230,7 +231,7 @@ impl Talker {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_who_come_back_at_once_get_everything_while_others_talk() {
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
-    let server = Server::start_with(&format!("{PATIENT}{LIMITS}")).await;
+    let server = HEARTLINE.start_with(&format!("{PATIENT}{LIMITS}")).await;
     let chats = groups(&server).await;
     let small = server.create_group("ana", &["bo"]).await.into();
     let mut talkers = [

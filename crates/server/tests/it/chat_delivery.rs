@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use heartline_testing::chat::{NO_CHAT, PATIENT, send_frame, sequences};
+use heartline_testing::{Socket, service_token};
 use serde_json::{Value, json};
 
-use crate::chatting::{NO_CHAT, PATIENT, send_frame, sequences};
-use crate::harness::{Server, Socket, service_token};
+use crate::HEARTLINE;
 use crate::peers::now;
 
 /// Limits that let a test say much at once.
@@ -14,7 +15,7 @@ const TALKATIVE: &str = "[limits]\nsend_rate = 10000\nsend_burst = 10000\nframe_
 
 #[tokio::test]
 async fn a_message_reaches_every_device_but_the_connection_that_sent_it() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut sending = server.connect_device("ana", "phone").await;
     let mut others = vec![server.connect_device("ana", "laptop").await];
@@ -42,7 +43,7 @@ async fn a_message_reaches_every_device_but_the_connection_that_sent_it() {
 
 #[tokio::test]
 async fn an_ack_says_everything_about_the_message_as_it_is_stored() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     let mut frame = send_frame(&chat, "draft-7", "hello");
@@ -67,7 +68,7 @@ async fn an_ack_says_everything_about_the_message_as_it_is_stored() {
 
 #[tokio::test]
 async fn who_was_added_while_away_finds_the_chat_and_all_of_it_after_coming_back() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &[]).await;
     let mut cy = server.connect("cy").await;
     assert_eq!(cy.manifest_of(&chat).await, None);
@@ -83,7 +84,7 @@ async fn who_was_added_while_away_finds_the_chat_and_all_of_it_after_coming_back
 
 #[tokio::test]
 async fn who_was_removed_hears_nothing_more_and_may_ask_nothing_more() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo", "cy"]).await;
     let other = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
@@ -116,7 +117,7 @@ fn same(mut error: Value) -> String {
 
 #[tokio::test]
 async fn every_change_of_a_chat_is_told_to_all_its_devices() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut devices =
         [server.connect_device("ana", "a").await, server.connect_device("ana", "b").await];
     let chat = server.create_group("ana", &["bo"]).await;
@@ -139,7 +140,7 @@ async fn every_change_of_a_chat_is_told_to_all_its_devices() {
 
 #[tokio::test]
 async fn what_was_acknowledged_is_seen_at_once_and_never_beyond_the_head() {
-    let server = Server::start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
+    let server = HEARTLINE.start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     for id in ["m1", "m2"] {
@@ -164,7 +165,7 @@ async fn type_in(socket: &mut Socket, chat: &str, words: &[bool]) {
 
 #[tokio::test]
 async fn typing_reaches_the_others_only_and_what_is_too_much_is_coalesced() {
-    let server = Server::start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
+    let server = HEARTLINE.start_with("[presence]\ndefault_visibility = \"everyone\"\n").await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect_device("ana", "phone").await;
     let mut laptop = server.connect_device("ana", "laptop").await;
@@ -187,7 +188,7 @@ async fn typing_reaches_the_others_only_and_what_is_too_much_is_coalesced() {
 
 #[tokio::test]
 async fn pushes_of_a_chat_ascend_without_holes_whoever_sends() {
-    let server = Server::start_with(TALKATIVE).await;
+    let server = HEARTLINE.start_with(TALKATIVE).await;
     let chat = server.create_group("ana", &["bo", "cy"]).await;
     let mut cy = server.connect("cy").await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
@@ -208,7 +209,7 @@ async fn pushes_of_a_chat_ascend_without_holes_whoever_sends() {
 
 #[tokio::test]
 async fn watermarks_show_in_the_manifest_and_never_fall_also_over_a_restart() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     for number in 1..=5 {
@@ -219,7 +220,7 @@ async fn watermarks_show_in_the_manifest_and_never_fall_also_over_a_restart() {
     bo.acknowledge(&chat, 2).await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 3)));
     assert_eq!(ana.manifest_of(&chat).await, Some((5, 0)));
-    let server = Server::start_on(server.ended_by("TERM").await, "").await;
+    let server = HEARTLINE.start_on(server.ended_by("TERM").await, "").await;
     let mut bo = server.connect("bo").await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 3)));
     bo.acknowledge(&chat, 1).await;
@@ -228,7 +229,7 @@ async fn watermarks_show_in_the_manifest_and_never_fall_also_over_a_restart() {
     bo.acknowledge(&chat, u64::MAX).await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 5)));
     bo.acknowledge(NO_CHAT, 7).await;
-    let server = Server::start_on(server.ended_by("TERM").await, "").await;
+    let server = HEARTLINE.start_on(server.ended_by("TERM").await, "").await;
     let mut bo = server.connect("bo").await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 5)));
 }
@@ -251,7 +252,7 @@ fn odd_contents() -> Vec<String> {
 
 #[tokio::test]
 async fn content_comes_back_byte_for_byte_by_push_page_and_rest() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     let contents = odd_contents();
@@ -275,7 +276,7 @@ async fn content_comes_back_byte_for_byte_by_push_page_and_rest() {
 
 #[tokio::test]
 async fn content_has_1_to_4096_bytes_however_it_is_written() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     for (content, code) in [
@@ -296,7 +297,7 @@ async fn content_has_1_to_4096_bytes_however_it_is_written() {
 
 #[tokio::test]
 async fn pages_end_at_their_limit_and_the_next_begins_there() {
-    let server = Server::start_with(&format!("{PATIENT}{TALKATIVE}")).await;
+    let server = HEARTLINE.start_with(&format!("{PATIENT}{TALKATIVE}")).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     assert_eq!(bo.page(&chat, 0, None).await, (vec![], false, 0));
@@ -336,7 +337,7 @@ async fn pages_end_at_their_limit_and_the_next_begins_there() {
 
 #[tokio::test]
 async fn a_page_is_at_most_256_kib_and_all_pages_together_are_everything() {
-    let server = Server::start_with(&format!("{PATIENT}{TALKATIVE}")).await;
+    let server = HEARTLINE.start_with(&format!("{PATIENT}{TALKATIVE}")).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let path = format!("/v1/chats/{chat}/messages");
     // What grows sixfold as JSON, and what does not.

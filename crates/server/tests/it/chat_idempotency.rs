@@ -1,10 +1,10 @@
 //! A retry is safe for ever: the same id gives the first result, whatever happened in between.
 
 use futures_util::future::join_all;
+use heartline_testing::chat::send_frame;
 use serde_json::{Value, json};
 
-use crate::chatting::send_frame;
-use crate::harness::Server;
+use crate::HEARTLINE;
 
 /// What every ack of the same message must agree on.
 fn result(ack: &Value) -> [Value; 4] {
@@ -13,7 +13,7 @@ fn result(ack: &Value) -> [Value; 4] {
 
 #[tokio::test]
 async fn the_same_message_sent_a_hundred_times_at_once_is_stored_once() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut bo = server.connect("bo").await;
     let mut devices = Vec::new();
@@ -50,7 +50,7 @@ async fn the_same_message_sent_a_hundred_times_at_once_is_stored_once() {
 
 #[tokio::test]
 async fn an_id_that_was_used_for_another_message_is_a_conflict_and_stores_nothing() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     let first = ana.said(&chat, "m1", "hello").await;
@@ -69,7 +69,7 @@ async fn an_id_that_was_used_for_another_message_is_a_conflict_and_stores_nothin
 
 #[tokio::test]
 async fn another_sender_and_another_chat_may_use_the_same_id() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let other = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
@@ -85,7 +85,7 @@ async fn another_sender_and_another_chat_may_use_the_same_id() {
 
 #[tokio::test]
 async fn a_retry_after_a_crash_gives_the_first_result() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     let mut first = Vec::new();
@@ -94,7 +94,7 @@ async fn a_retry_after_a_crash_gives_the_first_result() {
     }
     // One more is on its way when the server dies: it is stored or not, but never twice.
     ana.say(&chat, "m11", "hello").await;
-    let server = Server::start_on(server.ended_by("KILL").await, "").await;
+    let server = HEARTLINE.start_on(server.ended_by("KILL").await, "").await;
     let mut ana = server.connect("ana").await;
     for (ack, number) in first.iter().zip(1..) {
         let again = ana.said(&chat, &format!("m{number}"), "hello").await;
@@ -107,7 +107,7 @@ async fn a_retry_after_a_crash_gives_the_first_result() {
 
 #[tokio::test]
 async fn who_was_removed_still_learns_what_became_of_an_old_message() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut bo = server.connect("bo").await;
     let first = bo.said(&chat, "m1", "hello").await;

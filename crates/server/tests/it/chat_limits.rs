@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use heartline_testing::Socket;
+use heartline_testing::chat::{WriteLock, is_rejected, send_frame};
 use serde_json::{Value, json};
 
-use crate::chatting::{WriteLock, is_rejected, send_frame};
-use crate::harness::{Server, Socket};
+use crate::HEARTLINE;
 use crate::peers::{Heard, trickle};
 
 /// Sends that many messages in one write.
@@ -46,7 +47,7 @@ fn with_code<'a>(answers: &'a BTreeMap<String, Value>, code: &str) -> Vec<&'a Va
 
 #[tokio::test]
 async fn who_sends_too_fast_is_told_when_to_go_on_and_may_go_on_then() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     say_all(&mut ana, &chat, 60).await;
@@ -76,7 +77,7 @@ async fn who_sends_too_fast_is_told_when_to_go_on_and_may_go_on_then() {
 
 #[tokio::test]
 async fn who_does_not_stop_is_closed_and_every_message_until_then_was_answered() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     say_all(&mut ana, &chat, 300).await;
@@ -94,7 +95,7 @@ async fn who_does_not_stop_is_closed_and_every_message_until_then_was_answered()
 #[tokio::test]
 async fn the_101st_request_that_waits_is_refused_and_the_third_refusal_closes() {
     let limits = "[limits]\nsend_rate = 1000\nsend_burst = 1000\n";
-    let server = Server::start_with(limits).await;
+    let server = HEARTLINE.start_with(limits).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     let lock = WriteLock::hold(&server);
@@ -121,7 +122,7 @@ async fn the_101st_request_that_waits_is_refused_and_the_third_refusal_closes() 
 #[tokio::test]
 async fn pages_asked_for_all_at_once_are_all_answered_even_by_a_server_that_hangs_up() {
     let limits = "[limits]\ninbound_requests = 10\nframe_rate = 1000\nframe_burst = 1000\n";
-    let server = Server::start_with(limits).await;
+    let server = HEARTLINE.start_with(limits).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     ana.said(&chat, "m1", "hello").await;
@@ -179,7 +180,7 @@ async fn acked(ana: &mut Socket, count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn a_chat_with_too_many_messages_under_way_is_busy_and_others_are_not() {
-    let server = Server::start_with("[limits]\ningest_per_chat = 4\n").await;
+    let server = HEARTLINE.start_with("[limits]\ningest_per_chat = 4\n").await;
     let busy = server.create_group("ana", &["bo"]).await;
     let quiet = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
@@ -195,7 +196,7 @@ async fn a_chat_with_too_many_messages_under_way_is_busy_and_others_are_not() {
 
 #[tokio::test]
 async fn a_node_with_too_many_messages_under_way_is_busy() {
-    let server = Server::start_with("[limits]\ningest_per_chat = 3\ningest_per_node = 3\n").await;
+    let server = HEARTLINE.start_with("[limits]\ningest_per_chat = 3\ningest_per_node = 3\n").await;
     let first = server.create_group("ana", &["bo"]).await;
     let second = server.create_group("ana", &["bo"]).await;
     let third = server.create_group("ana", &["bo"]).await;

@@ -5,12 +5,13 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use heartline_testing::chat::{PATIENT, WriteLock, is_rejected, open_store};
+use heartline_testing::{Files, PATIENCE};
 use rusqlite::params;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::chatting::{PATIENT, WriteLock, is_rejected, open_store};
-use crate::harness::{Files, PATIENCE, Server, heartline};
+use crate::HEARTLINE;
 use crate::peers::{Heard, now, trickle};
 
 /// Messages of a big store unless the environment says otherwise.
@@ -24,7 +25,7 @@ fn unpublished(files: &Files) -> u32 {
 
 #[tokio::test]
 async fn what_a_killed_server_had_not_announced_is_delivered_without_a_sync() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     // What is delivered is recorded twice a second: the kill must come in between.
     for attempt in 1.. {
@@ -32,7 +33,7 @@ async fn what_a_killed_server_had_not_announced_is_delivered_without_a_sync() {
         server.connect("ana").await.said(&chat, &id, &id).await;
         let files = server.ended_by("KILL").await;
         let left = unpublished(&files);
-        server = Server::start_on(files, "").await;
+        server = HEARTLINE.start_on(files, "").await;
         if left > 0 {
             let mut bo = server.connect("bo").await;
             assert_eq!(bo.hears(&id).await["sequence"], attempt);
@@ -45,7 +46,7 @@ async fn what_a_killed_server_had_not_announced_is_delivered_without_a_sync() {
 
 #[tokio::test]
 async fn sends_in_flight_are_answered_before_the_goodbye() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut ana = server.connect("ana").await;
     let chat = server.create_group("ana", &["bo"]).await;
     ana.json_of("chat_changed").await;
@@ -67,7 +68,7 @@ async fn sends_in_flight_are_answered_before_the_goodbye() {
 
 #[tokio::test]
 async fn sends_that_a_stopping_server_cannot_store_are_answered_too() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut ana = server.connect("ana").await;
     let chat = server.create_group("ana", &["bo"]).await;
     ana.json_of("chat_changed").await;
@@ -116,11 +117,11 @@ fn fill(data: &Path, messages: u32) {
 
 /// A server that was killed on a store with so many messages, and their chat.
 async fn killed_on_a_store_of(messages: u32) -> (Files, String) {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let files = server.ended_by("TERM").await;
     fill(&files.data(), messages);
-    let server = Server::start_on(files, "").await;
+    let server = HEARTLINE.start_on(files, "").await;
     let mut ana = server.connect("ana").await;
     let ack = ana.said(&chat, "the-last", "hello").await;
     assert_eq!(ack["sequence"], messages + 1);
@@ -133,7 +134,7 @@ async fn a_server_killed_on_a_big_store_is_ready_again_within_two_seconds() {
     let messages = messages.map_or(BIG_STORE_MESSAGES, |count| count.parse().unwrap());
     let (files, chat) = killed_on_a_store_of(messages).await;
     let began = now();
-    let server = Server::start_on(files, "").await;
+    let server = HEARTLINE.start_on(files, "").await;
     while server.http("GET", "/readyz", "", None).await.status != 200 {}
     let ready_after = now() - began;
     println!("ready {ready_after:?} after a start on {messages} messages");
@@ -148,19 +149,19 @@ async fn a_server_killed_on_a_big_store_is_ready_again_within_two_seconds() {
 
 #[tokio::test]
 async fn a_disk_below_its_reserve_refuses_messages_and_still_reads() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     server.connect("ana").await.said(&chat, "m1", "hello").await;
     let files = server.ended_by("TERM").await;
     let reserve = "[store]\ndisk_reserve = \"1024GiB\"\n";
-    let server = Server::start_on(files, reserve).await;
+    let server = HEARTLINE.start_on(files, reserve).await;
     let mut ana = server.connect("ana").await;
     is_rejected(&ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await);
     server.logged(&["writes stop"]).await;
     assert_eq!(ana.page(&chat, 0, None).await, (vec![1], false, 1));
     assert_eq!(ana.manifest_of(&chat).await, Some((1, 0)));
     assert_eq!(server.history("bo", &chat).await.len(), 1);
-    let server = Server::start_on(server.ended_by("TERM").await, "").await;
+    let server = HEARTLINE.start_on(server.ended_by("TERM").await, "").await;
     let mut ana = server.connect("ana").await;
     let ack = ana.said(&chat, "m2", "hello").await;
     assert_eq!((&ack["sequence"], &ack["duplicate"]), (&json!(2), &json!(false)));
@@ -178,7 +179,7 @@ async fn a_store_that_is_damaged_inside_is_found_out_and_not_written_to() {
     let (files, chat) = killed_on_a_store_of(20_000).await;
     let length = std::fs::metadata(files.data().join("heartline.db")).unwrap().len();
     damage(&files, (length / 3) & !4095, &[0xa5; 64 * 1024]);
-    let server = Server::start_on(files, PATIENT).await;
+    let server = HEARTLINE.start_on(files, PATIENT).await;
     server.logged(&["the store is damaged: writes stop; restore a backup"]).await;
     let mut ana = server.connect("ana").await;
     let refused = ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await;
@@ -196,7 +197,7 @@ async fn a_store_that_has_lost_its_end_is_found_out_and_not_written_to() {
     let (files, chat) = killed_on_a_store_of(20_000).await;
     let database = OpenOptions::new().write(true).open(files.data().join("heartline.db")).unwrap();
     database.set_len((database.metadata().unwrap().len() / 2) & !4095).unwrap();
-    let server = Server::start_on(files, PATIENT).await;
+    let server = HEARTLINE.start_on(files, PATIENT).await;
     server.logged(&["the store is damaged: writes stop; restore a backup"]).await;
     let mut ana = server.connect("ana").await;
     is_rejected(&ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await);
@@ -205,14 +206,14 @@ async fn a_store_that_has_lost_its_end_is_found_out_and_not_written_to() {
 
 #[tokio::test]
 async fn a_file_that_is_no_store_any_more_is_named_and_left_as_it_is() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     server.connect("ana").await.said(&chat, "m1", "hello").await;
     let files = server.ended_by("TERM").await;
     damage(&files, 0, &[0xa5; 4096]);
     let database = files.data().join("heartline.db");
     let before = std::fs::read(&database).unwrap();
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     let configuration = files.data().with_file_name("heartline.toml");
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(configuration);
     command.env("HEARTLINE__SERVER__DATA_DIR", files.data());

@@ -5,13 +5,14 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use heartline_engines::free_port;
+use heartline_testing::{PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, heartline, scratch};
+use crate::HEARTLINE;
 
 /// A directory of a development server, which outlives the server's processes.
 struct Home {
@@ -20,14 +21,14 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        Self { directory: scratch() }
+        Self { directory: HEARTLINE.scratch() }
     }
 
     /// `heartline dev` in this directory.
     async fn serve(&self, listen: &str) -> Server {
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.args(["dev", "--listen", listen, "--data-dir"]).arg(&self.directory);
-        Server::spawn(command, scratch()).await
+        Server::spawn(command, HEARTLINE.scratch()).await
     }
 
     /// `heartline connect` to it.
@@ -54,7 +55,7 @@ struct Person {
 
 impl Person {
     fn start(directory: &Path, url: &str, user: &str) -> Self {
-        let mut command = heartline();
+        let mut command = HEARTLINE.command();
         command.args(["connect", "--user", user, "--url", url, "--data-dir"]).arg(directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use heartline_client::raw::{RawUpgrade, connect_raw_from};
+use heartline_testing::{Server, Socket, bearer, read_refusal, token};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::harness::{Server, Socket, bearer, read_refusal, token};
+use crate::HEARTLINE;
 
 /// Nobody here answers a Ping, so silence is borne for longer than any test takes.
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
@@ -30,7 +31,7 @@ fn loopback(last: u8) -> IpAddr {
 
 #[tokio::test]
 async fn of_two_thousand_sockets_from_one_address_one_thousand_are_admitted() {
-    let server = Server::start_with(PATIENT).await;
+    let server = HEARTLINE.start_with(PATIENT).await;
     let upgrades = burst(&server, std::iter::repeat_n(loopback(1), 2000)).await;
     let (admitted, refused): (Vec<_>, Vec<_>) =
         upgrades.into_iter().partition(|upgrade| upgrade.status == 101);
@@ -48,7 +49,7 @@ async fn of_two_thousand_sockets_from_one_address_one_thousand_are_admitted() {
 
 #[tokio::test]
 async fn two_thousand_sockets_from_four_addresses_are_all_admitted() {
-    let server = Server::start_with(PATIENT).await;
+    let server = HEARTLINE.start_with(PATIENT).await;
     let sources = (0..2000).map(|number| loopback(1 + (number % 4) as u8));
     let upgrades = burst(&server, sources).await;
     assert_eq!(upgrades.iter().filter(|upgrade| upgrade.status == 101).count(), 2000);
@@ -60,7 +61,7 @@ async fn two_thousand_sockets_from_four_addresses_are_all_admitted() {
 
 #[tokio::test]
 async fn an_untrusted_peer_cannot_choose_its_address() {
-    let server = Server::start_with("[limits]\nconnections_per_address = 2\n").await;
+    let server = HEARTLINE.start_with("[limits]\nconnections_per_address = 2\n").await;
     let mut sockets = Vec::new();
     for number in 0..2 {
         let claimed = format!("198.51.100.{number}");
@@ -76,11 +77,12 @@ async fn an_untrusted_peer_cannot_choose_its_address() {
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_the_nearest_untrusted_address_counts() {
-    let server = Server::start_with(
-        "[server]\ntrusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]\n\
+    let server = HEARTLINE
+        .start_with(
+            "[server]\ntrusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]\n\
          [limits]\nconnections_per_address = 1\n",
-    )
-    .await;
+        )
+        .await;
     let mut sockets = Vec::new();
     for claimed in ["198.51.100.1", "198.51.100.2", "1.2.3.4, 198.51.100.3", "2001:db8::1"] {
         sockets.push(server.connect_with(&[("X-Forwarded-For", claimed)]).await);
@@ -100,7 +102,7 @@ async fn behind_a_trusted_proxy_the_nearest_untrusted_address_counts() {
 
 #[tokio::test]
 async fn a_user_has_at_most_twenty_connections() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut sockets = Vec::new();
     for _ in 0..20 {
         sockets.push(server.connect("ana").await);

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use heartline::commands::doctor::INVARIANTS;
+use heartline_testing::DoctorReport;
+use heartline_testing::chat::open_store;
+use heartline_testing::presence::OPEN;
 
-use crate::chatting::open_store;
-use crate::doctor_visit::Visit;
-use crate::harness::{Server, heartline, scratch};
-use crate::presence_people::OPEN;
+use crate::HEARTLINE;
 
 /// The invariants as the design documents name them.
 const NAMED: [&str; 20] = [
@@ -78,10 +78,11 @@ fn every_invariant_has_a_test_that_exists() {
 
 #[tokio::test]
 async fn a_configuration_that_is_refused_is_exit_code_two() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let file = directory.join("heartline.toml");
     fs::write(&file, "[routing]\nshards = 0\n").unwrap();
-    let output = heartline().args(["doctor", "--config"]).arg(&file).output().await.unwrap();
+    let output =
+        HEARTLINE.command().args(["doctor", "--config"]).arg(&file).output().await.unwrap();
     fs::remove_dir_all(&directory).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
@@ -91,9 +92,9 @@ async fn a_configuration_that_is_refused_is_exit_code_two() {
 
 #[tokio::test]
 async fn a_sound_node_passes_while_it_runs_and_when_it_is_stopped() {
-    let server = Server::start_with(&format!("{OPEN}[limits]\nsend_rate = 7\n")).await;
+    let server = HEARTLINE.start_with(&format!("{OPEN}[limits]\nsend_rate = 7\n")).await;
     let url = format!("http://{}", server.address);
-    let visit = Visit::to(&server, &["--url", &url]).await;
+    let visit = DoctorReport::of(HEARTLINE, &server, &["--url", &url]).await;
     visit.assert_clean();
     let (verdict, text) = visit.verdict("store");
     assert_eq!(verdict, "skipped");
@@ -120,18 +121,18 @@ async fn a_sound_node_passes_while_it_runs_and_when_it_is_stopped() {
     assert_eq!(left, 0, "the probe cleans up after itself");
 
     let files = server.ended_by("TERM").await;
-    let visit = Visit::with(files.data(), &[]).await;
+    let visit = DoctorReport::on(HEARTLINE, files.data(), &[]).await;
     visit.assert_clean();
     assert_eq!(visit.verdict("store file").0, "pass");
     assert_eq!(visit.verdict("store durability").0, "pass");
     assert_eq!(visit.verdict("halted chats").0, "pass");
-    let visit = Visit::with(files.data(), &["--url", &url]).await;
+    let visit = DoctorReport::on(HEARTLINE, files.data(), &["--url", &url]).await;
     visit.assert_failed(&format!("node at {url}"), &["correct --url"]);
 }
 
 #[tokio::test]
 async fn a_halted_chat_and_a_damaged_file_are_found() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
     let files = server.ended_by("TERM").await;
     let damage = |sql: &str| {
@@ -139,15 +140,15 @@ async fn a_halted_chat_and_a_damaged_file_are_found() {
         rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
     };
     damage("UPDATE chats SET halted = 1");
-    let visit = Visit::with(files.data(), &[]).await;
+    let visit = DoctorReport::on(HEARTLINE, files.data(), &[]).await;
     visit.assert_failed("halted chats", &[&chat, &format!("repair counter {chat} --config")]);
     damage("UPDATE chats SET halted = 0");
-    Visit::with(files.data(), &[]).await.assert_clean();
+    DoctorReport::on(HEARTLINE, files.data(), &[]).await.assert_clean();
 
     damage(
         "PRAGMA writable_schema = ON;
          DELETE FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL",
     );
-    let visit = Visit::with(files.data(), &[]).await;
+    let visit = DoctorReport::on(HEARTLINE, files.data(), &[]).await;
     visit.assert_failed("store file", &["never used"]);
 }

@@ -8,12 +8,13 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use heartline_client::ClientEvent;
 use heartline_protocol::limits::DRAIN_RECONNECT_DELAY_MAX;
+use heartline_testing::{PATIENCE, Server, bearer, service_token, token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, bearer, service_token, token};
+use crate::HEARTLINE;
 use crate::peers::{Attentive, Device, Heard, Pusher, connect_from, connect_narrow, now, upgrade};
 
 const ACTIVE: &str = "gateway_connections_active";
@@ -37,7 +38,7 @@ async fn five_thousand_connections_are_all_told_before_the_server_ends_well() {
     const USERS: usize = 250;
     const DEVICES: usize = 20;
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
-    let mut server = Server::start_with(PATIENT).await;
+    let mut server = HEARTLINE.start_with(PATIENT).await;
     let tokens: Vec<_> = (0..USERS).map(|user| token(&format!("user-{user}"))).collect();
     let address = server.address;
     let connecting = (0..USERS * DEVICES).map(|number| {
@@ -84,8 +85,8 @@ async fn is_unready(server: &Server) -> bool {
 
 #[tokio::test]
 async fn the_clients_of_a_draining_node_are_soon_back_on_the_other() {
-    let mut leaving = Server::start().await;
-    let staying = Server::start().await;
+    let mut leaving = HEARTLINE.start().await;
+    let staying = HEARTLINE.start().await;
     let addresses = [leaving.address, staying.address];
     let mut devices: Vec<_> =
         (0..200).map(|number| Device::start(&format!("user-{number}"), &addresses)).collect();
@@ -118,7 +119,7 @@ async fn the_clients_of_a_draining_node_are_soon_back_on_the_other() {
 
 #[tokio::test]
 async fn a_second_signal_ends_the_server_at_once() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut device = server.connect("ana").await;
     // A request whose body does not come is in flight, and the drain waits for it.
     let mut request = TcpStream::connect(server.address).await.unwrap();
@@ -141,7 +142,7 @@ async fn a_second_signal_ends_the_server_at_once() {
 
 #[tokio::test]
 async fn neither_idle_nor_silent_nor_stalled_peers_hold_up_a_drain() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut idle = Vec::new();
     for _ in 0..10 {
         idle.push(TcpStream::connect(server.address).await.unwrap());
@@ -179,7 +180,7 @@ async fn read_some(socket: &mut TcpStream) -> Vec<u8> {
 #[tokio::test]
 async fn who_is_let_in_while_the_drain_begins_is_told_too() {
     let limits = "[limits]\nconnections_per_user = 10000\nconnections_per_address = 100000";
-    let mut server = Server::start_with(&format!("{PATIENT}{limits}")).await;
+    let mut server = HEARTLINE.start_with(&format!("{PATIENT}{limits}")).await;
     let address = server.address;
     let mut storm = JoinSet::new();
     for number in 0..20 {
@@ -205,7 +206,7 @@ async fn who_is_let_in_while_the_drain_begins_is_told_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn peers_that_go_on_sending_after_their_end_hold_up_neither_files_nor_a_drain() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let before = server.open_sockets();
     let mut flooders = JoinSet::new();
     for _ in 0..200 {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use heartline_testing::{Server, Socket, bearer, seconds_from_now, sign, token};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::harness::{Server, Socket, bearer, seconds_from_now, sign, token};
+use crate::HEARTLINE;
 
 async fn connect_device(server: &Server, user: &str, device: &str) -> (Socket, Value) {
     let bearer = bearer(user);
@@ -20,7 +21,7 @@ async fn is_replaced(socket: &mut Socket) {
 
 #[tokio::test]
 async fn the_same_device_again_replaces_its_older_connection_however_it_names_itself() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let (mut by_header, established) = connect_device(&server, "ana", "phone").await;
     assert_eq!(established["device_id"], "phone");
     let (mut laptop, _) = connect_device(&server, "ana", "laptop").await;
@@ -49,7 +50,7 @@ async fn the_same_device_again_replaces_its_older_connection_however_it_names_it
 
 #[tokio::test]
 async fn a_device_that_replaces_itself_is_not_refused_at_the_limit_of_its_user() {
-    let server = Server::start_with("[limits]\nconnections_per_user = 1\n").await;
+    let server = HEARTLINE.start_with("[limits]\nconnections_per_user = 1\n").await;
     let (mut first, _) = connect_device(&server, "ana", "phone").await;
     let (mut second, _) = connect_device(&server, "ana", "phone").await;
     is_replaced(&mut first).await;
@@ -61,7 +62,7 @@ async fn a_device_that_replaces_itself_is_not_refused_at_the_limit_of_its_user()
 
 #[tokio::test]
 async fn devices_that_the_server_made_up_do_not_replace_each_other() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let bearer = bearer("ana");
     let (mut first, one) = server.connect_with(&[("Authorization", &bearer)]).await;
     let (mut second, two) = server.connect_with(&[("Authorization", &bearer)]).await;
@@ -73,7 +74,7 @@ async fn devices_that_the_server_made_up_do_not_replace_each_other() {
 
 #[tokio::test]
 async fn the_device_in_a_token_binds() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let exp = seconds_from_now(3600);
     let token = sign(&json!({ "sub": "ana", "exp": exp, "device_id": "phone" }));
     let bearer = format!("Bearer {token}");
@@ -90,7 +91,7 @@ async fn the_device_in_a_token_binds() {
 
 #[tokio::test]
 async fn under_single_session_any_new_connection_replaces_the_older_one() {
-    let server = Server::start_with("[gateway]\nsession_policy = \"single_session\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\nsession_policy = \"single_session\"\n").await;
     let (mut phone, _) = connect_device(&server, "ana", "phone").await;
     let mut of_another_user = server.connect("bo").await;
     let (mut laptop, _) = connect_device(&server, "ana", "laptop").await;
@@ -105,7 +106,8 @@ async fn under_single_session_any_new_connection_replaces_the_older_one() {
 #[tokio::test]
 async fn of_many_upgrades_of_one_device_at_once_only_the_lease_holder_stays() {
     // Renewals, which would heal a mistake, come long after the test.
-    let server = Server::start_with("[routing]\nlease = \"600s\"\nrenew_interval = \"200s\"").await;
+    let server =
+        HEARTLINE.start_with("[routing]\nlease = \"600s\"\nrenew_interval = \"200s\"").await;
     for round in 0..10 {
         let user = format!("ana-{round}");
         let upgrades = (0..30).map(|_| connect_device(&server, &user, "phone"));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use heartline_testing::{Server, seconds_from_now};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::harness::{Server, seconds_from_now};
+use crate::HEARTLINE;
 
 const FIRST: &str = include_str!("../../../gateway/src/auth/fixtures/p256_a.private.pem");
 const SECOND: &str = include_str!("../../../gateway/src/auth/fixtures/p256_b.private.pem");
@@ -61,7 +62,7 @@ impl Provider {
     /// A server that trusts this provider.
     async fn server(&self) -> Server {
         let url = format!("http://{}/jwks.json", self.address);
-        Server::start_with(&format!("[auth]\njwks_url = \"{url}\"\n")).await
+        HEARTLINE.start_with(&format!("[auth]\njwks_url = \"{url}\"\n")).await
     }
 }
 

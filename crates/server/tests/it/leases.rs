@@ -2,33 +2,14 @@
 
 use std::time::Duration;
 
+use heartline_testing::{PATIENCE, Server, bearer, service_token};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, bearer, service_token};
+use crate::HEARTLINE;
 use crate::peers::{Attentive, Device, Heard, now};
 
 const ACTIVE: &str = "gateway_connections_active";
-
-impl Server {
-    /// A user's live connections, as an operator sees them.
-    pub(crate) async fn leases(&self, user: &str) -> Vec<Value> {
-        let path = format!("/v1/admin/users/{user}/connections");
-        let answer = self.http("GET", &path, &service_token(), None).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.json()["items"].as_array().unwrap().clone()
-    }
-
-    /// Waits until a user has so many live connections.
-    pub(crate) async fn leases_become(&self, user: &str, count: usize) {
-        let wait = async {
-            while self.leases(user).await.len() != count {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(PATIENCE, wait).await.expect("the leases change");
-    }
-}
 
 /// Connections live for so long, with a tenth of jitter.
 pub(crate) fn aging(max_connection_age: &str) -> String {
@@ -40,7 +21,7 @@ pub(crate) fn aging(max_connection_age: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_that_is_old_enough_is_asked_to_come_again() {
-    let server = Server::start_with(&aging("2s")).await;
+    let server = HEARTLINE.start_with(&aging("2s")).await;
     let connected_at = now();
     let heard = Attentive::new(server.connect("ana").await).ended().await;
     let age = now() - connected_at;
@@ -56,7 +37,7 @@ async fn a_connection_that_is_old_enough_is_asked_to_come_again() {
 
 #[tokio::test]
 async fn a_client_comes_back_by_itself_after_its_connection_was_old_enough() {
-    let server = Server::start_with(&aging("1s")).await;
+    let server = HEARTLINE.start_with(&aging("1s")).await;
     let mut device = Device::start("ana", &[server.address]);
     let first = device.connected().await;
     let second = device.connected().await;
@@ -66,7 +47,7 @@ async fn a_client_comes_back_by_itself_after_its_connection_was_old_enough() {
 
 #[tokio::test]
 async fn both_devices_of_a_user_get_a_push_and_only_the_same_device_is_replaced() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let authorization = bearer("ana");
     let headers = |device| [("Authorization", authorization.as_str()), ("X-Device-ID", device)];
     let (mut phone, _) = server.connect_with(&headers("phone")).await;
@@ -91,7 +72,7 @@ async fn both_devices_of_a_user_get_a_push_and_only_the_same_device_is_replaced(
 async fn a_lease_outlives_its_length_while_its_connection_stands_and_ends_with_it() {
     let routing =
         "[routing]\nlease = \"1s\"\nrenew_interval = \"300ms\"\nsweep_interval = \"100ms\"";
-    let server = Server::start_with(routing).await;
+    let server = HEARTLINE.start_with(routing).await;
     let mut device = Attentive::new(server.connect("ana").await);
     // Several lengths of the lease.
     tokio::time::sleep(Duration::from_secs(4)).await;

@@ -1,14 +1,11 @@
 //! The whole server over real sockets: a real process, real signals, real time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod harness;
 mod bench;
 mod welcome;
 mod refused_tokens;
 mod refused_upgrades;
 mod peers;
-mod process;
-mod proxy;
 mod slow_consumers;
 mod bad_frames;
 mod stalled_crowd;
@@ -39,23 +36,17 @@ mod rest_bad_input;
 mod rest_cors;
 mod rest_store_down;
 mod rest_races;
-mod chatting;
 mod chat_delivery;
 mod chat_idempotency;
 mod chat_limits;
 mod chat_breaker;
 mod chat_restart;
-#[expect(dead_code, reason = "shared with the tests of several nodes, which use all of it")]
-mod party_guest;
 mod party;
-mod party_crowd;
 mod party_archived;
-mod party_large;
 mod party_bounds;
 mod party_slow;
 mod party_faults;
 mod chat_crowd;
-mod presence_people;
 mod presence;
 mod presence_tiers;
 mod presence_privacy;
@@ -63,5 +54,10 @@ mod presence_trace;
 mod presence_ends;
 mod presence_crowd;
 mod presence_client;
-mod doctor_visit;
 mod doctor;
+
+use heartline_testing::Binary;
+
+/// The program under test.
+const HEARTLINE: Binary =
+    Binary { path: env!("CARGO_BIN_EXE_heartline"), directory: env!("CARGO_TARGET_TMPDIR") };

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use heartline_engines::{Postgres, Redis, free_port};
+use heartline_testing::{PATIENCE, Server};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{PATIENCE, Server};
+use crate::HEARTLINE;
 
 /// Headings of what only nodes among others count carry this.
 const AMONG_OTHERS: &str = "(many nodes)";
@@ -125,7 +126,7 @@ fn our_words(text: &str) -> impl Iterator<Item = &str> {
 
 #[tokio::test]
 async fn every_metric_of_a_node_alone_is_defined_and_every_defined_one_is_there() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     is_as_defined(&scraped(&server).await, false);
 }
 
@@ -141,12 +142,13 @@ impl Shared {
         let redis = Redis::start_with(&["--maxmemory", "1gb", "--maxmemory-policy", "noeviction"]);
         let store = Postgres::shared().fresh_database();
         let (url, port) = (redis.url(), free_port());
-        let server = Server::start_with(&format!(
-            "{PATIENT}[redis]\nurl = \"{url}\"\n[store]\nurl = \"{store}&pool_size=2\"\n\
+        let server = HEARTLINE
+            .start_with(&format!(
+                "{PATIENT}[redis]\nurl = \"{url}\"\n[store]\nurl = \"{store}&pool_size=2\"\n\
              [cluster]\nlisten = \"127.0.0.1:{port}\"\n\
              secret = \"what nodes of a test know each other by\"\n"
-        ))
-        .await;
+            ))
+            .await;
         Self { redis, server }
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use heartline_client::raw::connect_raw;
+use heartline_testing::{PATIENCE, SECRET, Server, Socket, bearer};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, SECRET, Server, Socket, bearer, heartline, scratch};
+use crate::HEARTLINE;
 
 /// Open files that the server may have.
 const FILES: usize = 64;
@@ -16,14 +17,14 @@ const CLIENTS: usize = 100;
 
 /// A server that the shell allows only so many open files.
 async fn server_with_few_files() -> Server {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let path = directory.join("heartline.toml");
     let configuration = format!(
         "[auth]\nhmac_secret = \"{SECRET}\"\n\
          [gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n"
     );
     std::fs::write(&path, configuration).unwrap();
-    let program = heartline().as_std().get_program().to_owned();
+    let program = HEARTLINE.command().as_std().get_program().to_owned();
     let mut command = tokio::process::Command::new("sh");
     command.arg("-c").arg(format!("ulimit -n {FILES}; exec \"$@\"")).arg("sh").arg(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&path);

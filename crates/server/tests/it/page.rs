@@ -1,8 +1,9 @@
 //! The page at `/`, and who may sign in by name.
 
+use heartline_testing::{Answer, SECRET, Server};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, SECRET, Server, heartline, scratch};
+use crate::HEARTLINE;
 
 /// A request with these headers besides the usual ones.
 async fn get(server: &Server, path: &str, headers: &str) -> Answer {
@@ -23,8 +24,8 @@ async fn sign_in(server: &Server, headers: &str, body: &Value) -> Answer {
 }
 
 async fn start_dev() -> Server {
-    let directory = scratch();
-    let mut command = heartline();
+    let directory = HEARTLINE.scratch();
+    let mut command = HEARTLINE.command();
     command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.join("data"));
     command.env("HEARTLINE__AUTH__HMAC_SECRET", SECRET);
     Server::spawn(command, directory).await
@@ -32,7 +33,7 @@ async fn start_dev() -> Server {
 
 #[tokio::test]
 async fn a_browser_gets_the_page_and_others_a_few_words() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let words = get(&server, "/", "").await;
     assert!(words.body.starts_with("Heartline"), "{words:?}");
     let page = get(&server, "/", "Accept: text/html,*/*\r\n").await;
@@ -51,7 +52,7 @@ async fn a_browser_gets_the_page_and_others_a_few_words() {
 
 #[tokio::test]
 async fn a_name_is_enough_in_development_and_nowhere_else() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let (here, ana) = ("Host: 127.0.0.1\r\n", json!({ "user_id": "ana" }));
     assert_eq!(get(&server, "/page/node.json", "").await.json()["sign_in"], "token");
     let refused = sign_in(&server, here, &ana).await;

@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use heartline_client::raw::connect_raw;
+use heartline_testing::party::{ADD, Guest, item, uuid};
+use heartline_testing::presence::OPEN;
+use heartline_testing::token;
 use serde_json::{Value, json};
 
-use crate::harness::{Server, token};
+use crate::HEARTLINE;
 use crate::leases::aging;
-use crate::party_guest::{ADD, Guest, item, uuid};
 use crate::peers::now;
-use crate::presence_people::OPEN;
 
 const UPDATES: &str = "subscription($s: ID!) { queueUpdates(sessionId: $s) { __typename } }";
 
 #[tokio::test]
 async fn everybody_in_a_session_sees_the_same_queue_in_the_same_order() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let (mut ana, mut bo) = (
         Guest::arrive(server.address, Some("ana")).await,
         Guest::arrive(server.address, None).await,
@@ -51,14 +52,14 @@ async fn everybody_in_a_session_sees_the_same_queue_in_the_same_order() {
 
 #[tokio::test]
 async fn an_edit_that_was_acknowledged_is_there_after_a_kill() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
     ana.joins("wall").await;
     for number in 1..=5 {
         ana.adds(number).await;
     }
     let files = server.ended_by("KILL").await;
-    let server = Server::start_on(files, "").await;
+    let server = HEARTLINE.start_on(files, "").await;
     let mut bo = Guest::arrive(server.address, None).await;
     let joined = bo.joins("wall").await;
     let queue = joined["queueState"]["queue"].as_array().unwrap().iter();
@@ -69,7 +70,7 @@ async fn an_edit_that_was_acknowledged_is_there_after_a_kill() {
 
 #[tokio::test]
 async fn a_signed_in_member_of_a_party_is_online_and_gets_no_chat_frames() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
     assert_eq!(server.seen("bo", "ana").await["status"], "online");
     assert_eq!(server.push(&["ana"], "hello", json!({})).await, 0, "it is no target");
@@ -79,7 +80,7 @@ async fn a_signed_in_member_of_a_party_is_online_and_gets_no_chat_frames() {
 
 #[tokio::test]
 async fn whoever_breaks_the_rules_of_the_transport_is_told_by_the_code() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let upgrade = connect_raw(server.address, "/graphql", &[]).await.unwrap();
     assert_eq!(upgrade.status, 101);
     assert_eq!(Guest::on(upgrade.stream).closed_with().await, 4406);
@@ -114,7 +115,7 @@ async fn whoever_breaks_the_rules_of_the_transport_is_told_by_the_code() {
 
 #[tokio::test]
 async fn a_query_that_does_not_parse_or_is_too_deep_leaves_the_socket_open() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut guest = Guest::arrive(server.address, None).await;
     let deep =
         format!("{{ session(sessionId: {}1{}) {{ id }} }}", "[".repeat(1600), "]".repeat(1600));
@@ -129,7 +130,7 @@ async fn a_query_that_does_not_parse_or_is_too_deep_leaves_the_socket_open() {
 
 #[tokio::test]
 async fn an_id_that_is_used_again_at_once_is_another_operation() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     let stream = ana.follows_queue("wall").await;
@@ -144,7 +145,7 @@ async fn an_id_that_is_used_again_at_once_is_another_operation() {
 
 #[tokio::test]
 async fn a_drained_node_asks_party_clients_to_come_back() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
@@ -155,7 +156,7 @@ async fn a_drained_node_asks_party_clients_to_come_back() {
 
 #[tokio::test]
 async fn a_party_connection_that_is_old_enough_is_asked_to_come_again() {
-    let server = Server::start_with(&aging("2s")).await;
+    let server = HEARTLINE.start_with(&aging("2s")).await;
     let arrived = now();
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
     ana.joins("wall").await;
@@ -167,7 +168,7 @@ async fn a_party_connection_that_is_old_enough_is_asked_to_come_again() {
 
 #[tokio::test]
 async fn plain_http_answers_queries_and_knows_its_limits() {
-    let server = Server::start_with("[party]\nsite_url = \"https://site.example\"\n").await;
+    let server = HEARTLINE.start_with("[party]\nsite_url = \"https://site.example\"\n").await;
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
     ana.joins("wall").await;
     let session =

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use heartline_testing::PATIENCE;
+use heartline_testing::chat::{WriteLock, open_store};
+use heartline_testing::party::crowd::adds_at_once;
+use heartline_testing::party::{ADD, Guest, Join, Outcome, item, uuid};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::chatting::{WriteLock, open_store};
-use crate::harness::{PATIENCE, Server};
-use crate::party_crowd::adds_at_once;
-use crate::party_guest::{ADD, Guest, Join, Outcome, item, uuid};
+use crate::HEARTLINE;
 
 /// A session as the archive has it: status, members, and whether it holds these items.
 fn archived(data: &Path, session: &str, items: &[usize]) -> Option<(i64, i64, bool)> {
@@ -33,17 +34,17 @@ const ENDED: i64 = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_edits_at_once_on_a_node_that_is_alone_are_all_there() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     adds_at_once(&[server.address], "wall").await;
     let files = server.ended_by("KILL").await;
-    let server = Server::start_on(files, "").await;
+    let server = HEARTLINE.start_on(files, "").await;
     let joined = Guest::arrive(server.address, None).await.joins("wall").await;
     assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 500, "after a kill too");
 }
 
 #[tokio::test]
 async fn a_stop_right_after_an_edit_leaves_it_in_the_archive() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
@@ -56,7 +57,7 @@ async fn a_stop_right_after_an_edit_leaves_it_in_the_archive() {
 
 #[tokio::test]
 async fn a_member_who_may_come_back_is_away_and_not_out_after_a_stop() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     let resumable = Join { is_resumable: true, ..Join::default() };
     let before = ana.joins_as("wall", resumable.clone()).await;
@@ -65,7 +66,7 @@ async fn a_member_who_may_come_back_is_away_and_not_out_after_a_stop() {
     ana.adds(1).await;
     let files = server.ended_by("TERM").await;
     assert_eq!(archived(&files.data(), "wall", &[1]), Some((ACTIVE, 1, true)));
-    let server = Server::start_on(files, "").await;
+    let server = HEARTLINE.start_on(files, "").await;
     let mut ana = Guest::arrive(server.address, None).await;
     let token = before["resumeToken"].as_str().map(str::to_owned);
     let after = ana.joins_as("wall", Join { token, ..resumable }).await;
@@ -75,7 +76,7 @@ async fn a_member_who_may_come_back_is_away_and_not_out_after_a_stop() {
 
 #[tokio::test]
 async fn the_last_leave_and_the_end_are_archived_at_once() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, Some("ana")).await;
     ana.joins("left").await;
     ana.adds(1).await;
@@ -100,7 +101,7 @@ async fn the_last_leave_and_the_end_are_archived_at_once() {
 
 #[tokio::test]
 async fn a_node_that_is_about_to_stop_refuses_edits_then_archives_then_closes_sockets() {
-    let mut server = Server::start().await;
+    let mut server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
@@ -123,7 +124,7 @@ async fn a_node_that_is_about_to_stop_refuses_edits_then_archives_then_closes_so
 #[tokio::test]
 async fn sessions_are_archived_where_the_operator_says() {
     let more = "[party]\narchive_url = \"sqlite:elsewhere.db\"\n";
-    let server = Server::start_with(more).await;
+    let server = HEARTLINE.start_with(more).await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
@@ -134,7 +135,7 @@ async fn sessions_are_archived_where_the_operator_says() {
     // What is fast is in the node's own file; what was lost there comes from the archive.
     let lost = "DELETE FROM party_entries; DELETE FROM party_fields; DELETE FROM party_sessions;";
     open_store(&files.data()).execute_batch(lost).unwrap();
-    let server = Server::start_on(files, more).await;
+    let server = HEARTLINE.start_on(files, more).await;
     let joined = Guest::arrive(server.address, None).await.joins("wall").await;
     assert_eq!(joined["queueState"]["queue"][0]["uuid"], uuid(1));
 }

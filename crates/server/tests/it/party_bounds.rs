@@ -2,22 +2,23 @@
 //! answers never tell.
 
 use heartline_client::raw::{OPCODE_TEXT, connect_raw, masked_frame};
+use heartline_testing::party::large::{large_item, large_queue_is_served, message_of};
+use heartline_testing::party::{ADD, Guest, Outcome, PROTOCOL};
+use heartline_testing::{PATIENCE, Socket, close_of, token};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::harness::{PATIENCE, Server, Socket, close_of, token};
-use crate::party_guest::{ADD, Guest, Outcome, PROTOCOL};
-use crate::party_large::{large_item, large_queue_is_served, message_of};
+use crate::HEARTLINE;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_of_five_hundred_large_climbs_is_seeded_set_and_told() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     large_queue_is_served(&[server.address]).await;
 }
 
 #[tokio::test]
 async fn an_item_that_is_too_large_is_refused_and_a_frame_that_is_too_large_ends_the_socket() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     let refused = ana.attempt(ADD, json!({ "item": large_item(1, 33 * 1024) }), PATIENCE).await;
@@ -47,7 +48,7 @@ async fn an_item_that_is_too_large_is_refused_and_a_frame_that_is_too_large_ends
 #[tokio::test]
 async fn a_query_of_a_hundred_thousand_levels_is_refused_and_the_process_lives() {
     const LEVELS: usize = 100_000;
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     let nest =
         |open: &str, close: &str| format!("{}1{}", open.repeat(LEVELS), close.repeat(LEVELS));
@@ -87,7 +88,7 @@ async fn a_query_of_a_hundred_thousand_levels_is_refused_and_the_process_lives()
 
 #[tokio::test]
 async fn who_asks_too_often_over_http_is_told_when_to_ask_again() {
-    let server = Server::start_with("[party]\nquery_rate = 2\n").await;
+    let server = HEARTLINE.start_with("[party]\nquery_rate = 2\n").await;
     let question = json!({ "query": "{ session(sessionId: \"wall\") { id } }" });
     let mut answers = Vec::new();
     // Four at once, and whatever comes back in the meantime.
@@ -113,7 +114,7 @@ async fn who_asks_too_often_over_http_is_told_when_to_ask_again() {
 
 #[tokio::test]
 async fn the_way_into_a_session_never_leaves_the_site() {
-    let server = Server::start_with("[party]\nsite_url = \"https://site.example\"\n").await;
+    let server = HEARTLINE.start_with("[party]\nsite_url = \"https://site.example\"\n").await;
     let mut ana = Guest::arrive(server.address, None).await;
     const JOIN: &str = "mutation($s: ID!, $path: String!) {
         joinSession(sessionId: $s, boardPath: $path) { boardPath } }";
@@ -180,7 +181,7 @@ async fn the_way_into_a_session_never_leaves_the_site() {
 
 #[tokio::test]
 async fn wrong_types_are_named_and_nothing_of_the_inside_is() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     ana.joins("wall").await;
     let wrong: [(&str, Value); 6] = [

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use heartline_testing::party::large::large_item;
+use heartline_testing::party::{ADD, Guest, Join};
+use heartline_testing::{PATIENCE, Server, Socket};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{PATIENCE, Server, Socket};
-use crate::party_guest::{ADD, Guest, Join};
-use crate::party_large::large_item;
+use crate::HEARTLINE;
 use crate::peers::now;
 
 /// Edits that are missed: far more than the buffers between both ends hold.
@@ -56,7 +57,7 @@ const LONG: Duration = Duration::from_secs(26);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_who_reads_slowly_but_steadily_is_not_cut() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = Guest::arrive(server.address, None).await;
     let queue = (0..100).map(|number| large_item(number, 30_000)).collect();
     ana.joins_as("wall", Join { queue: Some(queue), ..Join::default() }).await;
@@ -78,7 +79,7 @@ async fn a_subscriber_who_reads_slowly_but_steadily_is_not_cut() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_who_reads_nothing_gets_the_whole_state_instead() {
-    let server = Server::start_with("[party]\nsubscription_queue = 10\n").await;
+    let server = HEARTLINE.start_with("[party]\nsubscription_queue = 10\n").await;
     let mut slow = arrive_narrow(&server).await;
     let updates = "subscription { queueUpdates(sessionId: \"wall\") { __typename
         ... on FullSync { sequence state { orderHash queue { uuid climb { litUpHoldsMap } } } }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use heartline_client::ClientEvent;
+use heartline_testing::Server;
 
-use crate::harness::Server;
+use crate::HEARTLINE;
 use crate::peers::{Attentive, Device, Pusher};
 
 const DEVICES: usize = 20;
@@ -20,7 +21,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        let server = Server::start().await;
+        let server = HEARTLINE.start().await;
         let (mut devices, mut tabs, mut everybody) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..DEVICES {
             let user = format!("device-{number}");

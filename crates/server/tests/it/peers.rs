@@ -10,14 +10,13 @@ use heartline_client::{Client, ClientConfig, ClientEvent};
 use heartline_protocol::Token;
 use heartline_protocol::server_frame::ConnectionEstablished;
 use heartline_routing::Clock;
+use heartline_testing::{PATIENCE, Server, Socket, bearer, close_of, service_token, token};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-
-use crate::harness::{PATIENCE, Server, Socket, bearer, close_of, service_token, token};
 
 /// The time.
 pub(crate) fn now() -> Instant {

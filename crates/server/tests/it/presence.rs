@@ -2,10 +2,11 @@
 
 use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
+use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
+use heartline_testing::{seconds_from_now, sign};
 use serde_json::{Value, json};
 
-use crate::harness::{Server, seconds_from_now, sign};
-use crate::presence_people::{OPEN, SENTINEL, is_known, unknown};
+use crate::HEARTLINE;
 
 fn version(seen: &Value) -> u64 {
     seen["version"].as_u64().unwrap_or_else(|| panic!("{seen} has no version"))
@@ -20,7 +21,7 @@ fn was_here_between(seen: &Value, earlier: Timestamp, later: Timestamp) {
 
 #[tokio::test]
 async fn the_snapshot_comes_first_and_then_every_change_in_order() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     let bo = server.connect("bo").await;
     let users = ana.subscribe(&["bo", "never-came", "bo", "ana"]).await;
@@ -48,7 +49,7 @@ async fn the_snapshot_comes_first_and_then_every_change_in_order() {
 
 #[tokio::test]
 async fn only_the_first_device_and_the_last_make_a_difference() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["bo", SENTINEL]).await;
     let phone = server.connect_device("bo", "phone").await;
@@ -71,7 +72,7 @@ async fn only_the_first_device_and_the_last_make_a_difference() {
 
 #[tokio::test]
 async fn two_devices_that_come_or_go_together_are_told_as_one() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["bo", SENTINEL]).await;
     for _ in 0..10 {
@@ -88,7 +89,7 @@ async fn two_devices_that_come_or_go_together_are_told_as_one() {
 
 #[tokio::test]
 async fn a_connection_that_is_lost_is_an_end_too() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["bo"]).await;
     let bo = server.connect("bo").await;
@@ -99,7 +100,7 @@ async fn a_connection_that_is_lost_is_an_end_too() {
 
 #[tokio::test]
 async fn whoever_unsubscribes_is_told_no_more() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     let mut cy = server.connect("cy").await;
     for observer in [&mut ana, &mut cy] {
@@ -126,7 +127,7 @@ async fn whoever_unsubscribes_is_told_no_more() {
 
 #[tokio::test]
 async fn a_client_that_comes_back_subscribes_anew_and_is_told_anew() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect_device("ana", "phone").await;
     let bo = server.connect("bo").await;
     let before = ana.subscribe(&["bo", SENTINEL]).await;
@@ -147,7 +148,7 @@ async fn a_client_that_comes_back_subscribes_anew_and_is_told_anew() {
 
 #[tokio::test]
 async fn so_many_users_may_be_named_and_watched_and_no_more() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     let names: Vec<String> = (0..1001).map(|number| format!("user-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -175,7 +176,7 @@ async fn so_many_users_may_be_named_and_watched_and_no_more() {
 
 #[tokio::test]
 async fn five_presence_frames_a_second_are_taken() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     for number in 0..20 {
         let kind = ["presence_subscribe", "presence_unsubscribe"][number % 2];
@@ -206,7 +207,7 @@ async fn five_presence_frames_a_second_are_taken() {
 
 #[tokio::test]
 async fn who_has_not_authenticated_or_whose_token_has_ended_is_told_nothing() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut guest = server.challenged().await;
     let error = guest.watch("presence_subscribe", &["bo"]).await;
     assert_eq!(error["code"], "UNAUTHORIZED", "{error}");

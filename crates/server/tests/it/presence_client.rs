@@ -7,11 +7,12 @@ use heartline_client::{ChatClient, ChatConfig, ChatEvent, ClientConfig, ClientEv
 use heartline_protocol::server_frame::Presence;
 use heartline_protocol::server_frame::PresenceStatus::{self, Offline, Online, Unknown};
 use heartline_protocol::{Token, UserId};
+use heartline_testing::presence::OPEN;
+use heartline_testing::{PATIENCE, SECRET, Server, token};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, SECRET, Server, heartline, token};
-use crate::presence_people::OPEN;
+use crate::HEARTLINE;
 
 /// An application and what it is told.
 struct App {
@@ -68,7 +69,7 @@ impl App {
 
 #[tokio::test]
 async fn an_application_watches_on_every_connection_anew_and_hears_what_differs() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let bo = server.connect("bo").await;
     let mut ana = App::start("ana", &[server.address]);
     ana.watch(&["bo", "cy"]).await.unwrap();
@@ -97,7 +98,7 @@ async fn an_application_watches_on_every_connection_anew_and_hears_what_differs(
 
 #[tokio::test]
 async fn an_application_that_watches_a_thousand_keeps_to_the_limits() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let users: Vec<UserId> =
         (0..1000).map(|number| format!("u{number}").parse().unwrap()).collect();
     let mut ana = App::start("ana", &[server.address]);
@@ -116,7 +117,7 @@ async fn an_application_that_watches_a_thousand_keeps_to_the_limits() {
 
 #[tokio::test]
 async fn after_a_restart_of_the_server_the_application_knows_what_is_true() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let address = server.address;
     let bo = server.connect("bo").await;
     let mut ana = App::start("ana", &[address]);
@@ -124,7 +125,7 @@ async fn after_a_restart_of_the_server_the_application_knows_what_is_true() {
     let before = ana.hears("bo", Online).await;
     let files = server.ended_by("KILL").await;
     drop(bo);
-    let mut command = heartline();
+    let mut command = HEARTLINE.command();
     command.args(["serve", "--listen", &address.to_string()]);
     command.env("HEARTLINE__SERVER__DATA_DIR", files.data());
     command.env("HEARTLINE__AUTH__HMAC_SECRET", SECRET);

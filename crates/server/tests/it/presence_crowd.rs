@@ -1,12 +1,13 @@
 //! One user whom many watch.
 
+use heartline_testing::presence::{OPEN, SENTINEL};
+use heartline_testing::{PATIENCE, Server, Socket};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, Socket};
-use crate::presence_people::{OPEN, SENTINEL};
+use crate::HEARTLINE;
 
 const WATCHERS: usize = 200;
 const TRANSITIONS: usize = 50;
@@ -82,7 +83,7 @@ async fn listen(mut socket: Socket, told: watch::Sender<Told>) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_is_told_every_state_once_and_in_order() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut crowd = Crowd::gather(&server).await;
     let mut star = None;
     for number in 1..=TRANSITIONS {
@@ -112,7 +113,7 @@ async fn everybody_is_told_every_state_once_and_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_flaps_is_told_in_order_and_as_they_are_in_the_end() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut crowd = Crowd::gather(&server).await;
     for _ in 0..TRANSITIONS {
         server.connect("star").await.leaves().await;

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use heartline_routing::Clock;
+use heartline_testing::chat::open_store;
+use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
+use heartline_testing::{Files, PATIENCE, Server, Socket};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::chatting::open_store;
-use crate::harness::{Files, PATIENCE, Server, Socket};
+use crate::HEARTLINE;
 use crate::peers::{Attentive, Heard, now};
-use crate::presence_people::{OPEN, SENTINEL, is_known, unknown};
 
 /// Everybody is seen, and leases are short.
 fn short_leases(more: &str) -> String {
@@ -22,23 +23,6 @@ fn short_leases(more: &str) -> String {
 
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
-impl Server {
-    /// Waits until a user is seen like this, and answers how.
-    async fn seen_as(&self, observer: &str, user: &str, status: &str) -> Value {
-        let wait = async {
-            loop {
-                let seen = self.seen(observer, user).await;
-                if seen["status"] == status {
-                    return seen;
-                }
-                // Ten queries a second.
-                tokio::time::sleep(Duration::from_millis(120)).await;
-            }
-        };
-        timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{user} is never {status}"))
-    }
-}
-
 /// When a user was last here, as the store of a server that has ended knows it.
 fn stored(files: &Files, user: &str) -> Option<i64> {
     let sql = "SELECT last_seen FROM users WHERE user_id = ?1";
@@ -47,7 +31,7 @@ fn stored(files: &Files, user: &str) -> Option<i64> {
 
 #[tokio::test]
 async fn whoever_stays_stays_online_for_many_leases() {
-    let server = Server::start_with(&format!("{PATIENT}{}", short_leases(""))).await;
+    let server = HEARTLINE.start_with(&format!("{PATIENT}{}", short_leases(""))).await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
     let first = ana.subscribe(&["bo", SENTINEL]).await;
@@ -59,7 +43,7 @@ async fn whoever_stays_stays_online_for_many_leases() {
 #[tokio::test]
 async fn a_pause_of_the_server_that_leases_outlive_shows_nobody_as_gone() {
     let config = short_leases("").replace("lease = \"3s\"", "lease = \"8s\"");
-    let server = Server::start_with(&format!("{PATIENT}{config}")).await;
+    let server = HEARTLINE.start_with(&format!("{PATIENT}{config}")).await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
     ana.subscribe(&["bo", SENTINEL]).await;
@@ -74,7 +58,7 @@ async fn a_pause_of_the_server_that_leases_outlive_shows_nobody_as_gone() {
 #[tokio::test]
 async fn a_silent_device_is_gone_after_the_heartbeat_timeout() {
     let more = "[gateway]\nheartbeat_interval = \"300ms\"\nheartbeat_timeout = \"900ms\"\n";
-    let server = Server::start_with(&short_leases(more)).await;
+    let server = HEARTLINE.start_with(&short_leases(more)).await;
     let silent_since = Clock::system().wall();
     let started = now();
     let mut bo = server.connect("bo").await;
@@ -89,8 +73,9 @@ async fn a_silent_device_is_gone_after_the_heartbeat_timeout() {
 
 #[tokio::test]
 async fn a_return_within_the_linger_causes_no_event() {
-    let server =
-        Server::start_with(&format!("{PATIENT}{}", short_leases("offline_linger = \"3s\""))).await;
+    let server = HEARTLINE
+        .start_with(&format!("{PATIENT}{}", short_leases("offline_linger = \"3s\"")))
+        .await;
     let mut ana = server.connect("ana").await;
     let first = ana.subscribe(&["bo", "cy", "dee"]).await;
     assert_eq!(first[0], unknown("bo"));
@@ -124,7 +109,7 @@ async fn a_return_within_the_linger_causes_no_event() {
 async fn whoever_is_asked_to_come_again_and_does_is_not_seen_to_leave() {
     let more = "[gateway]\nheartbeat_interval = \"2s\"\nheartbeat_timeout = \"5s\"\n\
                 max_connection_age = \"6s\"\n";
-    let server = Server::start_with(&short_leases(more)).await;
+    let server = HEARTLINE.start_with(&short_leases(more)).await;
     let mut bo = server.connect("bo").await;
     let mut cy = server.connect("cy").await;
     // Younger than the two, so that it outlives both by a moment.
@@ -165,7 +150,7 @@ async fn presence_events(socket: Socket) -> Vec<Value> {
 #[tokio::test]
 async fn a_drain_shows_nobody_as_gone() {
     // So many that they are sent away over more than the moment in which changes are gathered.
-    let mut server = Server::start_with(OPEN).await;
+    let mut server = HEARTLINE.start_with(OPEN).await;
     let names: Vec<String> = (0..400).map(|number| format!("user-{number}")).collect();
     let watched: Vec<&str> = names[..50].iter().map(String::as_str).collect();
     let mut sockets = Vec::new();
@@ -185,7 +170,7 @@ async fn a_drain_shows_nobody_as_gone() {
 
 #[tokio::test]
 async fn when_users_were_last_here_outlives_an_orderly_end() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["early"]).await;
     let early = server.connect("early").await;
@@ -196,7 +181,7 @@ async fn when_users_were_last_here_outlives_an_orderly_end() {
     let ended_after = Clock::system().wall();
     let files = server.ended_by("TERM").await;
     let ended_before = Clock::system().wall();
-    let server = Server::start_on(files, OPEN).await;
+    let server = HEARTLINE.start_on(files, OPEN).await;
     let seen = server.all_seen("ana", &["early", "late", "never"]).await;
     is_known(&seen[0], "early", "offline");
     assert_eq!(seen[0]["last_seen"], early["last_seen"]);
@@ -216,7 +201,7 @@ async fn when_users_were_last_here_outlives_an_orderly_end() {
 /// user's last connection ended before it, as far as that was written.
 #[tokio::test]
 async fn after_a_crash_users_were_last_here_when_their_last_connection_ended() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["bo", "cy"]).await;
     let bo = server.connect("bo").await;
@@ -237,7 +222,7 @@ async fn after_a_crash_users_were_last_here_when_their_last_connection_ended() {
     drop(store);
     let files = server.ended_by("KILL").await;
     assert!(stored(&files, "bo").is_some());
-    let server = Server::start_on(files, OPEN).await;
+    let server = HEARTLINE.start_on(files, OPEN).await;
     let seen = server.all_seen("ana", &["bo", "cy"]).await;
     is_known(&seen[0], "bo", "offline");
     assert_eq!(seen[0]["last_seen"], first["last_seen"], "the last leave before the crash");

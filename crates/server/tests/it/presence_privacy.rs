@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use heartline_testing::presence::{OPEN, SENTINEL, is_known, is_presence, unknown};
+use heartline_testing::{Server, Socket, service_token};
 use serde_json::{Value, json};
 
-use crate::harness::{Server, Socket, service_token};
+use crate::HEARTLINE;
 use crate::peers::now;
-use crate::presence_people::{OPEN, SENTINEL, is_known, is_presence, unknown};
 
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
@@ -127,7 +128,7 @@ impl Case {
 
 #[tokio::test]
 async fn everybody_is_seen_by_those_whom_they_chose_and_by_nobody_else_on_any_path() {
-    let server = Server::start_with(PATIENT).await;
+    let server = HEARTLINE.start_with(PATIENT).await;
     let mut cases = Vec::new();
     for visibility in ["everyone", "contacts_only", "nobody"] {
         for contacts in [(true, true), (true, false), (false, true), (false, false)] {
@@ -140,7 +141,7 @@ async fn everybody_is_seen_by_those_whom_they_chose_and_by_nobody_else_on_any_pa
 
 #[tokio::test]
 async fn those_who_hide_still_see_themselves_and_what_others_show() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     server.choose("bo", "nobody").await;
     let mut phone = server.connect_device("bo", "phone").await;
     let users = phone.subscribe(&["bo", "ana"]).await;
@@ -181,7 +182,7 @@ impl Told<'_> {
 
 #[tokio::test]
 async fn a_change_of_mind_shows_within_a_second_on_an_open_socket() {
-    let server = Server::start_with(PATIENT).await;
+    let server = HEARTLINE.start_with(PATIENT).await;
     server.choose(SENTINEL, "everyone").await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
@@ -217,7 +218,7 @@ async fn a_change_of_mind_shows_within_a_second_on_an_open_socket() {
 
 #[tokio::test]
 async fn a_change_of_mind_while_offline_shows_when_they_were_last_here_or_not() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["bo", SENTINEL]).await;
     server.connect("bo").await.leaves().await;
@@ -232,7 +233,7 @@ async fn a_change_of_mind_while_offline_shows_when_they_were_last_here_or_not() 
 
 #[tokio::test]
 async fn those_who_were_told_unasked_are_told_of_a_change_of_mind_too() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let chat = server.active_group("ana", &["bo", SENTINEL]).await;
     let mut ana = server.connect("ana").await;
     let mut bo = server.connect("bo").await;
@@ -250,7 +251,7 @@ async fn those_who_were_told_unasked_are_told_of_a_change_of_mind_too() {
 
 #[tokio::test]
 async fn somebody_who_is_deleted_is_unknown_to_former_contacts() {
-    let server = Server::start_with(PATIENT).await;
+    let server = HEARTLINE.start_with(PATIENT).await;
     server.befriend("ana", "bo").await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;

@@ -2,44 +2,41 @@
 
 use std::time::Duration;
 
+use heartline_testing::chat::open_store;
+use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
+use heartline_testing::{Server, Socket};
 use serde_json::{Value, json};
 
-use crate::chatting::open_store;
-use crate::harness::{Server, Socket};
+use crate::HEARTLINE;
 use crate::peers::now;
-use crate::presence_people::{OPEN, SENTINEL, is_known, unknown};
 use crate::rest_client::Rest;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-impl Server {
-    /// Moves the messages of a chat into the past, behind the server's back.
-    fn age(&self, chat: &str, milliseconds: i64) {
-        let sql = "UPDATE messages SET created_at = created_at - ?2
-            WHERE chat_key = (SELECT chat_key FROM chats WHERE chat_id = ?1)";
-        let id: heartline_protocol::ChatId = chat.parse().unwrap();
-        let id = id.0.to_bytes();
-        let aged = open_store(&self.data()).execute(sql, (id.as_slice(), milliseconds));
-        assert_eq!(aged.unwrap(), 1);
-    }
+/// Moves the messages of a chat into the past, behind the server's back.
+fn age(server: &Server, chat: &str, milliseconds: i64) {
+    let sql = "UPDATE messages SET created_at = created_at - ?2
+        WHERE chat_key = (SELECT chat_key FROM chats WHERE chat_id = ?1)";
+    let id: heartline_protocol::ChatId = chat.parse().unwrap();
+    let id = id.0.to_bytes();
+    let aged = open_store(&server.data()).execute(sql, (id.as_slice(), milliseconds));
+    assert_eq!(aged.unwrap(), 1);
 }
 
-impl Socket {
-    /// The next that is told of a user must be this; others may come before.
-    async fn hears_only(&mut self, user: &str, status: &str) -> Value {
-        loop {
-            let frame = self.json_of("presence_changed").await;
-            if frame["user_id"] == user {
-                assert_eq!(frame["status"], status, "{frame}");
-                return frame;
-            }
+/// The next presence of a user that a socket is told must be this; others may come before.
+async fn hears_only(socket: &mut Socket, user: &str, status: &str) -> Value {
+    loop {
+        let frame = socket.json_of("presence_changed").await;
+        if frame["user_id"] == user {
+            assert_eq!(frame["status"], status, "{frame}");
+            return frame;
         }
     }
 }
 
 #[tokio::test]
 async fn members_of_an_active_chat_hear_within_a_second() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     server.active_group("ana", &["bo", "cy"]).await;
     let mut phone = server.connect_device("ana", "phone").await;
     let mut tablet = server.connect_device("ana", "tablet").await;
@@ -49,13 +46,13 @@ async fn members_of_an_active_chat_hear_within_a_second() {
         let since = now();
         let bo = server.connect("bo").await;
         for device in [&mut phone, &mut tablet, &mut cy] {
-            device.hears_only("bo", "online").await;
+            hears_only(device, "bo", "online").await;
         }
         fastest[0] = fastest[0].min(now() - since);
         let since = now();
         bo.leaves().await;
         for device in [&mut phone, &mut tablet, &mut cy] {
-            is_known(&device.hears_only("bo", "offline").await, "bo", "offline");
+            is_known(&hears_only(device, "bo", "offline").await, "bo", "offline");
         }
         fastest[1] = fastest[1].min(now() - since);
     }
@@ -64,7 +61,7 @@ async fn members_of_an_active_chat_hear_within_a_second() {
 
 #[tokio::test]
 async fn whoever_subscribes_to_a_companion_is_told_once() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     server.active_group("ana", &["bo", SENTINEL]).await;
     let mut ana = server.connect("ana").await;
     ana.subscribe(&["bo"]).await;
@@ -77,13 +74,13 @@ async fn whoever_subscribes_to_a_companion_is_told_once() {
 
 #[tokio::test]
 async fn members_of_a_quiet_chat_do_not() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     server.active_group("ana", &[SENTINEL]).await;
     server.create_group("ana", &["silent"]).await;
     let old = server.active_group("ana", &["long-ago"]).await;
-    server.age(&old, DAY_MS + 1000);
+    age(&server, &old, DAY_MS + 1000);
     let recent = server.active_group("ana", &["yesterday"]).await;
-    server.age(&recent, DAY_MS - 60_000);
+    age(&server, &recent, DAY_MS - 60_000);
     let mut ana = server.connect("ana").await;
     for user in ["silent", "long-ago", "stranger"] {
         server.connect(user).await.leaves().await;
@@ -95,7 +92,7 @@ async fn members_of_a_quiet_chat_do_not() {
 
 #[tokio::test]
 async fn members_of_a_chat_of_a_hundred_hear_and_of_one_more_do_not() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let names: Vec<String> = (0..99).map(|number| format!("member-{number}")).collect();
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     server.active_group("ana", &names).await;
@@ -113,7 +110,7 @@ async fn members_of_a_chat_of_a_hundred_hear_and_of_one_more_do_not() {
 
 #[tokio::test]
 async fn a_member_who_was_removed_hears_no_more_of_those_who_come_later() {
-    let server = Server::start_with(OPEN).await;
+    let server = HEARTLINE.start_with(OPEN).await;
     let chat = server.active_group("ana", &["bo", "cy"]).await;
     server.active_group("bo", &[SENTINEL]).await;
     let mut bo = server.connect("bo").await;

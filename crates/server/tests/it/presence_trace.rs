@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use heartline_client::raw::OPCODE_TEXT;
+use heartline_testing::presence::SENTINEL;
+use heartline_testing::{Answer, Server, Socket};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Server, Socket};
-use crate::presence_people::SENTINEL;
+use crate::HEARTLINE;
 
 /// Everything that an observer got, as text in which the person's id and all times are replaced.
 struct Trace {
@@ -104,18 +105,16 @@ impl Observer<'_> {
     }
 }
 
-impl Server {
-    /// Waits until it is stored that a user has received the first message of a chat.
-    async fn has_acknowledged(&self, user: &str, chat: &str) {
-        let own = json!({ "user_id": user, "last_acked_sequence": 1 });
-        let path = format!("/v1/chats/{chat}/delivery");
-        let is_stored = async |()| {
-            let page = self.rest(user, "GET", &path, None).await.json();
-            page["items"].as_array().unwrap().contains(&own)
-        };
-        while !is_stored(()).await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+/// Waits until it is stored that a user has received the first message of a chat.
+async fn has_acknowledged(server: &Server, user: &str, chat: &str) {
+    let own = json!({ "user_id": user, "last_acked_sequence": 1 });
+    let path = format!("/v1/chats/{chat}/delivery");
+    let is_stored = async |()| {
+        let page = server.rest(user, "GET", &path, None).await.json();
+        page["items"].as_array().unwrap().contains(&own)
+    };
+    while !is_stored(()).await {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
@@ -141,7 +140,7 @@ async fn trace_of(server: &Server, about: &'static str, is_real: bool) -> Vec<St
     if let Some(there) = &mut there {
         there.types(&chat).await;
         there.acknowledge(&chat, 1).await;
-        server.has_acknowledged(about, &chat).await;
+        has_acknowledged(server, about, &chat).await;
     }
     ana.listen("typed").await;
     ana.ask("acked").await;
@@ -173,7 +172,7 @@ fn config(default_visibility: &str) -> String {
 }
 
 async fn start(default_visibility: &str) -> Server {
-    let server = Server::start_with(&config(default_visibility)).await;
+    let server = HEARTLINE.start_with(&config(default_visibility)).await;
     server.choose(SENTINEL, "everyone").await;
     server
 }

@@ -1,8 +1,9 @@
 //! `POST /v1/push` and the rest of HTTP: who may, with what, and what everything else is answered.
 
+use heartline_testing::{Answer, Server, service_token, token};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Server, service_token, token};
+use crate::HEARTLINE;
 
 fn body(users: usize, data: &Value) -> Value {
     let users: Vec<_> = (0..users).map(|number| format!("user-{number}")).collect();
@@ -37,7 +38,7 @@ fn is_refused(name: &str, answer: &Answer, status: u16, code: &str) {
 
 #[tokio::test]
 async fn only_a_service_may_push() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let good = body(1, &json!({}));
     let none = push_raw(&server, "Content-Type: application/json\r\n", &good.to_string()).await;
     is_refused("no token", &none, 401, "UNAUTHORIZED");
@@ -51,7 +52,7 @@ async fn only_a_service_may_push() {
 
 #[tokio::test]
 async fn a_push_that_is_not_json_says_so() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let good = body(1, &json!({})).to_string();
     for content_type in ["", "Content-Type: text/plain\r\n", "Content-Type: application/jsonp\r\n"]
     {
@@ -70,7 +71,7 @@ async fn a_push_that_is_not_json_says_so() {
 
 #[tokio::test]
 async fn a_wrong_field_of_a_push_is_named() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     for (field, value) in [
         ("user_ids", json!("ana")),
         ("user_ids[1]", json!(["ana", "an*"])),
@@ -94,7 +95,7 @@ async fn a_wrong_field_of_a_push_is_named() {
 
 #[tokio::test]
 async fn the_bounds_of_a_push_hold_exactly() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let text = |bytes: usize| json!("x".repeat(bytes - 2));
     assert_eq!(push(&server, &body(1000, &json!({}))).await.status, 200);
     assert_eq!(push(&server, &body(1, &text(16 * 1024))).await.status, 200);
@@ -116,7 +117,7 @@ async fn the_bounds_of_a_push_hold_exactly() {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_given_up() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let head = format!(
         "POST /v1/push HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{}\
          Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n",
@@ -128,7 +129,7 @@ async fn a_body_that_does_not_come_is_given_up() {
 
 #[tokio::test]
 async fn an_unknown_path_or_method_is_answered_as_an_error() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     for path in ["/v1", "/v2/push", "/v1/push/", "/../../etc/passwd", "/%2e%2e/etc", "/v1/ws/x"] {
         let answer = server.http("GET", path, "", None).await;
         is_refused(path, &answer, 404, "NOT_FOUND");

@@ -2,10 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use heartline_testing::{SECRET, Server, seconds_from_now, sign, token};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
-use crate::harness::{SECRET, Server, scratch, seconds_from_now, sign, token};
+use crate::HEARTLINE;
 
 const PRIVATE_KEY: &str = include_str!("../../../gateway/src/auth/fixtures/rsa_a.private.pem");
 const PUBLIC_KEY: &str = include_str!("../../../gateway/src/auth/fixtures/rsa_a.public.pem");
@@ -76,11 +77,12 @@ fn bad_tokens() -> Vec<(&'static str, String)> {
 }
 
 async fn strict_server() -> Server {
-    Server::start_with(&format!(
-        "[auth]\nhmac_secret = \"{SECRET}\"\nissuer = \"https://id.example\"\n\
+    HEARTLINE
+        .start_with(&format!(
+            "[auth]\nhmac_secret = \"{SECRET}\"\nissuer = \"https://id.example\"\n\
          audience = \"chat\"\n[log]\nlevel = \"debug\"\n"
-    ))
-    .await
+        ))
+        .await
 }
 
 /// 401, the header that it demands, and a sentence that does not say what was wrong.
@@ -118,7 +120,7 @@ async fn a_bad_token_is_refused_in_a_header_in_the_subprotocols_and_after_a_chal
 
 #[tokio::test]
 async fn an_authorization_header_without_a_bearer_token_is_refused() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     for value in ["Bearer", "Bearer ", "Basic YTpi", "Token abc", "", "Bearer a b"] {
         is_refused_at_the_upgrade(&server, value, &[("Authorization", value)]).await;
     }
@@ -128,7 +130,7 @@ async fn an_authorization_header_without_a_bearer_token_is_refused() {
 
 #[tokio::test]
 async fn a_good_token_in_the_subprotocols_is_not_repeated_in_the_answer() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let offer = format!("heartline.v1, bearer.{}, device.phone", token("ana"));
     let upgrade = server.upgrade(&[("Sec-WebSocket-Protocol", &offer)]).await;
     assert_eq!(upgrade.status, 101);
@@ -137,11 +139,12 @@ async fn a_good_token_in_the_subprotocols_is_not_repeated_in_the_answer() {
 
 #[tokio::test]
 async fn a_public_key_is_no_shared_secret() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let path = directory.join("rsa.pem");
     std::fs::write(&path, PUBLIC_KEY).unwrap();
-    let server =
-        Server::start_with(&format!("[auth]\npublic_key_files = [\"{}\"]\n", path.display())).await;
+    let server = HEARTLINE
+        .start_with(&format!("[auth]\npublic_key_files = [\"{}\"]\n", path.display()))
+        .await;
     let claims = claims(&json!({}));
     let with_rsa = |pem: &str| {
         let key = EncodingKey::from_rsa_pem(pem.as_bytes()).unwrap();
@@ -168,7 +171,7 @@ async fn a_public_key_is_no_shared_secret() {
 
 #[tokio::test]
 async fn a_second_authenticate_is_a_conflict_and_the_connection_goes_on() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut challenged = server.challenged().await;
     let authenticate = json!({ "type": "authenticate", "token": token("ana") });
     challenged.send(&authenticate).await;
@@ -185,7 +188,7 @@ async fn a_second_authenticate_is_a_conflict_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn before_authentication_every_other_frame_is_unauthorized_and_ten_end_it() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = server.challenged().await;
     for (frame, request_id) in [
         (json!({ "type": "heartbeat" }), Value::Null),
@@ -216,7 +219,7 @@ async fn before_authentication_every_other_frame_is_unauthorized_and_ten_end_it(
 
 #[tokio::test]
 async fn who_never_authenticates_is_closed_at_the_timeout() {
-    let server = Server::start_with("[gateway]\nauth_timeout = \"500ms\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\nauth_timeout = \"500ms\"\n").await;
     let (mut socket, challenge) = server.connect_with(&[]).await;
     assert_eq!(challenge["timeout_ms"], 500);
     let closing = socket.closes("auth_timeout", 4408).await;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use heartline_client::raw::masked_text_frame;
 use heartline_routing::Clock;
+use heartline_testing::{Answer, PATIENCE, Server, Socket, bearer, token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::harness::{Answer, PATIENCE, Server, Socket, bearer, token};
+use crate::HEARTLINE;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
@@ -58,7 +59,7 @@ fn is_invalid(name: &str, answer: &Answer, status: u16) {
 
 #[tokio::test]
 async fn an_upgrade_that_breaks_the_rules_gets_the_status_that_says_how() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     assert_eq!(server.ask(&request("GET /v1/ws HTTP/1.1", &GOOD)).await.status, 101);
     for (name, bytes) in [
         ("no Connection", without("Connection")),
@@ -94,7 +95,7 @@ async fn an_upgrade_that_breaks_the_rules_gets_the_status_that_says_how() {
 
 #[tokio::test]
 async fn a_token_in_the_url_is_neither_accepted_nor_logged() {
-    let server = Server::start_with("[log]\nlevel = \"debug\"\n").await;
+    let server = HEARTLINE.start_with("[log]\nlevel = \"debug\"\n").await;
     let token = token("ana");
     for name in ["token", "access_token", "jwt"] {
         let line = format!("GET /v1/ws?a=b&{name}={token} HTTP/1.1");
@@ -108,7 +109,7 @@ async fn a_token_in_the_url_is_neither_accepted_nor_logged() {
 
 #[tokio::test]
 async fn compression_is_not_negotiated() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let offer = and("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits");
     let answer = server.ask(&offer).await;
     assert_eq!(answer.status, 101);
@@ -119,7 +120,7 @@ async fn compression_is_not_negotiated() {
 #[tokio::test]
 async fn only_the_own_host_and_the_listed_origins_may_connect() {
     let server =
-        Server::start_with("[server]\nallowed_origins = [\"https://app.example\"]\n").await;
+        HEARTLINE.start_with("[server]\nallowed_origins = [\"https://app.example\"]\n").await;
     let own = format!("http://{}", server.address);
     let bearer = bearer("ana");
     for origin in ["https://app.example", "HTTPS://APP.EXAMPLE", &own] {
@@ -142,15 +143,15 @@ async fn only_the_own_host_and_the_listed_origins_may_connect() {
 
 #[tokio::test]
 async fn without_a_list_no_other_page_may_connect() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     server.refused(&[("Origin", "https://app.example")], 403, "FORBIDDEN").await;
-    let everybody = Server::start_with("[server]\nallowed_origins = [\"*\"]\n").await;
+    let everybody = HEARTLINE.start_with("[server]\nallowed_origins = [\"*\"]\n").await;
     assert_eq!(everybody.upgrade(&[("Origin", "https://app.example")]).await.status, 101);
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_told_so() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let large = "x".repeat(70 * 1024);
     assert_eq!(server.ask(&and("X-Padding", &large)).await.status, 431);
     let line = format!("GET /{large} HTTP/1.1");
@@ -163,7 +164,7 @@ async fn a_head_that_is_too_large_is_told_so() {
 
 #[tokio::test]
 async fn what_is_not_http_is_refused_and_the_connection_ends() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let client_hello = b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03".repeat(20);
     for (name, bytes) in [
         ("TLS on the plain port", client_hello.as_slice()),
@@ -180,7 +181,7 @@ async fn what_is_not_http_is_refused_and_the_connection_ends() {
 
 #[tokio::test]
 async fn http2_without_being_asked_is_refused_cleanly() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
@@ -191,7 +192,7 @@ async fn http2_without_being_asked_is_refused_cleanly() {
 
 #[tokio::test]
 async fn frames_that_come_together_with_the_upgrade_are_heard() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut bytes = and("Authorization", &bearer("ana"));
     bytes.extend(masked_text_frame(r#"{"type":"heartbeat"}"#));
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -229,7 +230,7 @@ async fn trickled(server: &Server, bytes: &[u8]) -> Duration {
 
 #[tokio::test]
 async fn a_head_that_never_ends_is_given_up_while_others_connect_at_once() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let endless = b"GET /v1/ws HTTP/1.1\r\nHost: a\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     let slow = async { tokio::join!(trickled(&server, endless), trickled(&server, b"")) };
     let others = async {

@@ -1,8 +1,8 @@
 //! What is wrong with a request is said with a code and the name of the field.
 
+use heartline_testing::Answer;
 use serde_json::{Value, json};
 
-use crate::harness::Answer;
 use crate::rest_client::Rest;
 
 fn is_wrong(name: &str, answer: &Answer, field: &str) {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use heartline_testing::{Answer, Server, service_token, token};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Server, service_token, token};
+use crate::HEARTLINE;
 use crate::rest_document::Document;
 
 /// A server and its document.
@@ -20,7 +21,7 @@ impl Rest {
 
     /// A server with more configuration.
     pub(crate) async fn start_with(more: &str) -> Self {
-        Self::on(Server::start_with(more).await).await
+        Self::on(HEARTLINE.start_with(more).await).await
     }
 
     /// A server that runs already.
@@ -107,26 +108,5 @@ impl Caller<'_> {
         let answer = self.rest.server.http_raw(request.as_bytes()).await;
         self.rest.document.allows(method, path, body, &answer);
         answer
-    }
-}
-
-impl Answer {
-    /// The body of an answer that must have this status.
-    pub(crate) fn is(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{self:?}");
-        if self.body.is_empty() { Value::Null } else { self.json() }
-    }
-
-    /// The error of an answer that must be this refusal.
-    pub(crate) fn refuses(&self, status: u16, code: &str) -> Value {
-        let body = self.is(status);
-        assert_eq!(body["error"]["code"], code, "{self:?}");
-        body["error"].clone()
-    }
-
-    /// The value of a header.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let prefix = format!("{name}: ");
-        self.head.lines().find_map(|line| line.strip_prefix(prefix.as_str()))
     }
 }

@@ -1,11 +1,13 @@
 //! Which web pages may read the answers.
 
-use crate::harness::{Answer, Server, token};
+use heartline_testing::{Answer, Server, token};
+
+use crate::HEARTLINE;
 
 const PAGE: &str = "https://app.example";
 
 async fn server() -> Server {
-    Server::start_with("[server]\nallowed_origins = [\"https://app.example\"]\n").await
+    HEARTLINE.start_with("[server]\nallowed_origins = [\"https://app.example\"]\n").await
 }
 
 async fn ask(server: &Server, method: &str, path: &str, headers: &str) -> Answer {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use heartline_testing::{Answer, Server, service_token};
 use serde_json::Value;
 
-use crate::harness::{Answer, Server, service_token};
+use crate::HEARTLINE;
 
 /// What the server says of itself.
 pub(crate) struct Document(Value);
@@ -127,7 +128,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
 /// The document in the tree; `HEARTLINE_GOLDEN=write` writes it anew.
 #[tokio::test]
 async fn the_document_in_the_tree_is_what_the_server_serves() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let served = server.http("GET", "/openapi.json", "", None).await;
     assert_eq!(served.header("content-type"), Some("application/json"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
@@ -145,7 +146,7 @@ async fn the_document_in_the_tree_is_what_the_server_serves() {
 
 #[tokio::test]
 async fn every_path_of_the_document_takes_the_methods_that_it_names_and_no_others() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let document = Document::of(&server).await;
     for (path, mut methods) in document.paths() {
         let path = path
@@ -166,7 +167,7 @@ async fn every_path_of_the_document_takes_the_methods_that_it_names_and_no_other
 
 #[tokio::test]
 async fn every_name_in_the_document_leads_somewhere_and_every_operation_has_its_own_name() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let Document(document) = Document::of(&server).await;
     let text = document.to_string();
     let references = text.split("\"#").skip(1).map(|rest| rest.split('"').next().unwrap());

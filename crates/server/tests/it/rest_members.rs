@@ -1,8 +1,8 @@
 //! Who may do what in a chat, and who hears of it.
 
+use heartline_testing::{Answer, Socket};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Socket};
 use crate::rest_client::Rest;
 
 /// A group with one of each: ana owns it, adam and tess are admins, mel and tom plain members.

@@ -1,9 +1,10 @@
 //! Privacy over REST: contacts, who may see whom, and how far others have received.
 
+use heartline_testing::Server;
+use heartline_testing::chat::open_store;
 use serde_json::{Value, json};
 
-use crate::chatting::open_store;
-use crate::harness::{Server, heartline, scratch};
+use crate::HEARTLINE;
 use crate::rest_client::{Caller, Rest};
 
 const VISIBILITY: &str = "/v1/presence/visibility";
@@ -156,17 +157,17 @@ async fn a_choice_is_kept_and_the_default_is_told_until_then() {
     assert_eq!(ana.chosen().await, "nobody");
     let directory = rest.server.ended_by("KILL").await;
     let more = "[presence]\ndefault_visibility = \"everyone\"\n";
-    let rest = Rest::on(Server::start_on(directory, more).await).await;
+    let rest = Rest::on(HEARTLINE.start_on(directory, more).await).await;
     assert_eq!(rest.user("ana").chosen().await, "nobody", "a choice outlives a crash");
     assert_eq!(rest.user("bo").chosen().await, "everyone", "the default is the operator's");
 }
 
 #[tokio::test]
 async fn a_server_for_development_shows_everybody() {
-    let directory = scratch();
-    let mut command = heartline();
+    let directory = HEARTLINE.scratch();
+    let mut command = HEARTLINE.command();
     command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.join("data"));
-    command.env("HEARTLINE__AUTH__HMAC_SECRET", crate::harness::SECRET);
+    command.env("HEARTLINE__AUTH__HMAC_SECRET", heartline_testing::SECRET);
     let rest = Rest::on(Server::spawn(command, directory).await).await;
     assert_eq!(rest.user("ana").chosen().await, "everyone");
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use heartline_testing::token;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::harness::token;
 use crate::rest_client::Rest;
 
 const ATTEMPTS: usize = 20;

@@ -1,8 +1,9 @@
 //! A store that takes nothing: what a request is told then.
 
+use heartline_testing::Answer;
 use serde_json::json;
 
-use crate::harness::{Answer, scratch};
+use crate::HEARTLINE;
 use crate::rest_client::Rest;
 
 /// More than a disk of a test machine has free, so every write is refused.
@@ -21,7 +22,7 @@ fn is_unavailable(answer: &Answer) {
 
 #[tokio::test]
 async fn changes_are_refused_with_a_pause_and_reads_go_on() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     let data = format!("[server]\ndata_dir = \"{}\"\n", directory.join("data").display());
     let mut before = Rest::start_with(&data).await;
     let chat = before.group("ana", &["bo"]).await;

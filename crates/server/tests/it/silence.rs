@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use heartline_client::{ClientEvent, Ending, Loss};
+use heartline_testing::{PATIENCE, Proxy, bearer};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, bearer};
+use crate::HEARTLINE;
 use crate::peers::{Attentive, Device, Heard, Pusher, now, upgrade};
-use crate::proxy::Proxy;
 
 const ACTIVE: &str = "gateway_connections_active";
 const TIMEOUTS: &str = "gateway_connection_timeouts_total";
@@ -21,7 +21,7 @@ const SLACK: Duration = Duration::from_secs(2);
 async fn both_sides_notice_a_network_that_swallows_everything() {
     let heartbeat_timeout = Duration::from_secs(3);
     let configuration = "[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"3s\"\n";
-    let server = Server::start_with(configuration).await;
+    let server = HEARTLINE.start_with(configuration).await;
     let proxy = Proxy::to(server.address).await;
     let mut device = Device::start("ana", &[proxy.address]);
     let first = device.connected().await;
@@ -54,10 +54,9 @@ async fn both_sides_notice_a_network_that_swallows_everything() {
 
 #[tokio::test]
 async fn a_hidden_tab_that_only_answers_pings_stays_connected() {
-    let server = Server::start_with(
-        "[gateway]\nheartbeat_interval = \"500ms\"\nheartbeat_timeout = \"1s\"\n",
-    )
-    .await;
+    let server = HEARTLINE
+        .start_with("[gateway]\nheartbeat_interval = \"500ms\"\nheartbeat_timeout = \"1s\"\n")
+        .await;
     let mut tab = Attentive::new(server.connect("tab").await);
     // Four timeouts.
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -69,9 +68,9 @@ async fn a_hidden_tab_that_only_answers_pings_stays_connected() {
 
 #[tokio::test]
 async fn a_peer_that_answers_no_ping_is_told_and_closed_after_the_timeout() {
-    let server =
-        Server::start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
-            .await;
+    let server = HEARTLINE
+        .start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
+        .await;
     let mut socket = server.connect("mute").await;
     let connected_at = now();
     socket.closes("heartbeat_timeout", 4410).await;
@@ -85,9 +84,9 @@ async fn a_peer_that_answers_no_ping_is_told_and_closed_after_the_timeout() {
 
 #[tokio::test]
 async fn any_frame_is_a_sign_of_life() {
-    let server =
-        Server::start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
-            .await;
+    let server = HEARTLINE
+        .start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
+        .await;
     let mut socket = server.connect("talker").await;
     // It never answers a Ping, but says something of no meaning every half second.
     for _ in 0..7 {
@@ -100,7 +99,7 @@ async fn any_frame_is_a_sign_of_life() {
 
 #[tokio::test]
 async fn who_never_authenticates_is_told_and_closed_after_its_time() {
-    let server = Server::start_with("[gateway]\nauth_timeout = \"1s\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\nauth_timeout = \"1s\"\n").await;
     let stream = TcpStream::connect(server.address).await.unwrap();
     let opened_at = now();
     let guest = Attentive::new(upgrade(stream, "").await.unwrap());
@@ -116,7 +115,7 @@ async fn who_never_authenticates_is_told_and_closed_after_its_time() {
 
 #[tokio::test]
 async fn a_socket_that_opens_and_never_speaks_is_closed() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let idle = server.open_sockets();
     let opened_at = now();
     let mut silent = TcpStream::connect(server.address).await.unwrap();
@@ -135,7 +134,7 @@ async fn a_socket_that_opens_and_never_speaks_is_closed() {
 
 #[tokio::test]
 async fn a_reset_ends_a_connection_at_once() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let socket = server.connect("killed").await;
     server.metric_becomes(ACTIVE, 1.0).await;
     // The kernel of a client that is killed with unread data sends a reset.
@@ -151,9 +150,9 @@ async fn a_reset_ends_a_connection_at_once() {
 
 #[tokio::test]
 async fn a_half_open_connection_and_its_lease_are_gone_after_the_timeout() {
-    let server =
-        Server::start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
-            .await;
+    let server = HEARTLINE
+        .start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
+        .await;
     let proxy = Proxy::to(server.address).await;
     let stream = TcpStream::connect(proxy.address).await.unwrap();
     let headers = format!("Authorization: {}\r\n", bearer("vanished"));

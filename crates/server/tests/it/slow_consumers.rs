@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use heartline_protocol::limits::{CLOSE_WRITE_DEADLINE, OUTBOX_BYTES_MAX, SLOW_GRACE};
+use heartline_testing::{PATIENCE, Server, Socket};
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, Socket};
+use crate::HEARTLINE;
 use crate::peers::{Heard, Pusher, connect_narrow, events, now, trickle};
 
 const WARNINGS: &str = "gateway_slow_consumer_warnings_total";
@@ -35,7 +36,7 @@ struct Stage {
 
 impl Stage {
     async fn set(configuration: &str) -> Self {
-        let server = Server::start_with(configuration).await;
+        let server = HEARTLINE.start_with(configuration).await;
         let idle_sockets = server.open_sockets();
         let socket = connect_narrow(&server, "slow", RECEIVE_BYTES).await;
         server.metric_becomes(ACTIVE, 1.0).await;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use heartline_testing::PATIENCE;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server};
+use crate::HEARTLINE;
 use crate::peers::{Attentive, Heard, Pusher, connect_narrow, now};
 
 const ACTIVE: &str = "gateway_connections_active";
@@ -21,7 +22,7 @@ fn users(kind: &str, count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn two_hundred_stalled_readers_cost_little_memory_and_hold_up_nobody() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut stalled = Vec::new();
     let mut receivers = users("stalled", 200);
     for user in &receivers {
@@ -65,7 +66,7 @@ async fn when_all_outboxes_hold_too_much_new_sockets_are_refused_and_then_the_fu
     let configuration = "[limits]\noutbox_memory_percent = 1\noutbox_bytes = 1073741824\n\
                          outbox_messages = 1000000\n[gateway]\nheartbeat_interval = \"60s\"\n\
                          heartbeat_timeout = \"120s\"";
-    let server = Server::start_with(configuration).await;
+    let server = HEARTLINE.start_with(configuration).await;
     let (full, light) = (users("full", 20), users("light", 200));
     let mut full_sockets = Vec::new();
     let mut light_sockets = Vec::new();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use heartline_client::raw::{masked_text_frame, read_server_frame};
+use heartline_testing::{PATIENCE, Server, bearer};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::harness::{PATIENCE, Server, bearer, scratch};
+use crate::HEARTLINE;
 
 /// Certificates and keys made for these tests; they protect nothing.
 const FIRST: (&str, &str) =
@@ -35,11 +36,12 @@ fn write_pair(directory: &Path, (certificate, key): (&str, &str)) {
 /// A server with the pair in this directory, which bears silence for as long as a test takes.
 async fn server_with(directory: &Path) -> Server {
     let path = directory.display();
-    Server::start_with(&format!(
-        "[server]\ntls_cert = \"{path}/cert.pem\"\ntls_key = \"{path}/key.pem\"\n\
+    HEARTLINE
+        .start_with(&format!(
+            "[server]\ntls_cert = \"{path}/cert.pem\"\ntls_key = \"{path}/key.pem\"\n\
          [gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n"
-    ))
-    .await
+        ))
+        .await
 }
 
 /// Connects and believes exactly one certificate.
@@ -89,7 +91,7 @@ async fn is_open(stream: &mut TlsStream<TcpStream>) {
 
 #[tokio::test]
 async fn a_socket_over_tls_works_like_any_other() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     write_pair(&directory, FIRST);
     let server = server_with(&directory).await;
     let mut stream = connect(&server, FIRST.0).await.unwrap();
@@ -115,7 +117,7 @@ async fn a_socket_over_tls_works_like_any_other() {
 
 #[tokio::test]
 async fn what_is_not_tls_ends_the_connection_and_disturbs_nobody() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     write_pair(&directory, FIRST);
     let server = server_with(&directory).await;
     for bytes in [&b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"[..], &[0xff; 100]] {
@@ -133,7 +135,7 @@ async fn what_is_not_tls_ends_the_connection_and_disturbs_nobody() {
 
 #[tokio::test]
 async fn a_new_certificate_is_taken_without_a_restart_and_a_broken_one_is_not() {
-    let directory = scratch();
+    let directory = HEARTLINE.scratch();
     write_pair(&directory, FIRST);
     let server = server_with(&directory).await;
     let mut old = connect(&server, FIRST.0).await.unwrap();

@@ -1,8 +1,9 @@
 //! A token runs out while its connection is open.
 
+use heartline_testing::{Server, Socket, seconds_from_now, sign, token};
 use serde_json::{Value, json};
 
-use crate::harness::{Server, Socket, seconds_from_now, sign, token};
+use crate::HEARTLINE;
 
 const CHAT: &str = "chat_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
@@ -24,7 +25,7 @@ fn request() -> Value {
 
 #[tokio::test]
 async fn after_its_token_a_connection_lives_on_until_the_grace_ends() {
-    let server = Server::start_with("[gateway]\ntoken_grace = \"3s\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\ntoken_grace = \"3s\"\n").await;
     let (mut socket, _) = connect_with_token(&server, &short_lived("ana")).await;
     assert_eq!(socket.json().await["grace_period_seconds"], 3);
 
@@ -43,7 +44,7 @@ async fn after_its_token_a_connection_lives_on_until_the_grace_ends() {
 
 #[tokio::test]
 async fn a_refresh_within_the_grace_heals() {
-    let server = Server::start_with("[gateway]\ntoken_grace = \"30s\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\ntoken_grace = \"30s\"\n").await;
     let (mut socket, _) = connect_with_token(&server, &short_lived("ana")).await;
     assert_eq!(socket.json().await["type"], "token_expired");
     socket.send(&request()).await;
@@ -62,7 +63,7 @@ async fn a_refresh_within_the_grace_heals() {
 
 #[tokio::test]
 async fn a_refresh_before_the_end_is_not_noticed_by_anybody() {
-    let server = Server::start_with("[gateway]\ntoken_grace = \"0s\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\ntoken_grace = \"0s\"\n").await;
     let (mut refreshed, _) = connect_with_token(&server, &short_lived("ana")).await;
     let (mut other, _) = connect_with_token(&server, &short_lived("bo")).await;
     refreshed.send(&refresh(&token("ana"))).await;
@@ -73,7 +74,7 @@ async fn a_refresh_before_the_end_is_not_noticed_by_anybody() {
 
 #[tokio::test]
 async fn the_token_of_another_user_or_device_is_forbidden_and_the_old_one_stays() {
-    let server = Server::start_with("[gateway]\ntoken_grace = \"0s\"\n").await;
+    let server = HEARTLINE.start_with("[gateway]\ntoken_grace = \"0s\"\n").await;
     let exp = seconds_from_now(3);
     let of_device = |user: &str, device: &str, exp: i64| {
         sign(&json!({ "sub": user, "exp": exp, "device_id": device }))
@@ -93,7 +94,7 @@ async fn the_token_of_another_user_or_device_is_forbidden_and_the_old_one_stays(
 
 #[tokio::test]
 async fn a_token_within_the_leeway_is_admitted_and_told_that_it_has_expired() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let token = sign(&json!({ "sub": "ana", "exp": seconds_from_now(-2) }));
     let (mut socket, established) = connect_with_token(&server, &token).await;
     assert_eq!(established["type"], "connection_established");

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::harness::Server;
+use crate::HEARTLINE;
 
 #[tokio::test]
 async fn a_device_connects_hears_a_push_and_is_listed() {
-    let server = Server::start().await;
+    let server = HEARTLINE.start().await;
     let mut ana = server.connect("ana").await;
     assert_eq!(server.push(&["ana", "nobody"], "hello", json!({ "n": 1 })).await, 1);
     let event = ana.json_of("event").await;

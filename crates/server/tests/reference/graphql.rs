@@ -10,10 +10,10 @@ use heartline_protocol::{CloseReason, ErrorCode};
 use heartline_routing::rate::Rate;
 use syn::{Expr, FnArg, ImplItem, ImplItemFn, Item, Stmt};
 
-use crate::attributes::text;
-use crate::constants::{self, Constant};
 use crate::document::{self, code, table};
 use crate::source::{self, Source};
+use heartline_testing::source::attributes::text;
+use heartline_testing::source::constants::{self, Constant};
 
 const DOCUMENT: &str = "docs/graphql.md";
 const SCHEMA: &str = "crates/party/schema.graphql";

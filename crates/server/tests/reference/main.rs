@@ -5,14 +5,8 @@
 //! them anew.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "../../../protocol/tests/typescript/attributes.rs"]
-mod attributes;
-#[path = "../../../protocol/tests/typescript/constants.rs"]
-mod constants;
 mod document;
 mod graphql;
 mod protocol;
 mod rest;
 mod source;
-#[path = "../../../protocol/tests/typescript/types.rs"]
-mod types;

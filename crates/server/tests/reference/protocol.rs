@@ -8,10 +8,10 @@ use heartline_protocol::{
     NodeId, RequestId, UserId,
 };
 
-use crate::constants::{self, Constant};
 use crate::document::{self, code, table};
 use crate::source::{self, Member, Source, Word};
-use crate::types;
+use heartline_testing::source::constants::{self, Constant};
+use heartline_testing::source::types;
 
 const DOCUMENT: &str = "docs/protocol.md";
 

@@ -2,8 +2,9 @@
 
 use syn::{Field, Fields, File, Item, ItemEnum, ItemStruct};
 
-use crate::attributes::{Serde, renamed, text};
-use crate::{constants, document, types};
+use crate::document;
+use heartline_testing::source::attributes::{Serde, renamed, text};
+use heartline_testing::source::{constants, types};
 
 /// The modules of the protocol whose types are said over a socket.
 const MODULES: [&str; 5] = ["close", "error_code", "limits", "server_frame", "client_frame"];

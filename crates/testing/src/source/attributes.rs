@@ -3,10 +3,10 @@
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
 
-use crate::constants;
+use super::constants;
 
 /// The doc comment as one line of text, with the limits that it names as numbers.
-pub(crate) fn text(attributes: &[Attribute]) -> String {
+pub fn text(attributes: &[Attribute]) -> String {
     let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
     let text = constants::filled_in(lines.join(" ").trim());
     // Links of rustdoc mean nothing elsewhere, nor does a comment that is only a reference.
@@ -30,18 +30,22 @@ fn text_of(value: &Expr) -> Option<String> {
 
 /// What `#[serde(…)]` says.
 #[derive(Debug, Default)]
-pub(crate) struct Serde {
-    pub(crate) rename: Option<String>,
-    pub(crate) rename_all: Option<String>,
+pub struct Serde {
+    /// The name on the wire, if it differs.
+    pub rename: Option<String>,
+    /// How the variants of an enum are named on the wire.
+    pub rename_all: Option<String>,
     /// Whether the field may be left out.
-    pub(crate) is_optional: bool,
-    pub(crate) is_flat: bool,
+    pub is_optional: bool,
+    /// Whether the fields of this field stand beside the others.
+    pub is_flat: bool,
     /// Whether it stands for whatever a reader does not know.
-    pub(crate) is_other: bool,
+    pub is_other: bool,
 }
 
 impl Serde {
-    pub(crate) fn of(attributes: &[Attribute]) -> Self {
+    /// Reads the attributes of an item.
+    pub fn of(attributes: &[Attribute]) -> Self {
         let mut serde = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
             let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
@@ -71,7 +75,7 @@ impl Serde {
 }
 
 /// A variant's name as `rename_all` writes it.
-pub(crate) fn renamed(variant: &str, rename_all: &str) -> String {
+pub fn renamed(variant: &str, rename_all: &str) -> String {
     let mut snake = String::new();
     for letter in variant.chars() {
         if letter.is_uppercase() && !snake.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use syn::{BinOp, Expr, ExprCall, File, Item, Lit};
 
-use crate::attributes;
+use super::attributes;
 
 /// How doc comments name a limit of this crate.
 const LIMIT_LINK: &str = "[`crate::limits::";
@@ -15,21 +15,25 @@ static LIMITS: LazyLock<Vec<Constant>> = LazyLock::new(|| {
 });
 
 /// A constant.
-pub(crate) struct Constant {
-    pub(crate) name: String,
-    pub(crate) value: String,
-    pub(crate) doc: String,
+#[derive(Debug)]
+pub struct Constant {
+    /// Its name in Rust.
+    pub name: String,
+    /// Its value, with the unit if it is a duration.
+    pub value: String,
+    /// Its doc comment.
+    pub doc: String,
 }
 
 /// A source file.
-pub(crate) fn file(path: &Path) -> File {
+pub fn file(path: &Path) -> File {
     let source = std::fs::read_to_string(path);
     let source = source.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     syn::parse_file(&source).unwrap()
 }
 
 /// The numbers and durations of a file, in its order.
-pub(crate) fn of(file: &File) -> Vec<Constant> {
+pub fn of(file: &File) -> Vec<Constant> {
     let constant = |item: &Item| {
         let Item::Const(item) = item else { return None };
         let (name, doc) = (item.ident.to_string(), attributes::text(&item.attrs));
@@ -39,13 +43,13 @@ pub(crate) fn of(file: &File) -> Vec<Constant> {
 }
 
 /// The limit of this name.
-pub(crate) fn limit(name: &str) -> &'static Constant {
+pub fn limit(name: &str) -> &'static Constant {
     let found = LIMITS.iter().find(|limit| limit.name == name);
     found.unwrap_or_else(|| panic!("there is no limit {name}"))
 }
 
 /// A text in which every link to a limit is replaced by what the limit is.
-pub(crate) fn filled_in(text: &str) -> String {
+pub fn filled_in(text: &str) -> String {
     let mut filled = String::new();
     let mut parts = text.split(LIMIT_LINK);
     filled.push_str(parts.next().unwrap_or_default());
@@ -58,7 +62,7 @@ pub(crate) fn filled_in(text: &str) -> String {
 }
 
 /// A number as it is, a duration with its unit; nothing else has a value here.
-pub(crate) fn value(expression: &Expr) -> Option<String> {
+pub fn value(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Call(call) => duration(call),
         expression => number(expression).map(|number| number.to_string()),

@@ -3,7 +3,7 @@
 use syn::{GenericArgument, PathArguments, Type};
 
 /// Ids and other texts that have a type of their own.
-pub(crate) const TEXTS: [(&str, &str); 10] = [
+pub const TEXTS: [(&str, &str); 10] = [
     ("ChatId", "`chat_` and a ULID, made by the server."),
     ("MessageId", "`msg_` and a ULID, made by the server."),
     ("ConnectionId", "`conn_`, a ULID and the user's shard, made by the server."),
@@ -17,7 +17,7 @@ pub(crate) const TEXTS: [(&str, &str); 10] = [
 ];
 
 /// A field's type, and whether it may be absent or null.
-pub(crate) fn field(rust: &Type) -> (String, bool) {
+pub fn field(rust: &Type) -> (String, bool) {
     match generic(rust) {
         Some((name, arguments)) if name == "Option" => (written(arguments[0]), true),
         _ => (written(rust), false),
@@ -25,7 +25,7 @@ pub(crate) fn field(rust: &Type) -> (String, bool) {
 }
 
 /// A type as TypeScript writes it.
-pub(crate) fn written(rust: &Type) -> String {
+pub fn written(rust: &Type) -> String {
     if let Some((name, arguments)) = generic(rust) {
         return match name.as_str() {
             "Box" => written(arguments[0]),

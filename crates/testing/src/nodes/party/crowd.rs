@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
-use crate::party_guest::{ADD, Guest, item, uuid};
+use crate::PATIENCE;
+use crate::party::{ADD, Guest, item, uuid};
 
 /// Members, and items that each adds without waiting for an answer.
 const MEMBERS: usize = 10;
@@ -23,7 +23,7 @@ struct Member {
 /// Lets members that are spread over these nodes add 500 items at once. Every add must be
 /// acknowledged, every item be there, and every member have seen every sequence once. Those who are
 /// the only ones to commit are never given the whole state in between.
-pub(crate) async fn adds_at_once(nodes: &[SocketAddr], session: &str) {
+pub async fn adds_at_once(nodes: &[SocketAddr], session: &str) {
     let arriving = (0..MEMBERS).map(|number| arrive(nodes[number % nodes.len()], session));
     let mut members = join_all(arriving).await;
     let adding = members.iter_mut().enumerate().map(|(number, member)| add(member, number));

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
-use crate::party_guest::{ADD, Guest, Outcome, item, uuid};
+use crate::PATIENCE;
+use crate::party::{ADD, Guest, Outcome, item, uuid};
 
 /// Items of the largest queue.
 const ITEMS: usize = 500;
@@ -20,7 +20,7 @@ const SET_QUEUE: &str = "mutation($queue: [ClimbQueueItemInput!]!) { setQueue(qu
     correlationId: \"set\") { sequence orderHash queue { uuid } } }";
 
 /// A numbered item that has about so many bytes.
-pub(crate) fn large_item(number: usize, bytes: usize) -> Value {
+pub fn large_item(number: usize, bytes: usize) -> Value {
     let mut item = item(number);
     let rest = bytes - item.to_string().len();
     let holds: Vec<String> = (0..rest / 50).map(|hold| format!("{hold:047}")).collect();
@@ -29,7 +29,7 @@ pub(crate) fn large_item(number: usize, bytes: usize) -> Value {
 }
 
 /// The sentence of a refusal with this code.
-pub(crate) fn message_of(outcome: &Outcome, expected: &str) -> String {
+pub fn message_of(outcome: &Outcome, expected: &str) -> String {
     match outcome {
         Outcome::Refused(code, message) if code == expected => message.clone(),
         other => panic!("not refused with {expected}: {other:?}"),
@@ -38,7 +38,7 @@ pub(crate) fn message_of(outcome: &Outcome, expected: &str) -> String {
 
 /// A seed, a `setQueue` and a `FullSync` of the largest queue go over sockets of these nodes, and
 /// one item more does not.
-pub(crate) async fn large_queue_is_served(nodes: &[SocketAddr]) {
+pub async fn large_queue_is_served(nodes: &[SocketAddr]) {
     let queue = |first: usize| -> Vec<Value> {
         (first..first + ITEMS).map(|number| large_item(number, ITEM_BYTES)).collect()
     };

@@ -9,8 +9,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Forwards connections to a server.
-pub(crate) struct Proxy {
-    pub(crate) address: SocketAddr,
+#[derive(Debug)]
+pub struct Proxy {
+    /// Where clients connect.
+    pub address: SocketAddr,
     /// Connections with a smaller number get nothing through, in either direction.
     dark_below: watch::Sender<u64>,
     accepted: watch::Receiver<u64>,
@@ -19,7 +21,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) async fn to(server: SocketAddr) -> Self {
+    /// Begins to forward to a server.
+    pub async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (dark_below, dark) = watch::channel(0);
@@ -31,7 +34,7 @@ impl Proxy {
 
     /// From now on every connection that there is gets nothing through: no byte, no FIN, no RST.
     /// New ones are not concerned.
-    pub(crate) fn black_hole(&self) {
+    pub fn black_hole(&self) {
         self.dark_below.send_replace(*self.accepted.borrow());
     }
 }

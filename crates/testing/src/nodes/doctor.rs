@@ -1,28 +1,30 @@
-//! A visit of the doctor: the command, run as an operator would, and what it said.
+//! The command `heartline doctor`, run as an operator would, and its report.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, heartline};
+use crate::{Binary, PATIENCE, Server};
 
-/// What the doctor said.
-pub(crate) struct Visit {
-    pub(crate) code: Option<i32>,
+/// The report of the doctor.
+#[derive(Debug)]
+pub struct DoctorReport {
+    /// The exit code of the command.
+    pub code: Option<i32>,
     report: Value,
 }
 
-impl Visit {
+impl DoctorReport {
     /// Runs `heartline doctor --json` with these arguments on a server's configuration.
-    pub(crate) async fn to(server: &Server, arguments: &[&str]) -> Self {
-        Self::with(server.data(), arguments).await
+    pub async fn of(binary: Binary, server: &Server, arguments: &[&str]) -> Self {
+        Self::on(binary, server.data(), arguments).await
     }
 
     /// The same on the files of a server that may have ended.
-    pub(crate) async fn with(data: PathBuf, arguments: &[&str]) -> Self {
+    pub async fn on(binary: Binary, data: PathBuf, arguments: &[&str]) -> Self {
         let file = data.parent().unwrap().join("heartline.toml");
-        let mut command = heartline();
+        let mut command = binary.command();
         command.args(["doctor", "--json", "--config"]).arg(file).args(arguments);
         command.env("HEARTLINE__SERVER__DATA_DIR", data);
         let output = timeout(PATIENCE * 4, command.output()).await.expect("an end").unwrap();
@@ -34,7 +36,7 @@ impl Visit {
     }
 
     /// How a check went, with everything that was said about it.
-    pub(crate) fn said(&self, check: &str) -> Vec<(String, String)> {
+    pub fn said(&self, check: &str) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let findings = self.report["findings"].as_array().unwrap().iter();
         let own = findings.filter(|finding| finding["check"] == check);
@@ -46,27 +48,27 @@ impl Visit {
     }
 
     /// The one verdict on a check, and what was said.
-    pub(crate) fn verdict(&self, check: &str) -> (String, String) {
+    pub fn verdict(&self, check: &str) -> (String, String) {
         let mut said = self.said(check);
         assert_eq!(said.len(), 1, "{check}: {:#}", self.report);
         said.remove(0)
     }
 
     /// The checks that failed.
-    pub(crate) fn failed(&self) -> Vec<&str> {
+    pub fn failed(&self) -> Vec<&str> {
         let findings = self.report["findings"].as_array().unwrap().iter();
         let failed = findings.filter(|finding| finding["verdict"] == "fail");
         failed.map(|finding| finding["check"].as_str().unwrap()).collect()
     }
 
     /// Asserts that nothing failed.
-    pub(crate) fn assert_clean(&self) {
+    pub fn assert_clean(&self) {
         assert_eq!(self.code, Some(0), "{:#}", self.report);
         assert_eq!(self.failed(), Vec::<&str>::new(), "{:#}", self.report);
     }
 
     /// Asserts that a check failed and was told so.
-    pub(crate) fn assert_failed(&self, check: &str, words: &[&str]) {
+    pub fn assert_failed(&self, check: &str, words: &[&str]) {
         assert_eq!(self.code, Some(1), "{:#}", self.report);
         let said = self.said(check);
         let is_told = said.iter().any(|(verdict, text)| {

@@ -7,31 +7,24 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Server, Socket, token};
+use crate::{Answer, Server, Socket, bearer, token};
 
 /// Long silences are fine: nobody here sends heartbeats.
-pub(crate) const PATIENT: &str =
-    "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
+pub const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
 /// A chat that does not exist.
-pub(crate) const NO_CHAT: &str = "chat_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+pub const NO_CHAT: &str = "chat_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
 // === impl Server ===
 
 impl Server {
     /// Asks for something over REST as a user.
-    pub(crate) async fn rest(
-        &self,
-        user: &str,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Answer {
+    pub async fn rest(&self, user: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
         self.http(method, path, &token(user), body).await
     }
 
     /// A group of an owner and plain members; answers its id.
-    pub(crate) async fn create_group(&self, owner: &str, members: &[&str]) -> String {
+    pub async fn create_group(&self, owner: &str, members: &[&str]) -> String {
         let body = json!({ "type": "group", "name": "Friends", "member_ids": members });
         let answer = self.rest(owner, "POST", "/v1/chats", Some(&body)).await;
         assert_eq!(answer.status, 201, "{answer:?}");
@@ -39,7 +32,7 @@ impl Server {
     }
 
     /// Adds a plain member to a chat.
-    pub(crate) async fn add_member(&self, owner: &str, chat: &str, user: &str) {
+    pub async fn add_member(&self, owner: &str, chat: &str, user: &str) {
         let body = json!({ "user_id": user });
         let path = format!("/v1/chats/{chat}/members");
         let answer = self.rest(owner, "POST", &path, Some(&body)).await;
@@ -47,14 +40,14 @@ impl Server {
     }
 
     /// Removes a member from a chat.
-    pub(crate) async fn remove_member(&self, owner: &str, chat: &str, user: &str) {
+    pub async fn remove_member(&self, owner: &str, chat: &str, user: &str) {
         let path = format!("/v1/chats/{chat}/members/{user}");
         let answer = self.rest(owner, "DELETE", &path, None).await;
         assert_eq!(answer.status, 204, "{answer:?}");
     }
 
     /// The messages of a chat from its beginning, read over REST.
-    pub(crate) async fn history(&self, user: &str, chat: &str) -> Vec<Value> {
+    pub async fn history(&self, user: &str, chat: &str) -> Vec<Value> {
         let path = format!("/v1/chats/{chat}/messages?after_sequence=0&limit=200");
         let answer = self.rest(user, "GET", &path, None).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -62,8 +55,8 @@ impl Server {
     }
 
     /// A socket of a user's named device.
-    pub(crate) async fn connect_device(&self, user: &str, device: &str) -> Socket {
-        let bearer = crate::harness::bearer(user);
+    pub async fn connect_device(&self, user: &str, device: &str) -> Socket {
+        let bearer = bearer(user);
         let headers = [("Authorization", bearer.as_str()), ("X-Device-ID", device)];
         let (socket, established) = self.connect_with(&headers).await;
         assert_eq!(established["device_id"], device);
@@ -75,12 +68,12 @@ impl Server {
 
 impl Socket {
     /// Sends a message and does not wait. The request has the id of the message.
-    pub(crate) async fn say(&mut self, chat: &str, id: &str, content: &str) {
+    pub async fn say(&mut self, chat: &str, id: &str, content: &str) {
         self.send(&send_frame(chat, id, content)).await;
     }
 
     /// Sends a message and answers its `message_ack`; what comes before that is passed over.
-    pub(crate) async fn said(&mut self, chat: &str, id: &str, content: &str) -> Value {
+    pub async fn said(&mut self, chat: &str, id: &str, content: &str) -> Value {
         self.say(chat, id, content).await;
         let ack = self.answer_to(id).await;
         assert_eq!(ack["type"], "message_ack", "{ack}");
@@ -88,7 +81,7 @@ impl Socket {
     }
 
     /// Sends a message that must be refused with this code; answers the refusal.
-    pub(crate) async fn is_refused(&mut self, chat: &str, id: &str, code: &str) -> Value {
+    pub async fn is_refused(&mut self, chat: &str, id: &str, code: &str) -> Value {
         self.say(chat, id, "hello").await;
         let error = self.answer_to(id).await;
         assert_eq!(error["code"], code, "{error}");
@@ -96,7 +89,7 @@ impl Socket {
     }
 
     /// Reads to the answer to a request.
-    pub(crate) async fn answer_to(&mut self, request_id: &str) -> Value {
+    pub async fn answer_to(&mut self, request_id: &str) -> Value {
         loop {
             let frame = self.json().await;
             if frame["request_id"] == request_id {
@@ -106,14 +99,14 @@ impl Socket {
     }
 
     /// Reads to the next message, which must have this content.
-    pub(crate) async fn hears(&mut self, content: &str) -> Value {
+    pub async fn hears(&mut self, content: &str) -> Value {
         let message = self.json_of("message").await;
         assert_eq!(message["content"], content, "{message}");
         message
     }
 
     /// Asks for a page and answers what comes back, be it a page or a refusal.
-    pub(crate) async fn sync(&mut self, chat: &str, after: u64, limit: Option<u32>) -> Value {
+    pub async fn sync(&mut self, chat: &str, after: u64, limit: Option<u32>) -> Value {
         let mut frame = json!({
             "type": "sync_request", "request_id": "sync", "chat_id": chat, "after_sequence": after
         });
@@ -125,7 +118,7 @@ impl Socket {
     }
 
     /// The sequences of a page, its `has_more` and its head.
-    pub(crate) async fn page(
+    pub async fn page(
         &mut self,
         chat: &str,
         after: u64,
@@ -138,7 +131,7 @@ impl Socket {
     }
 
     /// What the manifest says of a chat: its head and the own watermark; none without the chat.
-    pub(crate) async fn manifest_of(&mut self, chat: &str) -> Option<(u64, u64)> {
+    pub async fn manifest_of(&mut self, chat: &str) -> Option<(u64, u64)> {
         self.send(&json!({ "type": "sync_manifest", "request_id": "manifest" })).await;
         let manifest = self.answer_to("manifest").await;
         assert_eq!(manifest["type"], "sync_manifest", "{manifest}");
@@ -150,7 +143,7 @@ impl Socket {
     }
 
     /// Says how far this user has received a chat, and waits until the server has heard it.
-    pub(crate) async fn acknowledge(&mut self, chat: &str, sequence: u64) {
+    pub async fn acknowledge(&mut self, chat: &str, sequence: u64) {
         let ack = json!({ "type": "ack", "chat_id": chat, "last_acked_sequence": sequence });
         self.send(&ack).await;
         self.send(&json!({ "type": "heartbeat" })).await;
@@ -159,7 +152,7 @@ impl Socket {
 }
 
 /// A `send_message` whose request has the id of the message.
-pub(crate) fn send_frame(chat: &str, id: &str, content: &str) -> Value {
+pub fn send_frame(chat: &str, id: &str, content: &str) -> Value {
     json!({
         "type": "send_message", "request_id": id, "chat_id": chat, "client_message_id": id,
         "content": content
@@ -167,13 +160,13 @@ pub(crate) fn send_frame(chat: &str, id: &str, content: &str) -> Value {
 }
 
 /// The sequences of a page's messages.
-pub(crate) fn sequences(page: &Value) -> Vec<u64> {
+pub fn sequences(page: &Value) -> Vec<u64> {
     let messages = page["messages"].as_array().unwrap().iter();
     messages.map(|message| message["sequence"].as_u64().unwrap()).collect()
 }
 
 /// What was refused must say that nothing was stored and when to come again.
-pub(crate) fn is_rejected(error: &Value) {
+pub fn is_rejected(error: &Value) {
     assert_eq!(error["details"]["outcome"], "rejected", "{error}");
     assert_eq!(error["retryable"], true, "{error}");
     let seconds = error["retry_after_seconds"].as_u64().unwrap_or_default();
@@ -181,25 +174,26 @@ pub(crate) fn is_rejected(error: &Value) {
 }
 
 /// The store of a server as another program sees it.
-pub(crate) fn open_store(data: &Path) -> Connection {
+pub fn open_store(data: &Path) -> Connection {
     let connection = Connection::open(data.join("heartline.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(20)).unwrap();
     connection
 }
 
 /// Another program that is writing to the store and takes its time.
-pub(crate) struct WriteLock(Connection);
+#[derive(Debug)]
+pub struct WriteLock(Connection);
 
 impl WriteLock {
     /// Waits for its turn and keeps it.
-    pub(crate) fn hold(server: &Server) -> Self {
+    pub fn hold(server: &Server) -> Self {
         let connection = open_store(&server.data());
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         Self(connection)
     }
 
     /// Lets others write.
-    pub(crate) fn release(self) {
+    pub fn release(self) {
         self.0.execute_batch("ROLLBACK").unwrap();
     }
 }

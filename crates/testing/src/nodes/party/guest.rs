@@ -10,7 +10,7 @@ use heartline_client::raw::{
     OPCODE_CLOSE, OPCODE_PING, OPCODE_PONG, OPCODE_TEXT, connect_raw, masked_frame,
     masked_text_frame, read_server_frame,
 };
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -19,10 +19,10 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{PATIENCE, close_of, token};
+use crate::{PATIENCE, close_of, token};
 
 /// The sub-protocol that the server speaks.
-pub(crate) const PROTOCOL: (&str, &str) = ("Sec-WebSocket-Protocol", "graphql-transport-ws");
+pub const PROTOCOL: (&str, &str) = ("Sec-WebSocket-Protocol", "graphql-transport-ws");
 
 const ITEM: &str = "fragment Item on ClimbQueueItem { uuid addedBy addedByUser { id username
     avatarUrl } tickedBy suggested climb { uuid layoutId setter_username name description frames
@@ -36,7 +36,8 @@ const JOIN: &str =
     boardPath: $path, username: $name, initialQueue: $queue, initialCurrentClimb: $current,
     resumable: $resumable, resumeToken: $token) { id boardPath clientId isLeader resumeToken
     users { id username isLeader } queueState { ...State } } }";
-pub(crate) const ADD: &str = "mutation($item: ClimbQueueItemInput!, $at: Int, $id: ID) {
+/// Adds an item to the queue.
+pub const ADD: &str = "mutation($item: ClimbQueueItemInput!, $at: Int, $id: ID) {
     addQueueItem(item: $item, position: $at, correlationId: $id) { uuid } }";
 const QUEUE_UPDATES: &str = "subscription($s: ID!) { queueUpdates(sessionId: $s) { __typename
     ... on FullSync { sequence incarnation state { ...State } }
@@ -57,14 +58,16 @@ const SESSION_UPDATES: &str = "subscription($s: ID!) { sessionUpdates(sessionId:
 
 /// A message and when it came.
 #[derive(Debug, Clone)]
-pub(crate) struct Heard {
-    pub(crate) at: Instant,
-    pub(crate) message: Value,
+pub struct Heard {
+    /// When it came.
+    pub at: Instant,
+    /// The message.
+    pub message: Value,
 }
 
 /// What became of something that was asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It was done; the data of the answer.
     Done(Value),
     /// It was refused with this code and message.
@@ -75,27 +78,31 @@ pub(crate) enum Outcome {
 
 /// How somebody joins.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Join {
-    /// `/board/1` if none is said.
-    pub(crate) path: Option<String>,
-    pub(crate) name: Option<String>,
-    pub(crate) queue: Option<Vec<Value>>,
-    pub(crate) current: Option<Value>,
+pub struct Join {
+    /// The board; `/board/1` if none is said.
+    pub path: Option<String>,
+    /// The user name.
+    pub name: Option<String>,
+    /// The queue of a new session.
+    pub queue: Option<Vec<Value>>,
+    /// The current item of a new session.
+    pub current: Option<Value>,
     /// Whether to ask for a token.
-    pub(crate) is_resumable: bool,
+    pub is_resumable: bool,
     /// The token of an earlier join.
-    pub(crate) token: Option<String>,
+    pub token: Option<String>,
 }
 
 /// A client of the party, which is read all the time.
-pub(crate) struct Guest {
+#[derive(Debug)]
+pub struct Guest {
     writer: Arc<AsyncMutex<OwnedWriteHalf>>,
     asked: usize,
     heard: Arc<Mutex<Log>>,
     count: watch::Receiver<usize>,
     /// How many messages of each operation were taken.
     taken: HashMap<String, usize>,
-    /// Who reads; it ends with the guest.
+    /// The task that reads; it ends with the guest.
     _task: JoinSet<()>,
 }
 
@@ -111,13 +118,13 @@ struct Log {
 
 impl Guest {
     /// Connects and is acknowledged.
-    pub(crate) async fn arrive(address: SocketAddr, user: Option<&str>) -> Self {
+    pub async fn arrive(address: SocketAddr, user: Option<&str>) -> Self {
         let arrived = Self::try_arrive(address, user, PATIENCE).await;
         arrived.expect("a connection is acknowledged")
     }
 
     /// The same, where nobody may be there or answer in time.
-    pub(crate) async fn try_arrive(
+    pub async fn try_arrive(
         address: SocketAddr,
         user: Option<&str>,
         within: Duration,
@@ -134,14 +141,14 @@ impl Guest {
     }
 
     /// Connects, and says nothing.
-    pub(crate) async fn knock(address: SocketAddr) -> Self {
+    pub async fn knock(address: SocketAddr) -> Self {
         let upgrade = connect_raw(address, "/graphql", &[PROTOCOL]).await.unwrap();
         assert_eq!(upgrade.status, 101);
         Self::on(upgrade.stream)
     }
 
     /// On a connection that was upgraded.
-    pub(crate) fn on(stream: TcpStream) -> Self {
+    pub fn on(stream: TcpStream) -> Self {
         let (reader, writer) = stream.into_split();
         let (writer, heard) = (Arc::new(AsyncMutex::new(writer)), Arc::default());
         let (counter, count) = watch::channel(0);
@@ -151,7 +158,7 @@ impl Guest {
     }
 
     /// Sends a message as it is.
-    pub(crate) async fn send(&self, message: &Value) {
+    pub async fn send(&self, message: &Value) {
         assert!(self.try_send(message).await, "the connection is open");
     }
 
@@ -162,20 +169,20 @@ impl Guest {
     }
 
     /// Sends messages that arrive together.
-    pub(crate) async fn send_together(&self, messages: &[Value]) {
+    pub async fn send_together(&self, messages: &[Value]) {
         let frames = messages.iter().flat_map(|it| masked_text_frame(&it.to_string()));
         let frames: Vec<u8> = frames.collect();
         self.writer.lock().await.write_all(&frames).await.expect("the connection is open");
     }
 
     /// Sends a text as it is.
-    pub(crate) async fn send_text(&self, text: &str) {
+    pub async fn send_text(&self, text: &str) {
         let frame = masked_text_frame(text);
         self.writer.lock().await.write_all(&frame).await.expect("the connection is open");
     }
 
     /// Begins an operation, and answers its id.
-    pub(crate) async fn begin(&mut self, query: &str, variables: Value) -> String {
+    pub async fn begin(&mut self, query: &str, variables: Value) -> String {
         self.asked += 1;
         let id = format!("operation-{}", self.asked);
         // A document must use every fragment that it has.
@@ -188,18 +195,18 @@ impl Guest {
     }
 
     /// The next message that belongs to no operation, such as a pong; none after the end.
-    pub(crate) async fn other(&mut self) -> Option<Value> {
+    pub async fn other(&mut self) -> Option<Value> {
         self.take("", |log| &log.others).await
     }
 
     /// The next message of an operation, which must come.
-    pub(crate) async fn of(&mut self, id: &str) -> Value {
+    pub async fn of(&mut self, id: &str) -> Value {
         let next = timeout(PATIENCE, self.try_of(id)).await.expect("a message in time");
         next.unwrap_or_else(|| panic!("the connection ended: {:?}", self.close_code()))
     }
 
     /// The next message of an operation; none after the end.
-    pub(crate) async fn try_of(&mut self, id: &str) -> Option<Value> {
+    pub async fn try_of(&mut self, id: &str) -> Option<Value> {
         const NONE: &Vec<Heard> = &Vec::new();
         self.take(id, |log| log.operations.get(id).unwrap_or(NONE)).await
     }
@@ -217,17 +224,17 @@ impl Guest {
     }
 
     /// Everything that an operation was told so far, with the times.
-    pub(crate) fn heard(&self, id: &str) -> Vec<Heard> {
+    pub fn heard(&self, id: &str) -> Vec<Heard> {
         self.heard.lock().unwrap().operations.get(id).cloned().unwrap_or_default()
     }
 
     /// The events of a subscription so far, with the times.
-    pub(crate) fn events(&self, id: &str) -> Vec<Heard> {
+    pub fn events(&self, id: &str) -> Vec<Heard> {
         self.events_from(id, 0)
     }
 
     /// The same without the first so many.
-    pub(crate) fn events_from(&self, id: &str, first: usize) -> Vec<Heard> {
+    pub fn events_from(&self, id: &str, first: usize) -> Vec<Heard> {
         let log = self.heard.lock().unwrap();
         let told = log.operations.get(id).into_iter().flatten().skip(first);
         let told = told.take_while(|heard| heard.message["type"] == "next");
@@ -235,7 +242,7 @@ impl Guest {
     }
 
     /// Waits for an event of a subscription, which may have come already.
-    pub(crate) async fn hears(
+    pub async fn hears(
         &self,
         id: &str,
         what: &str,
@@ -250,7 +257,7 @@ impl Guest {
     }
 
     /// Runs a query or a mutation; answers its only result.
-    pub(crate) async fn run(&mut self, query: &str, variables: Value) -> Value {
+    pub async fn run(&mut self, query: &str, variables: Value) -> Value {
         let id = self.begin(query, variables).await;
         let next = self.of(&id).await;
         assert_eq!(next["type"], "next", "{next}");
@@ -259,12 +266,7 @@ impl Guest {
     }
 
     /// The same, and what became of it if that was said in time.
-    pub(crate) async fn attempt(
-        &mut self,
-        query: &str,
-        variables: Value,
-        within: Duration,
-    ) -> Outcome {
+    pub async fn attempt(&mut self, query: &str, variables: Value, within: Duration) -> Outcome {
         let id = self.begin(query, variables).await;
         let Ok(Some(next)) = timeout(within, self.try_of(&id)).await else {
             return Outcome::Unknown;
@@ -279,12 +281,12 @@ impl Guest {
     }
 
     /// Joins, and answers the session; it must be let in.
-    pub(crate) async fn joins(&mut self, session: &str) -> Value {
+    pub async fn joins(&mut self, session: &str) -> Value {
         self.joins_as(session, Join::default()).await
     }
 
     /// The same in another way.
-    pub(crate) async fn joins_as(&mut self, session: &str, join: Join) -> Value {
+    pub async fn joins_as(&mut self, session: &str, join: Join) -> Value {
         match self.try_join(session, join, PATIENCE).await {
             Outcome::Done(joined) => joined,
             other => panic!("{other:?}"),
@@ -292,12 +294,7 @@ impl Guest {
     }
 
     /// Tries to join; answers the session.
-    pub(crate) async fn try_join(
-        &mut self,
-        session: &str,
-        join: Join,
-        within: Duration,
-    ) -> Outcome {
+    pub async fn try_join(&mut self, session: &str, join: Join, within: Duration) -> Outcome {
         let path = join.path.unwrap_or_else(|| "/board/1".to_owned());
         let variables = json!({
             "s": session, "path": path, "name": join.name, "queue": join.queue,
@@ -310,58 +307,58 @@ impl Guest {
     }
 
     /// Begins to hear of the queue; answers the id of the subscription.
-    pub(crate) async fn follows_queue(&mut self, session: &str) -> String {
+    pub async fn follows_queue(&mut self, session: &str) -> String {
         self.begin(QUEUE_UPDATES, json!({ "s": session })).await
     }
 
     /// Begins to hear of the members; answers the id of the subscription.
-    pub(crate) async fn follows_session(&mut self, session: &str) -> String {
+    pub async fn follows_session(&mut self, session: &str) -> String {
         self.begin(SESSION_UPDATES, json!({ "s": session })).await
     }
 
     /// Adds an item at the end; it must be.
-    pub(crate) async fn adds(&mut self, number: usize) {
+    pub async fn adds(&mut self, number: usize) {
         let added = self.run(ADD, json!({ "item": item(number) })).await;
         assert_eq!(added["data"]["addQueueItem"]["uuid"], uuid(number), "{added}");
     }
 
     /// Leaves; it must have been in a session.
-    pub(crate) async fn leaves(&mut self) {
+    pub async fn leaves(&mut self) {
         let left = self.run("mutation { leaveSession }", json!({})).await;
         assert_eq!(left["data"]["leaveSession"], true, "{left}");
     }
 
     /// Tries to end a session.
-    pub(crate) async fn try_end(&mut self, session: &str, within: Duration) -> Outcome {
+    pub async fn try_end(&mut self, session: &str, within: Duration) -> Outcome {
         const END: &str = "mutation($s: ID!) { endSession(sessionId: $s) { sessionId } }";
         self.attempt(END, json!({ "s": session }), within).await
     }
 
     /// The next event of a subscription.
-    pub(crate) async fn event(&mut self, id: &str) -> Value {
+    pub async fn event(&mut self, id: &str) -> Value {
         let next = self.of(id).await;
         assert_eq!(next["type"], "next", "{next}");
         event_of(&next)
     }
 
     /// Whether the connection has not ended.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         !self.heard.lock().unwrap().has_ended
     }
 
     /// The code with which the server closed the connection, if it has.
-    pub(crate) fn close_code(&self) -> Option<u16> {
+    pub fn close_code(&self) -> Option<u16> {
         self.heard.lock().unwrap().close_code
     }
 
     /// The close code with which the server ends the conversation.
-    pub(crate) async fn closed_with(self) -> u16 {
+    pub async fn closed_with(self) -> u16 {
         self.closed().await;
         self.close_code().expect("a Close before the end")
     }
 
     /// Waits until the server has closed the connection; answers when that was seen.
-    pub(crate) async fn closed(&self) -> Instant {
+    pub async fn closed(&self) -> Instant {
         let mut count = self.count.clone();
         let closed = count.wait_for(|_| self.close_code().is_some());
         let _ = timeout(PATIENCE, closed).await.expect("a Close in time");
@@ -414,12 +411,12 @@ fn event_of(message: &Value) -> Value {
 }
 
 /// The id of a numbered item.
-pub(crate) fn uuid(number: usize) -> String {
+pub fn uuid(number: usize) -> String {
     format!("11111111-1111-4111-8111-{number:012}")
 }
 
 /// A numbered item.
-pub(crate) fn item(number: usize) -> Value {
+pub fn item(number: usize) -> Value {
     let climb = json!({
         "uuid": format!("climb-{number}"), "setter_username": "setter", "name": "A climb",
         "description": "", "frames": "p1r1", "angle": 40, "ascensionist_count": 1,
