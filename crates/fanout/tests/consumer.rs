@@ -242,7 +242,7 @@ fn stage(members: &[&str]) -> Stage {
         node_id,
         directory: Arc::clone(&routes) as Arc<dyn Directory>,
         link: Arc::new(link),
-        clock: Clock,
+        clock: Clock::system(),
         metrics: metrics.clone(),
     };
     let membership = Arc::new(Membership::default());

@@ -173,7 +173,7 @@ fn stage(mood: Mood) -> Stage {
         node_id,
         directory: Arc::clone(&directory) as Arc<dyn Directory>,
         link: Arc::new(link),
-        clock: Clock,
+        clock: Clock::system(),
         metrics: metrics.clone(),
     };
     let store = Arc::new(Store {

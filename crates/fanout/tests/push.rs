@@ -81,7 +81,7 @@ async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
         node_id: node("own"),
         directory: Arc::new(directory),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
-        clock: Clock,
+        clock: Clock::system(),
         metrics: Metrics::default(),
     };
     let everybody = users(&["ana", "bo", "cy"]);

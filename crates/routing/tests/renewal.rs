@@ -82,7 +82,7 @@ fn renewal(directory: &Arc<MemoryDirectory>, held: &Arc<Held>) -> Renewal {
             offline_linger: Duration::ZERO,
         },
         renew_interval: Duration::from_secs(5),
-        clock: Clock,
+        clock: Clock::system(),
         metrics: RoutingMetrics::default(),
     }
 }

@@ -92,7 +92,7 @@ impl Node {
             redis,
             direct,
             directory: Arc::new(directory),
-            clock: Clock,
+            clock: Clock::system(),
         });
         let mut tasks = JoinSet::new();
         let server = DirectServer::new(id.clone(), secret, reception);

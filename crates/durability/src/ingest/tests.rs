@@ -140,7 +140,7 @@ fn bench_with(bus: Option<Arc<dyn EventBus>>) -> Bench {
         log: Arc::clone(&log) as Arc<dyn ChatLog>,
         bus: bus.unwrap_or(Arc::new(in_process)),
         breaker: Arc::new(breaker),
-        clock: Clock,
+        clock: Clock::system(),
         metrics: Metrics::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();

@@ -45,7 +45,7 @@ pub(crate) fn gateway(
         directory: Arc::new(MemoryDirectory::new(config.shards, Clock::system())),
         config,
         node_id,
-        clock: Clock,
+        clock: Clock::system(),
         authenticator: Authenticator::new(auth, Clock::system()).unwrap(),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
         chat: chat_plane(messages),
@@ -71,7 +71,7 @@ fn chat_plane(messages: Vec<Message>) -> ChatPlane {
         log: Arc::clone(&log),
         bus: Arc::clone(&bus) as _,
         breaker: breaker(metrics.write_breaker.clone()),
-        clock: Clock,
+        clock: Clock::system(),
         metrics: metrics.clone(),
     });
     let catch_up = Arc::new(CatchUp::new(CatchUpParts {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use heartline_testing::{PATIENCE, Server, bearer, service_token};
-use serde_json::{Value, json};
-use tokio::time::timeout;
+use heartline_testing::bearer;
+use serde_json::json;
 
 use crate::HEARTLINE;
 use crate::peers::{Attentive, Device, Heard, now};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use heartline_routing::Clock;
 use heartline_testing::chat::open_store;
 use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
-use heartline_testing::{Files, PATIENCE, Server, Socket};
+use heartline_testing::{Files, PATIENCE, Socket};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

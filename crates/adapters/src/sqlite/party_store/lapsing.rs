@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_lapses_and_may_be_put_again() {
-        let (start, lifetime) = (heartline_routing::Clock.now(), Duration::from_secs(10));
+        let (start, lifetime) = (heartline_routing::Clock::system().now(), Duration::from_secs(10));
         let mut kept = Lapsing::new(lifetime);
         kept.put("a", 1, start);
         assert_eq!(kept.get("a", start + lifetime - Duration::from_millis(1)), Some(&1));

@@ -26,6 +26,7 @@ async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
 async fn one_reader_and_one_runtime_thread_are_enough() {
     let scratch = Scratch::new();
     let config = crate::sqlite::SqliteConfig { readers: 1, ..scratch.config() };
-    let store = crate::sqlite::SqliteStore::open(&config, heartline_routing::Clock).unwrap();
+    let store =
+        crate::sqlite::SqliteStore::open(&config, heartline_routing::Clock::system()).unwrap();
     Contract::new(&store, &store, &store).run().await;
 }

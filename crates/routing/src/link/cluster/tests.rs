@@ -164,7 +164,7 @@ impl Network {
             redis: Arc::clone(&redis) as Arc<dyn Carrier>,
             direct: Arc::clone(&direct) as Arc<dyn DirectCarrier>,
             directory: Arc::clone(&self.directory) as Arc<dyn Directory>,
-            clock: Clock,
+            clock: Clock::system(),
         });
         self.tasks.spawn(Arc::clone(&link).run(returned));
         Node { id, link, redis, direct, inbox }

@@ -5,7 +5,7 @@ fn node(name: &str) -> NodeId {
 }
 
 fn start() -> Instant {
-    crate::clock::Clock.now()
+    crate::clock::Clock::system().now()
 }
 
 /// The arrivals that each of these numbers is, one after the other.

@@ -169,7 +169,7 @@ impl Crowd {
             node: self.node.clone(),
             policy: POLICY,
             renew_interval: RENEW_INTERVAL,
-            clock: Clock,
+            clock: Clock::system(),
             metrics: self.metrics.clone(),
         };
         let mut tasks = JoinSet::new();
