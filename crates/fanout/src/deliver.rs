@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_protocol::{ChatId, NodeId, UserId};
 use heartline_routing::{
-    Clock, Delivery, Directory, DirectoryError, Envelope, NodeLink, ResyncReason, Route,
+    Clock, Delivery, DirectoryError, Envelope, NodeLink, ResyncReason, Route, Routes,
 };
 use tracing::debug;
 
@@ -24,8 +24,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 pub struct Fanout {
     /// This node.
     pub node_id: NodeId,
-    /// Where everybody is.
-    pub directory: Arc<dyn Directory>,
+    /// Where users are connected.
+    pub routes: Arc<dyn Routes>,
     /// How nodes are reached.
     pub link: Arc<dyn NodeLink>,
     /// For the frames' timestamps.
@@ -174,10 +174,10 @@ impl Fanout {
 
     async fn attempts(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {
         // One that has been silent for a while is not asked thrice for every message.
-        let is_silent = self.directory.silence() > SILENCE_MAX;
+        let is_silent = self.routes.silence() > SILENCE_MAX;
         let mut attempt = if is_silent { ATTEMPTS_MAX } else { 1 };
         loop {
-            match self.directory.routes(user_ids, &self.node_id).await {
+            match self.routes.routes(user_ids, &self.node_id).await {
                 Err(error) if attempt == ATTEMPTS_MAX => {
                     debug!(%error, "it cannot be read where users are");
                     return Err(error);

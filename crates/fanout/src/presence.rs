@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use heartline_durability::{LazyWrites, Members};
 use heartline_protocol::{NodeId, UserId};
-use heartline_routing::{Change, Envelope, PresenceNews, Transition};
+use heartline_routing::{Change, Envelope, PresenceNews, PresenceStates, Transition};
 use tokio::sync::broadcast;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
@@ -66,9 +66,14 @@ struct Teller {
 type Untold = HashMap<UserId, Transition>;
 
 impl PresenceFanout {
-    /// Takes up what is decided from now on.
-    pub fn new(fanout: Fanout, members: Arc<dyn Members>, lazy_writes: LazyWrites) -> Self {
-        let (changes, metrics) = (fanout.directory.changes(), fanout.metrics.clone());
+    /// Takes up what the directory decides from now on.
+    pub fn new(
+        fanout: Fanout,
+        presence: &dyn PresenceStates,
+        members: Arc<dyn Members>,
+        lazy_writes: LazyWrites,
+    ) -> Self {
+        let (changes, metrics) = (presence.changes(), fanout.metrics.clone());
         let decisions = Decisions { changes, lazy_writes, metrics };
         Self { decisions, teller: Teller { fanout, members } }
     }

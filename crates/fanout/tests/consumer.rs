@@ -18,11 +18,8 @@ use heartline_protocol::server_frame::{
 use heartline_protocol::{
     ChatId, ConnectionId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
 };
-use heartline_routing::{
-    Change, Clock, Directory, DirectoryError, Envelope, Lease, LeaseKey, LiveConnection, LiveNode,
-    LocalLink, NodeRecord, Policy, PresenceState, Registration, Route,
-};
-use tokio::sync::{broadcast, mpsc};
+use heartline_routing::{Answering, Clock, DirectoryError, Envelope, LocalLink, Route, Routes};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use ulid::Ulid;
 
@@ -146,78 +143,21 @@ impl ChatLog for Records {
 
 /// Knows that nobody is elsewhere, unless it is down.
 #[derive(Debug, Default)]
-struct Routes {
+struct Nowhere {
     is_down: AtomicBool,
 }
 
 #[async_trait]
-impl Directory for Routes {
-    async fn register(&self, _: Lease, _: Policy) -> Result<Registration, DirectoryError> {
-        unreachable!("fanout registers nobody")
-    }
-
-    async fn renew(&self, _: &[LeaseKey], _: Duration) -> Result<Vec<LeaseKey>, DirectoryError> {
-        unreachable!("fanout renews nothing")
-    }
-
-    async fn extend(&self, _: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError> {
-        unreachable!("fanout extends nothing")
-    }
-
-    async fn unregister(
-        &self,
-        _: &LeaseKey,
-        _: Duration,
-    ) -> Result<Option<Timestamp>, DirectoryError> {
-        unreachable!("fanout ends no lease")
-    }
-
+impl Routes for Nowhere {
     async fn routes(&self, _: &[UserId], _: &NodeId) -> Result<Vec<Route>, DirectoryError> {
         match self.is_down.load(Ordering::Relaxed) {
             true => Err(DirectoryError("it is down".into())),
             false => Ok(Vec::new()),
         }
     }
+}
 
-    async fn by_user(&self, _: &[UserId]) -> Result<Vec<Vec<LiveConnection>>, DirectoryError> {
-        unreachable!("fanout asks for no connections")
-    }
-
-    async fn by_node(&self, _: &NodeId) -> Result<Vec<LiveConnection>, DirectoryError> {
-        unreachable!("fanout asks for no connections")
-    }
-
-    async fn by_connection(
-        &self,
-        _: ConnectionId,
-    ) -> Result<Option<LiveConnection>, DirectoryError> {
-        unreachable!("fanout asks for no connections")
-    }
-
-    async fn sweep(&self, _: usize, _: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
-        unreachable!("fanout sweeps nothing")
-    }
-
-    async fn presence(&self, _: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
-        unreachable!("messages need no presence")
-    }
-
-    fn changes(&self) -> broadcast::Receiver<Change> {
-        unreachable!("messages need no presence")
-    }
-
-    async fn announce(&self, _: &NodeRecord, _: Duration) -> Result<(), DirectoryError> {
-        unreachable!("fanout announces no node")
-    }
-
-    async fn withdraw(&self, _: &NodeId) -> Result<(), DirectoryError> {
-        unreachable!("fanout withdraws no node")
-    }
-
-    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
-        unreachable!("fanout lists no nodes")
-    }
-
+impl Answering for Nowhere {
     fn silence(&self) -> Duration {
         Duration::ZERO
     }
@@ -227,7 +167,7 @@ struct Stage {
     bus: InProcessBus,
     publications: Publications,
     membership: Arc<Membership>,
-    routes: Arc<Routes>,
+    routes: Arc<Nowhere>,
     envelopes: mpsc::Receiver<Envelope>,
     metrics: Metrics,
     _tasks: JoinSet<()>,
@@ -237,10 +177,10 @@ fn stage(members: &[&str]) -> Stage {
     let node_id: NodeId = "node-1".parse().unwrap();
     let (link, envelopes) = LocalLink::new(node_id.clone());
     let metrics = Metrics::default();
-    let routes = Arc::new(Routes::default());
+    let routes = Arc::new(Nowhere::default());
     let fanout = Fanout {
         node_id,
-        directory: Arc::clone(&routes) as Arc<dyn Directory>,
+        routes: Arc::clone(&routes) as Arc<dyn Routes>,
         link: Arc::new(link),
         clock: Clock::system(),
         metrics: metrics.clone(),

@@ -15,7 +15,7 @@ use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::Chat;
 use heartline_protocol::{ChatId, ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Directory, Envelope, Lease, LeaseKey, LeaseKind, LocalLink, MemoryDirectory, Policy,
+    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, Policy, Routes,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -171,7 +171,7 @@ fn stage(mood: Mood) -> Stage {
         (Arc::new(MemoryDirectory::new(1, Clock::system())), Metrics::default());
     let fanout = Fanout {
         node_id,
-        directory: Arc::clone(&directory) as Arc<dyn Directory>,
+        routes: Arc::clone(&directory) as Arc<dyn Routes>,
         link: Arc::new(link),
         clock: Clock::system(),
         metrics: metrics.clone(),
@@ -184,7 +184,7 @@ fn stage(mood: Mood) -> Stage {
     let lazy_writes = LazyWrites::new(heartline_durability::Metrics::default());
     let members = Arc::clone(&store) as Arc<dyn Members>;
     let mut tasks = JoinSet::new();
-    tasks.spawn(PresenceFanout::new(fanout, members, lazy_writes.clone()).run());
+    tasks.spawn(PresenceFanout::new(fanout, &*directory, members, lazy_writes.clone()).run());
     Stage { directory, store, lazy_writes, envelopes, metrics, _tasks: tasks }
 }
 

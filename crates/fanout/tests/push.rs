@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use heartline_fanout::{Fanout, Metrics, Push};
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Directory, Envelope, Lease, LeaseKey, LeaseKind, LinkError, MemoryDirectory, NodeLink,
-    NodeRecord, Policy,
+    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LinkError, MemoryDirectory, NodeLink,
+    NodeRecord, Nodes, Policy,
 };
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
     let link = Arc::new(Nodes::default());
     let fanout = Fanout {
         node_id: node("own"),
-        directory: Arc::new(directory),
+        routes: Arc::new(directory),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
         clock: Clock::system(),
         metrics: Metrics::default(),

@@ -176,18 +176,18 @@ impl Gateway {
     /// Registers a connection in a task of its own: whoever waits for it may go away, and then
     /// the lease is given back.
     async fn register(&self, lease: Lease) -> Result<Registration, DirectoryError> {
-        let (directory, link) = (Arc::clone(&self.directory), Arc::clone(&self.link));
+        let (leases, link) = (Arc::clone(&self.leases), Arc::clone(&self.link));
         let policy = self.config.policy();
         let (answer, registered) = oneshot::channel();
         self.tasks.spawn(async move {
             let key = lease.key.clone();
-            let mut registration = directory.register(lease, policy).await;
+            let mut registration = leases.register(lease, policy).await;
             let is_leased = matches!(registration, Ok(Registration::Admitted { .. }));
             if let Ok(Registration::Admitted { replaced }) = &mut registration {
                 close_replaced(&*link, std::mem::take(replaced)).await;
             }
             if answer.send(registration).is_err() && is_leased {
-                let _ = directory.unregister(&key, policy.offline_linger).await;
+                let _ = leases.unregister(&key, policy.offline_linger).await;
             }
         });
         registered.await.expect("a registration always answers")
@@ -207,7 +207,7 @@ impl Gateway {
         key: &LeaseKey,
         keep: Duration,
     ) -> Result<Option<Timestamp>, DirectoryError> {
-        let given_back = self.directory.unregister(key, keep).await;
+        let given_back = self.leases.unregister(key, keep).await;
         if let Err(error) = &given_back {
             // The lease runs out by itself: it is not renewed any more.
             warn!(%error, connection_id = %key.connection_id, "a lease was not given back");

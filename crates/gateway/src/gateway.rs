@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heartline_durability::{CatchUp, EventBus, Ingest, LazyWrites, Profiles};
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Directory, NodeLink};
+use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
 use tokio_util::task::TaskTracker;
 
 use crate::addresses::Addresses;
@@ -23,7 +23,7 @@ pub struct Gateway {
     pub(crate) node_id: NodeId,
     pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) leases: Arc<dyn Leases>,
     pub(crate) link: Arc<dyn NodeLink>,
     pub(crate) chat: ChatPlane,
     pub(crate) presence: PresencePlane,
@@ -62,7 +62,9 @@ pub struct Parts {
     /// Who checks tokens.
     pub authenticator: Authenticator,
     /// Where connections are leased.
-    pub directory: Arc<dyn Directory>,
+    pub leases: Arc<dyn Leases>,
+    /// Which users are online.
+    pub presence: Arc<dyn PresenceStates>,
     /// How other nodes, and this one, are reached.
     pub link: Arc<dyn NodeLink>,
     /// What is stored.
@@ -77,14 +79,14 @@ impl Gateway {
     /// The connection plane made of these parts, and the task that tells presence. Nothing runs
     /// yet.
     pub fn new(parts: Parts) -> (Self, PresenceTask) {
-        let Parts { config, node_id, clock, authenticator, directory, link, chat, .. } = parts;
+        let Parts { config, node_id, clock, authenticator, leases, link, chat, .. } = parts;
         let (profiles, metrics) = (parts.profiles, parts.metrics);
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
         let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace));
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
         let sights = Sights {
-            directory: Arc::clone(&directory),
+            states: parts.presence,
             profiles,
             default_visibility: config.default_visibility,
             window: config.lease,
@@ -95,7 +97,7 @@ impl Gateway {
             node_id,
             clock,
             authenticator,
-            directory,
+            leases,
             link,
             chat,
             hub,

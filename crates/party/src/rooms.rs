@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use heartline_protocol::{ErrorCode, NodeId};
-use heartline_routing::{Clock, Directory};
+use heartline_routing::{Clock, Nodes};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::task::TaskTracker;
@@ -279,7 +279,7 @@ impl Rooms {
     }
 
     /// Follows the store, the time and the other nodes, for ever.
-    pub async fn run(self, directory: Arc<dyn Directory>) {
+    pub async fn run(self, nodes: Arc<dyn Nodes>) {
         let mut notices = self.0.parts.store.notices();
         let following = async {
             loop {
@@ -294,7 +294,7 @@ impl Rooms {
             let (mut ticks, mut census) = (ticks_of(TICK), Census::default());
             for tick in 0_u64.. {
                 ticks.tick().await;
-                self.tick(tick, &*directory, &mut census).await;
+                self.tick(tick, &*nodes, &mut census).await;
             }
         };
         // What may take long must not hold up the ticks, which rooms wait for.
@@ -344,11 +344,11 @@ impl Rooms {
         }
     }
 
-    async fn tick(&self, tick: u64, directory: &dyn Directory, census: &mut Census) {
+    async fn tick(&self, tick: u64, nodes: &dyn Nodes, census: &mut Census) {
         let session_ids: Vec<String> = self.lock().keys().cloned().collect();
         self.0.parts.metrics.sessions.set(session_ids.len() as i64);
-        let named = match directory.nodes().await {
-            Ok(nodes) if directory.silence().is_zero() => Some(nodes),
+        let named = match nodes.nodes().await {
+            Ok(named) if nodes.silence().is_zero() => Some(named),
             // Who is alive is not known now, so nobody is taken for dead.
             Ok(_) | Err(_) => None,
         };

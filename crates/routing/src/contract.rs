@@ -1,5 +1,5 @@
-//! The suite that every [`Directory`] must pass: what its docs promise, each sentence proved
-//! through the port and nothing else.
+//! The suite that every [`DirectoryEngine`] must pass: what the docs of its ports promise, each
+//! sentence proved through the ports and nothing else.
 //!
 //! It takes several directories on the same engine, as several nodes have, or one. Every step
 //! names users and nodes of its own, so that one engine can serve them all in turn.
@@ -17,7 +17,7 @@ use std::time::Duration;
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use tokio::time::{interval, sleep};
 
-use crate::directory::{Directory, NodeRecord, Policy, Registration};
+use crate::directory::{DirectoryEngine, NodeRecord, Policy, Registration};
 use crate::lease::{Lease, LeaseKey, LeaseKind, shard_of};
 use crate::presence::PresenceState;
 
@@ -34,7 +34,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Contract<'engine> {
     shards: u16,
-    directories: &'engine [&'engine dyn Directory],
+    directories: &'engine [&'engine dyn DirectoryEngine],
     names: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ fn admitted(replaced: &[&Lease]) -> Registration {
 impl<'engine> Contract<'engine> {
     /// A suite for directories that divide users into so many shards. Each must have a node of its
     /// own, and all must be one directory by themselves or share an engine.
-    pub fn new(shards: u16, directories: &'engine [&'engine dyn Directory]) -> Self {
+    pub fn new(shards: u16, directories: &'engine [&'engine dyn DirectoryEngine]) -> Self {
         assert!(!directories.is_empty(), "there is a directory");
         Self { shards, directories, names: AtomicU64::new(1) }
     }
@@ -87,12 +87,12 @@ impl<'engine> Contract<'engine> {
     }
 
     /// The directory of one node.
-    fn first(&self) -> &'engine dyn Directory {
+    fn first(&self) -> &'engine dyn DirectoryEngine {
         self.directories[0]
     }
 
     /// That of another node, if there is one.
-    fn other(&self) -> &'engine dyn Directory {
+    fn other(&self) -> &'engine dyn DirectoryEngine {
         self.directories[self.directories.len() - 1]
     }
 

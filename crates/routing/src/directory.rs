@@ -1,5 +1,11 @@
-//! The port [`Directory`]: leases, and by them who is where.
+//! The directory: leases, and the routes, connections and presence that follow from them.
+//!
+//! Each caller has a port of its own: admission and renewal use [`Leases`], delivery [`Routes`],
+//! operators and reconciliation [`Connections`], the presence plane [`PresenceStates`], and the link
+//! between nodes [`Nodes`]. One engine implements all of them; a [`Directory`] is the handle to it
+//! that a node is assembled with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -80,18 +86,26 @@ pub struct LiveNode {
     pub remaining: Duration,
 }
 
-/// The directory could not be asked or did not answer in time.
+/// The directory did not answer, or not in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the directory is unavailable")]
 pub struct DirectoryError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Leases, and by them who is where and who is online.
+/// Whether the directory answers.
+pub trait Answering: Send + Sync + std::fmt::Debug {
+    /// How long the directory has not answered although it is asked every second: zero while all
+    /// is well, and always for one in the process itself.
+    fn silence(&self) -> Duration;
+}
+
+/// Grants, renews and ends leases.
 ///
 /// A lease that was neither renewed nor registered again within the policy's `lease` does not
-/// exist any more for any method, whether or not a sweep has removed it; its user goes offline
-/// when a sweep finds it. Time is the directory's own, so that nodes with differing clocks agree.
+/// exist any more for any port of the directory, whether or not a sweep has removed it; its user
+/// goes offline when a sweep finds it. Time is the directory's own, so that nodes with differing
+/// clocks agree.
 #[async_trait]
-pub trait Directory: Send + Sync + std::fmt::Debug {
+pub trait Leases: Send + Sync + std::fmt::Debug {
     /// Decides admission, replacement and the per-user limit as one atomic step, and whether the
     /// user comes online by it.
     ///
@@ -100,7 +114,7 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
     /// is ever refused for a limit.
     async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError>;
 
-    /// Extends leases, in one call for many. Answers those that are not held (any more), which
+    /// Extends leases, in one call for many. Returns those that are not held (any more), which
     /// the caller registers again if their sockets are still open.
     async fn renew(
         &self,
@@ -108,29 +122,40 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
         duration: Duration,
     ) -> Result<Vec<LeaseKey>, DirectoryError>;
 
-    /// Keeps what is stored beside the leases from being cleared away as garbage. Called for
-    /// every lease every few minutes; answers those of which something is missing, which the
-    /// caller registers again.
+    /// Keeps the indexes of leases from being removed as garbage. Called for every lease every few
+    /// minutes; returns those with a missing index, which the caller registers again.
     async fn extend(&self, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError>;
 
     /// Ends a lease: the connection is no longer found, counted or routed to. If it was the
     /// user's last, they stay online for `keep` longer, or go offline at once if that is zero.
     /// Ending one that does not exist, or was replaced, changes nothing.
     ///
-    /// Answers the directory's time while it decides nothing, because it lost what it knew and is
-    /// being told again: no transition will say when the user was last seen, so the caller records it.
+    /// Returns the directory's time while it is rebuilding after a loss of its data and decides
+    /// no transitions: none will say when the user was last seen, so the caller records it.
     async fn unregister(
         &self,
         lease: &LeaseKey,
         keep: Duration,
     ) -> Result<Option<Timestamp>, DirectoryError>;
 
-    /// Where else to send a push: the nodes besides `own`, whose own memory decides there, that
-    /// hold live chat connections of these users, each with its users. One call for all.
+    /// Removes up to `limit` expired leases, decides which users go offline by it, and returns the
+    /// removed leases. Any node may call it; each lease is returned to exactly one caller.
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError>;
+}
+
+/// Finds the nodes that a push must be sent to.
+#[async_trait]
+pub trait Routes: Answering {
+    /// The nodes besides `own` that hold live chat connections of these users, each with its
+    /// users. The memory of the node `own` decides about its sockets. One call for all users.
     async fn routes(&self, user_ids: &[UserId], own: &NodeId)
     -> Result<Vec<Route>, DirectoryError>;
+}
 
-    /// The live connections of each user, in the order asked, with none for who is offline.
+/// Lists live connections.
+#[async_trait]
+pub trait Connections: Send + Sync + std::fmt::Debug {
+    /// The live connections of each user, in the order of `user_ids`; an offline user has none.
     async fn by_user(
         &self,
         user_ids: &[UserId],
@@ -144,27 +169,61 @@ pub trait Directory: Send + Sync + std::fmt::Debug {
         &self,
         connection_id: ConnectionId,
     ) -> Result<Option<LiveConnection>, DirectoryError>;
+}
 
-    /// Removes up to `limit` leases that have run out, decides who goes offline by it, and says
-    /// whose leases they were. Any node may call it; each lease is answered to exactly one caller.
-    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError>;
-
-    /// Whether users are online, in the order asked. Who was never here is offline.
+/// Tells which users are online, and every transition.
+#[async_trait]
+pub trait PresenceStates: Answering {
+    /// Whether users are online, in the order of `user_ids`. A user who never connected is offline.
     async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError>;
 
-    /// What changes from now on. A listener that falls behind gets `Lagged`, which is a gap.
+    /// Subscribes to every change from now on. A receiver that falls behind gets `Lagged`, which
+    /// is a gap.
     fn changes(&self) -> broadcast::Receiver<Change>;
+}
 
-    /// Announces a node, or that it is still there. Routes to a node count only while it is.
+/// Lists the nodes of the cluster.
+#[async_trait]
+pub trait Nodes: Answering {
+    /// Announces a node, or renews its announcement. Routes to a node count only while it lasts.
     async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError>;
 
-    /// Ends that.
+    /// Ends a node's announcement.
     async fn withdraw(&self, node_id: &NodeId) -> Result<(), DirectoryError>;
 
-    /// The nodes that are there.
+    /// The nodes whose announcement has not expired.
     async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError>;
+}
 
-    /// How long the directory has not answered although it is asked every second: zero while all
-    /// is well, and always for one in the process itself.
-    fn silence(&self) -> Duration;
+/// An engine with every port of the directory.
+pub trait DirectoryEngine: Leases + Routes + Connections + PresenceStates + Nodes {}
+
+impl<E: Leases + Routes + Connections + PresenceStates + Nodes> DirectoryEngine for E {}
+
+/// A handle to each port of one engine. Clones share the engine.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    /// For admission and renewal.
+    pub leases: Arc<dyn Leases>,
+    /// For delivery.
+    pub routes: Arc<dyn Routes>,
+    /// For operators and reconciliation.
+    pub connections: Arc<dyn Connections>,
+    /// For the presence plane.
+    pub presence: Arc<dyn PresenceStates>,
+    /// For the link between nodes.
+    pub nodes: Arc<dyn Nodes>,
+}
+
+impl Directory {
+    /// The ports of this engine.
+    pub fn new<E: DirectoryEngine + 'static>(engine: Arc<E>) -> Self {
+        Self {
+            leases: Arc::clone(&engine) as Arc<dyn Leases>,
+            routes: Arc::clone(&engine) as Arc<dyn Routes>,
+            connections: Arc::clone(&engine) as Arc<dyn Connections>,
+            presence: Arc::clone(&engine) as Arc<dyn PresenceStates>,
+            nodes: engine,
+        }
+    }
 }

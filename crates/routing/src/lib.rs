@@ -17,7 +17,8 @@ pub mod renewal;
 
 pub use clock::Clock;
 pub use directory::{
-    Directory, DirectoryError, LiveNode, NodeRecord, Policy, Refusal, Registration, Route,
+    Answering, Connections, Directory, DirectoryEngine, DirectoryError, Leases, LiveNode,
+    NodeRecord, Nodes, Policy, PresenceStates, Refusal, Registration, Route, Routes,
 };
 pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
 pub use link::{Delivery, Envelope, LinkError, LocalLink, NodeLink, PresenceNews, ResyncReason};

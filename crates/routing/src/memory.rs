@@ -1,4 +1,4 @@
-//! The [`Directory`] of a single node, in memory.
+//! The directory of a single node, in memory.
 
 mod user;
 
@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use self::user::{Moment, User};
 use crate::clock::Clock;
 use crate::directory::{
-    Directory, DirectoryError, LiveNode, NodeRecord, Policy, Registration, Route,
+    Answering, Connections, DirectoryError, Leases, LiveNode, NodeRecord, Nodes, Policy,
+    PresenceStates, Registration, Route, Routes,
 };
 use crate::lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
 use crate::presence::{CHANGES_MAX, Change, PresenceState, Transition};
@@ -80,10 +81,10 @@ impl MemoryDirectory {
     }
 }
 
-// === impl Directory ===
+// === the ports ===
 
 #[async_trait]
-impl Directory for MemoryDirectory {
+impl Leases for MemoryDirectory {
     async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
         let first_node = self.first_node.get_or_init(|| lease.key.node_id.clone());
         if *first_node != lease.key.node_id {
@@ -127,6 +128,23 @@ impl Directory for MemoryDirectory {
         Ok(None)
     }
 
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
+        let mut swept = Vec::new();
+        for shard in 0..self.shards.len() as u16 {
+            let mut shard = self.lock(shard);
+            let at = self.moment();
+            shard.retain(|user_id, user| {
+                let room = limit - swept.len();
+                self.say(user.sweep(user_id, policy, at, room, &mut swept));
+                !user.is_forgotten(at.now)
+            });
+        }
+        Ok(swept)
+    }
+}
+
+#[async_trait]
+impl Routes for MemoryDirectory {
     async fn routes(
         &self,
         user_ids: &[UserId],
@@ -150,7 +168,10 @@ impl Directory for MemoryDirectory {
         }
         Ok(routes)
     }
+}
 
+#[async_trait]
+impl Connections for MemoryDirectory {
     async fn by_user(
         &self,
         user_ids: &[UserId],
@@ -188,21 +209,10 @@ impl Directory for MemoryDirectory {
         });
         Ok(found)
     }
+}
 
-    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
-        let mut swept = Vec::new();
-        for shard in 0..self.shards.len() as u16 {
-            let mut shard = self.lock(shard);
-            let at = self.moment();
-            shard.retain(|user_id, user| {
-                let room = limit - swept.len();
-                self.say(user.sweep(user_id, policy, at, room, &mut swept));
-                !user.is_forgotten(at.now)
-            });
-        }
-        Ok(swept)
-    }
-
+#[async_trait]
+impl PresenceStates for MemoryDirectory {
     async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
         let state = |user_id: &UserId| {
             let shard = self.shard(user_id);
@@ -218,7 +228,10 @@ impl Directory for MemoryDirectory {
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
+}
 
+#[async_trait]
+impl Nodes for MemoryDirectory {
     async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError> {
         let ends_at = self.clock.now() + duration;
         self.live_nodes().insert(node.node_id.clone(), (node.clone(), ends_at));
@@ -239,7 +252,9 @@ impl Directory for MemoryDirectory {
         };
         Ok(nodes.values().map(live).collect())
     }
+}
 
+impl Answering for MemoryDirectory {
     fn silence(&self) -> Duration {
         Duration::ZERO
     }

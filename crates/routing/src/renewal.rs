@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
 use crate::clock::Clock;
-use crate::directory::{Directory, NodeRecord, Policy, Registration};
+use crate::directory::{Connections, Leases, NodeRecord, Nodes, Policy, Registration};
 use crate::lease::{Lease, LeaseKey};
 use crate::link::{Envelope, NodeLink};
 use crate::metrics::RoutingMetrics;
@@ -72,7 +72,11 @@ const SWEEP_LIMIT: usize = 10_000;
 #[derive(Clone)]
 pub struct Renewal {
     /// Where they are held.
-    pub directory: Arc<dyn Directory>,
+    pub leases: Arc<dyn Leases>,
+    /// The connections that the directory lists, for reconciliation.
+    pub connections: Arc<dyn Connections>,
+    /// Where the node is announced.
+    pub nodes: Arc<dyn Nodes>,
     /// Whose they are.
     pub holdings: Arc<dyn Holdings>,
     /// How the nodes of replaced connections are told.
@@ -128,7 +132,7 @@ impl Renewal {
     /// not count meanwhile.
     async fn announce(&self, announced_at: &mut Instant) {
         let node = NodeRecord { connections: self.holdings.connections(), ..self.node.clone() };
-        match self.directory.announce(&node, self.policy.lease).await {
+        match self.nodes.announce(&node, self.policy.lease).await {
             Ok(()) => {
                 let now = self.clock.now();
                 if now - *announced_at >= self.policy.lease {
@@ -149,7 +153,7 @@ impl Renewal {
         let mut unleased = 0;
         for batch in leases.chunks(BATCH) {
             let started_at = self.clock.now();
-            let renewed = self.directory.renew(batch, self.policy.lease).await;
+            let renewed = self.leases.renew(batch, self.policy.lease).await;
             let duration = self.clock.now() - started_at;
             match renewed {
                 Ok(lost) => {
@@ -168,7 +172,7 @@ impl Renewal {
 
     async fn extend(&self, leases: Vec<LeaseKey>) {
         for batch in leases.chunks(BATCH) {
-            match self.directory.extend(batch).await {
+            match self.leases.extend(batch).await {
                 // Who is still without a lease then is counted when it is renewed.
                 Ok(lost) => drop(self.claim_all_again(lost).await),
                 Err(error) => warn!(%error, leases = batch.len(), "leases were not extended"),
@@ -192,11 +196,11 @@ impl Renewal {
         // A connection that closed meanwhile has given its lease back: nothing to claim.
         let Some(lease) = self.holdings.lease_again(key) else { return true };
         self.metrics.leases_lost.inc();
-        match self.directory.register(lease, self.policy).await {
+        match self.leases.register(lease, self.policy).await {
             // It closed meanwhile, and its end found no lease to give back.
             Ok(Registration::Admitted { .. }) if self.holdings.lease_again(key).is_none() => {
                 let linger = self.policy.offline_linger;
-                if let Err(error) = self.directory.unregister(key, linger).await {
+                if let Err(error) = self.leases.unregister(key, linger).await {
                     warn!(%error, "a lease claimed for a closed connection runs out by itself");
                 }
             }
@@ -227,7 +231,7 @@ impl Renewal {
     }
 
     async fn reconcile(&self) {
-        let listed = match self.directory.by_node(&self.node.node_id).await {
+        let listed = match self.connections.by_node(&self.node.node_id).await {
             Ok(listed) => listed,
             Err(error) => {
                 return warn!(%error, "this node's connections could not be compared");
@@ -241,7 +245,7 @@ impl Renewal {
             .collect();
         for key in &orphans {
             warn!(connection_id = %key.connection_id, "removing a lease without a connection");
-            if let Err(error) = self.directory.unregister(key, Duration::ZERO).await {
+            if let Err(error) = self.leases.unregister(key, Duration::ZERO).await {
                 warn!(%error, "a lease without a connection runs out by itself");
             }
         }
@@ -262,7 +266,7 @@ impl Renewal {
                 self.renew(self.holdings.leases_to_renew(0, 1)).await;
             }
             swept_at = now;
-            match self.directory.sweep(SWEEP_LIMIT, self.policy).await {
+            match self.leases.sweep(SWEEP_LIMIT, self.policy).await {
                 Ok(swept) if swept.is_empty() => {}
                 Ok(swept) => {
                     self.metrics.leases_swept.inc_by(swept.len() as u64);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use heartline_protocol::{ConnectionId, Timestamp};
 use heartline_routing::renewal::{Holdings, Renewal};
 use heartline_routing::{
-    Clock, Directory, Lease, LeaseKey, LeaseKind, LocalLink, MemoryDirectory, NodeRecord, Policy,
-    PresenceState, RoutingMetrics,
+    Clock, Directory, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NodeRecord,
+    Policy, PresenceState, PresenceStates, RoutingMetrics,
 };
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
@@ -64,8 +64,11 @@ fn lease(user: &str, node: &str, number: u128) -> Lease {
 }
 
 fn renewal(directory: &Arc<MemoryDirectory>, held: &Arc<Held>) -> Renewal {
+    let Directory { leases, connections, nodes, .. } = Directory::new(Arc::clone(directory));
     Renewal {
-        directory: Arc::clone(directory) as Arc<dyn Directory>,
+        leases,
+        connections,
+        nodes,
         holdings: Arc::clone(held) as Arc<dyn Holdings>,
         link: Arc::new(LocalLink::new(NODE.parse().unwrap()).0),
         node: NodeRecord {

@@ -65,14 +65,15 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         node_id: node_id.clone(),
         clock,
         authenticator: authenticator.clone(),
-        directory: Arc::clone(&directory),
+        leases: Arc::clone(&directory.leases),
+        presence: Arc::clone(&directory.presence),
         link: Arc::clone(&link),
         chat: chat.plane(),
         profiles,
         metrics,
     });
-    let fanout =
-        Fanout { node_id, directory: Arc::clone(&directory), link, clock, metrics: fanout_metrics };
+    let routes = Arc::clone(&directory.routes);
+    let fanout = Fanout { node_id, routes, link, clock, metrics: fanout_metrics };
     let tls = match (&config.server.tls_cert, &config.server.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)

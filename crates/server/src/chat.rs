@@ -12,7 +12,7 @@ use heartline_durability::{
 };
 use heartline_fanout::{Consumer, Fanout, PresenceFanout};
 use heartline_gateway::ChatPlane;
-use heartline_routing::Clock;
+use heartline_routing::{Clock, PresenceStates};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -108,7 +108,12 @@ impl Chat {
     }
 
     /// Starts everything. Answers what must be done when it has ended.
-    pub(crate) fn start(self, lifecycle: &Lifecycle, fanout: Fanout) -> LastWrites {
+    pub(crate) fn start(
+        self,
+        lifecycle: &Lifecycle,
+        fanout: Fanout,
+        states: &dyn PresenceStates,
+    ) -> LastWrites {
         let (log, members) = (self.store.log(), self.store.members());
         let profiles = self.store.profiles();
         let Self { store, plane, publications, availability, metrics, .. } = self;
@@ -120,7 +125,8 @@ impl Chat {
         let consumer = Consumer::new(fanout.clone(), Arc::clone(&members), publications.clone());
         lifecycle.spawn_support("fanout", consumer.run(events));
         let lazy_writes = plane.lazy_writes;
-        let presence = PresenceFanout::new(fanout, Arc::clone(&members), lazy_writes.clone());
+        let presence =
+            PresenceFanout::new(fanout, states, Arc::clone(&members), lazy_writes.clone());
         lifecycle.spawn_support("presence fanout", presence.run());
         let relay = Relay {
             log: Arc::clone(&log),

@@ -46,7 +46,7 @@ pub(crate) fn redis_config(url: &str, config: &config::Redis) -> Result<RedisCon
 #[derive(Debug)]
 pub(crate) struct Cluster {
     /// Who is where.
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) directory: Directory,
     /// How other nodes, and this one, are reached.
     pub(crate) link: Arc<dyn NodeLink>,
     /// What arrives for this node's sockets.
@@ -98,7 +98,7 @@ impl Cluster {
     fn alone(config: &Config, record: NodeRecord, clock: Clock) -> Self {
         let (link, envelopes) = LocalLink::new(record.node_id.clone());
         let directory = MemoryDirectory::new(config.routing.shards, clock);
-        let (directory, link) = (Arc::new(directory), Arc::new(link));
+        let (directory, link) = (Directory::new(Arc::new(directory)), Arc::new(link));
         Self { directory, link, envelopes, record, others: None, redis: None }
     }
 
@@ -126,7 +126,7 @@ impl Cluster {
         let directory =
             patiently(clock, || RedisDirectory::connect(client.clone(), directory.clone(), clock));
         let directory = directory.await?;
-        let directory: Arc<dyn Directory> = Arc::new(directory);
+        let directory = Directory::new(Arc::new(directory));
 
         let metrics = LinkMetrics::default();
         metrics.register(registry);
@@ -146,7 +146,7 @@ impl Cluster {
             reception: Arc::clone(&reception),
             redis,
             direct,
-            directory: Arc::clone(&directory),
+            nodes: Arc::clone(&directory.nodes),
             clock,
         });
         let server = DirectServer::new(node_id, secret, reception);

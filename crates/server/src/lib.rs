@@ -25,8 +25,8 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use futures_util::Stream;
 use heartline_gateway::{drain, inbox};
-use heartline_routing::NodeRecord;
 use heartline_routing::renewal::{Holdings, Renewal};
+use heartline_routing::{Directory, NodeRecord};
 use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
@@ -58,15 +58,15 @@ pub async fn run(
     };
 
     // What others rely on until the last of them is gone.
-    let directory = Arc::clone(&api.directory);
+    let nodes = Arc::clone(&api.directory.nodes);
     lifecycle.spawn_support("inbox", inbox::run(Arc::clone(&gateway), node.envelopes));
     if let Some(others) = node.others {
         others.open(&lifecycle, user_timeout).await?;
     }
     lifecycle.spawn_support("presence", node.presence.run());
     let party = node.party;
-    lifecycle.spawn_support("party", party.rooms.clone().run(Arc::clone(&directory)));
-    let last_writes = node.chat.start(&lifecycle, api.fanout.clone());
+    lifecycle.spawn_support("party", party.rooms.clone().run(Arc::clone(&nodes)));
+    let last_writes = node.chat.start(&lifecycle, api.fanout.clone(), &*api.directory.presence);
     lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
     let node_id = node.record.node_id.clone();
     keep_leases(&config, &api, node.record);
@@ -112,7 +112,7 @@ pub async fn run(
     ready(address);
     let exit = lifecycle.wait(signals, drain_timeout).await;
     party.close().await;
-    if let Err(error) = directory.withdraw(&node_id).await {
+    if let Err(error) = nodes.withdraw(&node_id).await {
         warn!(%error, "this node is forgotten when its lease has run out");
     }
     last_writes.write().await;
@@ -122,8 +122,11 @@ pub async fn run(
 /// Renews, sweeps and reconciles the leases of this node's connections.
 fn keep_leases(config: &Config, api: &Api, record: NodeRecord) {
     let (gateway, lifecycle) = (&api.gateway, &api.lifecycle);
+    let Directory { leases, connections, nodes, .. } = api.directory.clone();
     let renewal = Renewal {
-        directory: Arc::clone(&api.directory),
+        leases,
+        connections,
+        nodes,
         holdings: Arc::clone(gateway.hub()) as Arc<dyn Holdings>,
         link: Arc::clone(&api.fanout.link),
         node: record,

@@ -1,4 +1,4 @@
-//! The [`Directory`] of many nodes, on Redis.
+//! The directory of many nodes, on Redis.
 //!
 //! One lease per connection in the sorted set of its user's shard is the truth. Everything else is
 //! an index beside it, written at connect and disconnect by the same scripts, so that a route is
@@ -16,15 +16,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Change, Clock, Directory, DirectoryError, Lease, LeaseKey, LiveConnection, LiveNode,
-    NodeRecord, Policy, PresenceState, Registration, Route,
+    Answering, Change, Clock, Connections, DirectoryError, Lease, LeaseKey, Leases, LiveConnection,
+    LiveNode, NodeRecord, Nodes, Policy, PresenceState, PresenceStates, Registration, Route,
+    Routes,
 };
 use redis::cmd;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use self::nodes::Nodes;
+use self::nodes::LiveNodes;
 use self::sweep::Epochs;
 use super::changes::Changes;
 use super::client::RedisClient;
@@ -90,7 +91,7 @@ pub struct RedisDirectory {
     keys: Keys,
     scripts: Scripts,
     server_clock: ServerClock,
-    nodes: Nodes,
+    nodes: LiveNodes,
     epochs: Epochs,
     changes: Arc<Changes>,
     pulse: Mutex<Pulse>,
@@ -126,7 +127,7 @@ impl RedisDirectory {
         listening.spawn(listen(subscription, Arc::clone(&changes)));
         let directory = Self {
             server_clock: ServerClock::new(client.clone(), keys.clone()),
-            nodes: Nodes::default(),
+            nodes: LiveNodes::default(),
             epochs: Epochs::default(),
             pulse: Mutex::new(Pulse { answered_at: clock.now(), is_silent: false }),
             config,
@@ -181,10 +182,10 @@ fn unavailable(failure: RedisFailure) -> DirectoryError {
     DirectoryError(Box::new(failure))
 }
 
-// === impl Directory ===
+// === the ports ===
 
 #[async_trait]
-impl Directory for RedisDirectory {
+impl Leases for RedisDirectory {
     async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
         self.register_lease(&lease, policy).await.map_err(unavailable)
     }
@@ -211,6 +212,13 @@ impl Directory for RedisDirectory {
         self.unregister_lease(lease, keep).await.map_err(unavailable)
     }
 
+    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
+        self.sweep_shards(limit, policy).await.map_err(unavailable)
+    }
+}
+
+#[async_trait]
+impl Routes for RedisDirectory {
     async fn routes(
         &self,
         user_ids: &[UserId],
@@ -218,7 +226,10 @@ impl Directory for RedisDirectory {
     ) -> Result<Vec<Route>, DirectoryError> {
         self.routes_to(user_ids, own).await.map_err(unavailable)
     }
+}
 
+#[async_trait]
+impl Connections for RedisDirectory {
     async fn by_user(
         &self,
         user_ids: &[UserId],
@@ -237,11 +248,10 @@ impl Directory for RedisDirectory {
         let found = self.connections_by_id(&[connection_id]).await.map_err(unavailable)?;
         Ok(found.into_iter().next())
     }
+}
 
-    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
-        self.sweep_shards(limit, policy).await.map_err(unavailable)
-    }
-
+#[async_trait]
+impl PresenceStates for RedisDirectory {
     async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
         self.presence_of(user_ids).await.map_err(unavailable)
     }
@@ -249,7 +259,10 @@ impl Directory for RedisDirectory {
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
+}
 
+#[async_trait]
+impl Nodes for RedisDirectory {
     async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError> {
         let result = self.announce_node(node, duration).await;
         self.heard(&result);
@@ -263,7 +276,9 @@ impl Directory for RedisDirectory {
     async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
         self.live_nodes().await.map_err(unavailable)
     }
+}
 
+impl Answering for RedisDirectory {
     fn silence(&self) -> Duration {
         let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
         if pulse.is_silent { self.clock.now() - pulse.answered_at } else { Duration::ZERO }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use heartline_engines::{Redis, RedisCluster};
 use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
-    Clock, Directory, Lease, LeaseKey, LeaseKind, Policy, PresenceState, shard_of,
+    Clock, Lease, LeaseKey, LeaseKind, Leases, Policy, PresenceState, PresenceStates, shard_of,
 };
 use tokio::time::sleep;
 

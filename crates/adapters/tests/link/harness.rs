@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::directory::{ListDirectory, Listed, record};
+use crate::directory::{Listed, ListedNodes, record};
 
 pub(crate) const SECRET: &str = "a secret of the cluster";
 
@@ -84,14 +84,14 @@ impl Node {
         let (redis, redis_tasks) =
             RedisCarrier::new(client.clone(), id.clone(), Arc::clone(&reception), returns);
         let asked = setting.redis.is_some().then_some(client);
-        let directory = ListDirectory::new(Arc::clone(&setting.listed), asked);
+        let nodes = ListedNodes::new(Arc::clone(&setting.listed), asked);
         let link = ClusterLink::new(ClusterParts {
             address: Some(address.to_string()),
             peers: setting.peers,
             reception: Arc::clone(&reception),
             redis,
             direct,
-            directory: Arc::new(directory),
+            nodes: Arc::new(nodes),
             clock: Clock::system(),
         });
         let mut tasks = JoinSet::new();

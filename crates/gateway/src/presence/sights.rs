@@ -8,7 +8,7 @@ use heartline_durability::{Profiles, Relation, Sight};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{Timestamp, UserId};
-use heartline_routing::{Directory, PresenceState};
+use heartline_routing::{PresenceState, PresenceStates};
 use tracing::warn;
 
 /// How long the store may take to say who may see whom.
@@ -17,8 +17,8 @@ const RELATIONS_DEADLINE: Duration = Duration::from_secs(1);
 /// Tells who may see what of whom.
 #[derive(Debug, Clone)]
 pub struct Sights {
-    /// Who is online.
-    pub directory: Arc<dyn Directory>,
+    /// Which users are online.
+    pub states: Arc<dyn PresenceStates>,
     /// Who may know.
     pub profiles: Arc<dyn Profiles>,
     /// What holds for users who have chosen nothing.
@@ -54,7 +54,7 @@ impl Sights {
 
     /// Whether the directory's last word is too old to be told.
     pub fn is_stale(&self) -> bool {
-        self.directory.silence() > self.window
+        self.states.silence() > self.window
     }
 
     async fn known(
@@ -67,7 +67,7 @@ impl Sights {
         let mut user_ids: Vec<UserId> = sights.iter().map(|sight| sight.user_id.clone()).collect();
         user_ids.sort_unstable();
         user_ids.dedup();
-        let states = match self.directory.presence(&user_ids).await {
+        let states = match self.states.presence(&user_ids).await {
             Ok(states) => states,
             Err(error) => {
                 warn!(%error, "presence cannot be told");

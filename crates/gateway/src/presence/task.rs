@@ -64,7 +64,7 @@ impl PresenceTask {
         missed: Arc<Notify>,
     ) -> Self {
         // From here on: what changes before the first reading is in it.
-        let changes = sights.directory.changes();
+        let changes = sights.states.changes();
         let (watches, due) = (Watches::default(), HashSet::new());
         Self { hub, sights, orders, changes, missed, watches, due, look_at: None, is_stale: false }
     }

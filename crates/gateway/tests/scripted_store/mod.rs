@@ -18,7 +18,7 @@ use heartline_gateway::{ChatPlane, Config, Gateway, Parts};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ManifestChat, Message};
 use heartline_protocol::{ChatId, NodeId, Timestamp, UserId};
-use heartline_routing::{Clock, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use heartline_routing::{Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink};
 use tokio::sync::mpsc;
 
 /// What the tests' tokens are signed with.
@@ -41,8 +41,11 @@ pub(crate) fn gateway(
         leeway: Duration::ZERO,
         nextauth_secret: None,
     };
+    let directory = MemoryDirectory::new(config.shards, Clock::system());
+    let directory = Directory::new(Arc::new(directory));
     let (gateway, _) = Gateway::new(Parts {
-        directory: Arc::new(MemoryDirectory::new(config.shards, Clock::system())),
+        leases: directory.leases,
+        presence: directory.presence,
         config,
         node_id,
         clock: Clock::system(),

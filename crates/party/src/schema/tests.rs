@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Directory, MemoryDirectory, NodeRecord};
+use heartline_routing::{Clock, MemoryDirectory, NodeRecord, Nodes};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -87,7 +87,7 @@ impl World {
 
     async fn with(count: usize, rates: PartyRates) -> Self {
         let (store, archive) = (Arc::new(MemoryStore::new()), Arc::new(MemoryArchive::default()));
-        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new(16, Clock::system()));
+        let directory: Arc<dyn Nodes> = Arc::new(MemoryDirectory::new(16, Clock::system()));
         let (mut nodes, mut tasks) = (Vec::new(), JoinSet::new());
         for number in 0..count {
             let node_id: NodeId = format!("node-{number}").parse().unwrap();

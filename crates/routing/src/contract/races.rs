@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::ears::Ears;
 use super::{Contract, LONG, admitted, policy};
-use crate::directory::Directory;
+use crate::directory::DirectoryEngine;
 use crate::lease::Lease;
 
 /// Users who reconnect at the same time, and how often each does.
@@ -61,7 +61,7 @@ impl Contract<'_> {
         let (user, node) = (self.user(), self.announced_node().await);
         let leases: Vec<Lease> = (0..50).map(|_| self.lease(&user, &node, "phone")).collect();
         join_all(leases.iter().enumerate().map(async |(index, lease)| {
-            let directory: &dyn Directory =
+            let directory: &dyn DirectoryEngine =
                 if index % 2 == 0 { self.first() } else { self.other() };
             directory.register(lease.clone(), policy(LONG)).await.expect("the directory answers")
         }))

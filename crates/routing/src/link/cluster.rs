@@ -24,7 +24,7 @@ use super::peers::{PeerStatus, Way};
 use super::reception::Reception;
 use super::{LinkError, NodeLink};
 use crate::clock::Clock;
-use crate::directory::Directory;
+use crate::directory::Nodes;
 
 /// How often the link looks whether something is due.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -52,8 +52,8 @@ pub struct ClusterParts {
     pub redis: Arc<dyn Carrier>,
     /// Parcels without it.
     pub direct: Arc<dyn DirectCarrier>,
-    /// Who is there.
-    pub directory: Arc<dyn Directory>,
+    /// The nodes that are announced.
+    pub nodes: Arc<dyn Nodes>,
     /// The clocks.
     pub clock: Clock,
 }
@@ -95,7 +95,7 @@ impl ClusterLink {
     /// Whether clients would be better off elsewhere: this node's link to Redis has been down for
     /// a while, and another node's is up.
     pub fn is_worse_off(&self) -> bool {
-        let (now, silence) = (self.0.clock.now(), self.0.directory.silence());
+        let (now, silence) = (self.0.clock.now(), self.0.nodes.silence());
         self.0.reception.health().proof_age(now, silence) >= WORSE_OFF_AGE
             && self.peer_statuses().iter().any(|status| status.redis_is_healthy)
     }
@@ -201,7 +201,7 @@ impl ClusterLink {
 
     /// Judges the link to Redis anew. Answers whether the verdict has changed.
     fn judge(&self) -> bool {
-        let (now, silence) = (self.0.clock.now(), self.0.directory.silence());
+        let (now, silence) = (self.0.clock.now(), self.0.nodes.silence());
         let verdict = self.0.reception.health().judge(now, silence);
         match verdict {
             Some(true) => info!("Redis carries parcels again"),
@@ -280,7 +280,7 @@ impl ClusterLink {
         loop {
             ticks.tick().await;
             // While the directory is silent, the nodes known last are the best guess.
-            let Ok(Ok(nodes)) = timeout(NODES_TIMEOUT, self.0.directory.nodes()).await else {
+            let Ok(Ok(nodes)) = timeout(NODES_TIMEOUT, self.0.nodes.nodes()).await else {
                 continue;
             };
             let now = self.0.clock.now();

@@ -125,7 +125,7 @@ pub(super) async fn end_connection(
     _: Service,
     PathId(connection_id): PathId<ConnectionId>,
 ) -> Result<Json<Ended>, Refused> {
-    let found = api.directory.by_connection(connection_id).await;
+    let found = api.directory.connections.by_connection(connection_id).await;
     let found = found.map_err(|error| unavailable(&error))?;
     let live =
         found.ok_or_else(|| Refusal::new(ErrorCode::NotFound, "no such connection is open"))?;
@@ -137,7 +137,7 @@ pub(super) async fn list_nodes(
     _: Service,
 ) -> Result<Json<Page<NodeView>>, Refused> {
     let now = api.gateway.clock().wall();
-    let mut nodes = api.directory.nodes().await.map_err(|error| unavailable(&error))?;
+    let mut nodes = api.directory.nodes.nodes().await.map_err(|error| unavailable(&error))?;
     nodes.sort_by(|left, right| left.record.node_id.cmp(&right.record.node_id));
     let view = |LiveNode { record, remaining }: LiveNode| {
         let id = record.node_id.as_str();
@@ -156,7 +156,8 @@ pub(super) async fn list_nodes(
 }
 
 async fn live_connections(api: &Api, user_id: UserId) -> Result<Vec<LiveConnection>, Refusal> {
-    let live = api.directory.by_user(&[user_id]).await.map_err(|error| unavailable(&error))?;
+    let live =
+        api.directory.connections.by_user(&[user_id]).await.map_err(|error| unavailable(&error))?;
     Ok(live.into_iter().flatten().collect())
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct Api {
     /// Who pushes.
     pub(crate) fanout: Fanout,
     /// Who is where.
-    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) directory: Directory,
     /// Who checks tokens.
     pub(crate) authenticator: Authenticator,
     /// What is counted.

@@ -22,7 +22,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// A copy of the live nodes and the ends of their leases.
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
+pub(super) struct LiveNodes {
     copy: Mutex<Option<Copy>>,
 }
 
@@ -161,9 +161,9 @@ impl RedisDirectory {
     }
 }
 
-// === impl Nodes ===
+// === impl LiveNodes ===
 
-impl Nodes {
+impl LiveNodes {
     fn take(&self, time: RedisTime, servers: Value) -> Result<(), RedisFailure> {
         let servers: Vec<(String, f64)> = typed(servers)?;
         let node =

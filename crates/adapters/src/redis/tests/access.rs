@@ -4,7 +4,9 @@ use std::slice;
 use std::time::Duration;
 
 use heartline_engines::Redis;
-use heartline_routing::{Change, Clock, Directory, Lease, NodeRecord, Policy};
+use heartline_routing::{
+    Change, Clock, Connections, Lease, Leases, NodeRecord, Nodes, Policy, PresenceStates, Routes,
+};
 use redis::{Value, cmd};
 use tokio::time::timeout;
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use heartline_engines::Redis;
-use heartline_routing::{Directory, Lease, Policy};
+use heartline_routing::{Lease, Leases, Policy};
 use redis::{Pipeline, cmd};
 
 use super::{patient_client, patient_directory, policy, settled};

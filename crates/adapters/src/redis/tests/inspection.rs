@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use heartline_routing::{Clock, Directory, NodeRecord, Policy};
+use heartline_routing::{Clock, Leases, NodeRecord, Nodes, Policy};
 use redis::{Cmd, Value};
 
 use super::{Engines, lease, patient_client, patient_directory, policy, settled};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use heartline_engines::RedisCluster;
 use heartline_protocol::UserId;
-use heartline_routing::{Clock, Directory, Lease, LeaseKey, Policy};
+use heartline_routing::{Clock, Connections, Lease, LeaseKey, Leases, Policy};
 use tokio::time::sleep;
 
 use super::{directory, lease, policy, settled};

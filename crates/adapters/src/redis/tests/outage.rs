@@ -2,7 +2,9 @@ use std::slice;
 use std::time::Duration;
 
 use heartline_engines::Redis;
-use heartline_routing::{Clock, Directory, NodeRecord};
+use heartline_routing::{
+    Answering, Clock, Connections, Leases, NodeRecord, Nodes, PresenceStates, Routes,
+};
 use tokio::time::sleep;
 
 use super::{LEASE, client, config, directory, lease, policy, settled, user};

@@ -2,7 +2,9 @@ use std::slice;
 use std::time::Duration;
 
 use heartline_engines::Redis;
-use heartline_routing::{Change, Directory, Lease, PresenceState, Registration};
+use heartline_routing::{
+    Change, Connections, Lease, Leases, PresenceState, PresenceStates, Registration,
+};
 use redis::{Pipeline, Value, cmd};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{sleep, timeout};

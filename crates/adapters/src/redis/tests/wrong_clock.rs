@@ -2,7 +2,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heartline_engines::Redis;
-use heartline_routing::{Clock, Directory, PresenceState, Registration};
+use heartline_routing::{Clock, Connections, Leases, PresenceState, PresenceStates, Registration};
 use tokio::time::sleep;
 
 use super::{LEASE, directory, lease, policy, settled, user};

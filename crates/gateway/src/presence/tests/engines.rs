@@ -9,10 +9,9 @@ use async_trait::async_trait;
 use heartline_durability::members::Edited;
 use heartline_durability::{ContactsFull, Profile, Profiles, Relation, Sight, StoreError};
 use heartline_protocol::rest::Visibility;
-use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
+use heartline_protocol::{Timestamp, UserId};
 use heartline_routing::{
-    Change, Directory, DirectoryError, Lease, LeaseKey, LiveConnection, LiveNode, MemoryDirectory,
-    NodeRecord, Policy, PresenceState, Registration, Route,
+    Answering, Change, DirectoryError, MemoryDirectory, PresenceState, PresenceStates,
 };
 use tokio::sync::broadcast;
 
@@ -122,8 +121,8 @@ impl Profiles for ScriptedProfiles {
 
 /// The directory of a single node, which can be made silent as one on a network is.
 #[derive(Debug)]
-pub(super) struct MutableDirectory {
-    directory: MemoryDirectory,
+pub(super) struct MutableStates {
+    pub(super) directory: MemoryDirectory,
     /// For how many seconds it has not answered.
     silence_seconds: AtomicU64,
     /// Whether it is being told anew what it lost.
@@ -132,7 +131,7 @@ pub(super) struct MutableDirectory {
     pub(super) is_down: AtomicBool,
 }
 
-impl MutableDirectory {
+impl MutableStates {
     pub(super) fn new(directory: MemoryDirectory) -> Self {
         let [is_rebuilding, is_down] = [const { AtomicBool::new(false) }; 2];
         Self { directory, silence_seconds: AtomicU64::new(0), is_rebuilding, is_down }
@@ -144,61 +143,7 @@ impl MutableDirectory {
 }
 
 #[async_trait]
-impl Directory for MutableDirectory {
-    async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError> {
-        self.directory.register(lease, policy).await
-    }
-
-    async fn renew(
-        &self,
-        leases: &[LeaseKey],
-        duration: Duration,
-    ) -> Result<Vec<LeaseKey>, DirectoryError> {
-        self.directory.renew(leases, duration).await
-    }
-
-    async fn extend(&self, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError> {
-        self.directory.extend(leases).await
-    }
-
-    async fn unregister(
-        &self,
-        lease: &LeaseKey,
-        keep: Duration,
-    ) -> Result<Option<Timestamp>, DirectoryError> {
-        self.directory.unregister(lease, keep).await
-    }
-
-    async fn routes(
-        &self,
-        user_ids: &[UserId],
-        own: &NodeId,
-    ) -> Result<Vec<Route>, DirectoryError> {
-        self.directory.routes(user_ids, own).await
-    }
-
-    async fn by_user(
-        &self,
-        user_ids: &[UserId],
-    ) -> Result<Vec<Vec<LiveConnection>>, DirectoryError> {
-        self.directory.by_user(user_ids).await
-    }
-
-    async fn by_node(&self, node_id: &NodeId) -> Result<Vec<LiveConnection>, DirectoryError> {
-        self.directory.by_node(node_id).await
-    }
-
-    async fn by_connection(
-        &self,
-        connection_id: ConnectionId,
-    ) -> Result<Option<LiveConnection>, DirectoryError> {
-        self.directory.by_connection(connection_id).await
-    }
-
-    async fn sweep(&self, limit: usize, policy: Policy) -> Result<Vec<LeaseKey>, DirectoryError> {
-        self.directory.sweep(limit, policy).await
-    }
-
+impl PresenceStates for MutableStates {
     async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
         if self.is_down.load(Ordering::Relaxed) {
             return Err(DirectoryError("it was told to fail".into()));
@@ -212,19 +157,9 @@ impl Directory for MutableDirectory {
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.directory.changes()
     }
+}
 
-    async fn announce(&self, node: &NodeRecord, duration: Duration) -> Result<(), DirectoryError> {
-        self.directory.announce(node, duration).await
-    }
-
-    async fn withdraw(&self, node_id: &NodeId) -> Result<(), DirectoryError> {
-        self.directory.withdraw(node_id).await
-    }
-
-    async fn nodes(&self) -> Result<Vec<LiveNode>, DirectoryError> {
-        self.directory.nodes().await
-    }
-
+impl Answering for MutableStates {
     fn silence(&self) -> Duration {
         Duration::from_secs(self.silence_seconds.load(Ordering::Relaxed))
     }

@@ -8,7 +8,8 @@ use heartline_durability::Profiles;
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
-    Clock, Directory, Lease, LeaseKey, LeaseKind, MemoryDirectory, Policy, PresenceNews, Transition,
+    Clock, Lease, LeaseKey, LeaseKind, Leases, MemoryDirectory, Policy, PresenceNews,
+    PresenceStates, Transition,
 };
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 use ulid::Ulid;
 
 use super::super::{PresencePlane, PresenceTask, Sights, Watch};
-use super::engines::{MutableDirectory, ScriptedProfiles};
+use super::engines::{MutableStates, ScriptedProfiles};
 use crate::budget::Budget;
 use crate::handle::{Handle, Identity};
 use crate::hub::{Hub, Listing};
@@ -55,7 +56,7 @@ fn key(name: &str, number: u128) -> LeaseKey {
 /// A plane and everything around it.
 pub(super) struct World {
     pub(super) plane: PresencePlane,
-    pub(super) directory: Arc<MutableDirectory>,
+    pub(super) directory: Arc<MutableStates>,
     pub(super) profiles: Arc<ScriptedProfiles>,
     pub(super) metrics: Metrics,
     hub: Arc<Hub>,
@@ -85,11 +86,11 @@ impl World {
     pub(super) fn resting(default_visibility: Visibility) -> Self {
         let metrics = Metrics::default();
         let hub = Arc::new(Hub::new(Clock::system(), metrics.clone(), Duration::from_secs(5)));
-        let directory = Arc::new(MutableDirectory::new(MemoryDirectory::new(8, Clock::system())));
+        let directory = Arc::new(MutableStates::new(MemoryDirectory::new(8, Clock::system())));
         let profiles = Arc::new(ScriptedProfiles::default());
         let lease = Duration::from_secs(15);
         let sights = Sights {
-            directory: Arc::clone(&directory) as Arc<dyn Directory>,
+            states: Arc::clone(&directory) as Arc<dyn PresenceStates>,
             profiles: Arc::clone(&profiles) as Arc<dyn Profiles>,
             default_visibility,
             window: lease,
@@ -129,13 +130,13 @@ impl World {
             age: Duration::ZERO,
             again: false,
         };
-        self.directory.register(lease, self.policy).await.unwrap();
+        self.directory.directory.register(lease, self.policy).await.unwrap();
         key
     }
 
     /// And leaves.
     pub(super) async fn goes(&self, key: &LeaseKey) {
-        self.directory.unregister(key, Duration::ZERO).await.unwrap();
+        self.directory.directory.unregister(key, Duration::ZERO).await.unwrap();
     }
 
     /// These users share an active chat with somebody who came or left.

@@ -163,7 +163,7 @@ impl Network {
             reception,
             redis: Arc::clone(&redis) as Arc<dyn Carrier>,
             direct: Arc::clone(&direct) as Arc<dyn DirectCarrier>,
-            directory: Arc::clone(&self.directory) as Arc<dyn Directory>,
+            nodes: Arc::clone(&self.directory) as Arc<dyn Nodes>,
             clock: Clock::system(),
         });
         self.tasks.spawn(Arc::clone(&link).run(returned));

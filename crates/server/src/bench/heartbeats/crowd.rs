@@ -13,7 +13,7 @@ use heartline_adapters::redis::{
 use heartline_protocol::{ConnectionId, NodeId, UserId};
 use heartline_routing::renewal::{Holdings, Renewal};
 use heartline_routing::{
-    Clock, Directory, Lease, LeaseKey, LeaseKind, LocalLink, NodeRecord, Policy, Registration,
+    Clock, Lease, LeaseKey, LeaseKind, Leases, LocalLink, NodeRecord, Nodes, Policy, Registration,
     RoutingMetrics, shard_of,
 };
 use tokio::task::JoinSet;
@@ -163,7 +163,9 @@ impl Crowd {
     pub(super) fn keep(self: &Arc<Self>) -> Kept {
         let (link, _inbox) = LocalLink::new(self.node.node_id.clone());
         let renewal = Renewal {
-            directory: self.directory.clone(),
+            leases: self.directory.clone(),
+            connections: self.directory.clone(),
+            nodes: self.directory.clone(),
             holdings: self.clone(),
             link: Arc::new(link),
             node: self.node.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 use heartline_protocol::{NodeId, UserId};
-use heartline_routing::{Clock, Directory};
+use heartline_routing::{Clock, PresenceStates, Routes};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
