@@ -1,9 +1,9 @@
 //! The directory: leases, and the routes, connections and presence that follow from them.
 //!
 //! Each caller has a port of its own: admission and renewal use [`Leases`], delivery [`Routes`],
-//! operators and reconciliation [`Connections`], the presence plane [`PresenceStates`], and the link
-//! between nodes [`Nodes`]. One engine implements all of them; a [`Directory`] is the handle to it
-//! that a node is assembled with.
+//! operators and reconciliation [`Connections`], the presence plane [`PresenceStates`], and the
+//! link between nodes [`Nodes`]. One engine implements all of them; a [`Directory`] is the handle
+//! to it that a node is assembled with.
 
 use std::sync::Arc;
 use std::time::Duration;

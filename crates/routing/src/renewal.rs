@@ -19,8 +19,9 @@ use crate::metrics::RoutingMetrics;
 
 /// The connections whose leases a node keeps: implemented by the gateway's hub.
 pub trait Holdings: Send + Sync {
-    /// The leases that are renewed together: those of the users whose shard falls into this slice of
-    /// all slices. A shard that is renewed as a whole costs the directory less than parts of many.
+    /// The leases that are renewed together: those of the users whose shard falls into this slice
+    /// of all slices. A shard that is renewed as a whole costs the directory less than parts of
+    /// many.
     fn leases_to_renew(&self, slice: u64, slices: u64) -> Vec<LeaseKey>;
 
     /// The leases that are extended together: those of the connections whose number falls into this

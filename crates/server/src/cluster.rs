@@ -128,11 +128,11 @@ impl Cluster {
         let directory = directory.await?;
         let directory = Directory::new(Arc::new(directory));
 
-        let metrics = LinkMetrics::default();
+        let metrics = LinkMetrics::new(RedisCarrier::TRANSPORT);
         metrics.register(registry);
         let (reception, envelopes) = Reception::new(node_id.clone(), clock, metrics.clone());
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
-        let (redis, redis_tasks) =
+        let (broker, redis_tasks) =
             RedisCarrier::new(client.clone(), node_id.clone(), Arc::clone(&reception), returns);
         let secret = ClusterSecret::new(config.cluster.secret.expose());
         let secret = secret.ok_or_else(|| anyhow!("cluster.secret must be printable ASCII"))?;
@@ -144,7 +144,7 @@ impl Cluster {
             address: Some(address.clone()),
             peers: config.cluster.peers.clone(),
             reception: Arc::clone(&reception),
-            redis,
+            broker,
             direct,
             nodes: Arc::clone(&directory.nodes),
             clock,

@@ -46,6 +46,9 @@ pub struct RedisLinkTasks {
 }
 
 impl RedisCarrier {
+    /// The name of this transport in metrics.
+    pub const TRANSPORT: &str = "redis";
+
     /// A carrier for this node, and what must run for it. What arrives goes to the receiving end,
     /// and what did not leave is given back.
     pub fn new(
@@ -55,7 +58,7 @@ impl RedisCarrier {
         returns: mpsc::Sender<Returned>,
     ) -> (Arc<Self>, RedisLinkTasks) {
         let metrics = reception.metrics().clone();
-        let queue = ParcelQueue::new(metrics.of(Transport::Redis).queue_parcels.clone());
+        let queue = ParcelQueue::new(metrics.of(Transport::Broker).queue_parcels.clone());
         let carrier = Arc::new(Self { queue, departures: Mutex::default(), metrics });
         let tasks =
             RedisLinkTasks { client, carrier: Arc::clone(&carrier), own, reception, returns };
@@ -82,7 +85,7 @@ impl RedisCarrier {
     }
 
     fn count(&self, parcel: &Parcel) {
-        let metrics = self.metrics.of(Transport::Redis);
+        let metrics = self.metrics.of(Transport::Broker);
         metrics.parcels_sent.inc();
         metrics.bytes_sent.inc_by(parcel.len() as u64);
         if !parcel.is_envelope() {
@@ -134,7 +137,7 @@ impl RedisLinkTasks {
                     continue;
                 }
             };
-            if self.reception.receive(Transport::Redis, message.payload).await.is_err() {
+            if self.reception.receive(Transport::Broker, message.payload).await.is_err() {
                 return;
             }
         }

@@ -32,7 +32,7 @@ async fn acquainted(a: &Node, b: &Node) {
         let knows = || {
             let statuses = node.link.peer_statuses();
             let heard = statuses.iter().find(|status| status.node_id == other.id);
-            !node.link.redis_is_healthy() && heard.is_some_and(|status| !status.redis_is_healthy)
+            !node.link.broker_is_healthy() && heard.is_some_and(|status| !status.broker_is_healthy)
         };
         until("nodes knowing each other", PATIENCE, knows).await;
     }
@@ -88,7 +88,7 @@ async fn a_wrong_secret_is_refused_counted_and_told_nothing() {
     // Also by a sender that knows whom it wants.
     listed.lock().unwrap().push(record(&a.id, a.address.to_string()));
     until("a being known", PATIENCE, || stranger.link.peers() == std::slice::from_ref(&a.id)).await;
-    until("being without Redis", PATIENCE, || !stranger.link.redis_is_healthy()).await;
+    until("being without Redis", PATIENCE, || !stranger.link.broker_is_healthy()).await;
     let before = refusals(&a, "unauthorized");
     let is_given_up = async {
         while stranger.send(&a.id, 1).await.is_ok() {
@@ -192,7 +192,7 @@ async fn a_cut_between_nodes_is_noticed_within_seconds_and_told_when_it_heals() 
     b.announce();
     let is_connected = || a.metrics.peers_connected.get() == 1;
     until("a reaching b", PATIENCE, is_connected).await;
-    until("a being without Redis", PATIENCE, || !a.link.redis_is_healthy()).await;
+    until("a being without Redis", PATIENCE, || !a.link.broker_is_healthy()).await;
     a.send(&b.id, 1).await.unwrap();
     b.hears(1, PROMPT).await;
     let cut_at = Clock::system().now();

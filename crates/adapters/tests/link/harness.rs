@@ -81,7 +81,7 @@ impl Node {
         let config = RedisConfig::from_url(&url, "test:").unwrap();
         let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
-        let (redis, redis_tasks) =
+        let (broker, redis_tasks) =
             RedisCarrier::new(client.clone(), id.clone(), Arc::clone(&reception), returns);
         let asked = setting.redis.is_some().then_some(client);
         let nodes = ListedNodes::new(Arc::clone(&setting.listed), asked);
@@ -89,7 +89,7 @@ impl Node {
             address: Some(address.to_string()),
             peers: setting.peers,
             reception: Arc::clone(&reception),
-            redis,
+            broker,
             direct,
             nodes: Arc::new(nodes),
             clock: Clock::system(),
@@ -243,8 +243,8 @@ impl Cluster {
         for node in &self.nodes {
             let is_settled = || {
                 let statuses = node.link.peer_statuses();
-                node.link.redis_is_healthy()
-                    && statuses.iter().filter(|status| status.redis_is_healthy).count() == others
+                node.link.broker_is_healthy()
+                    && statuses.iter().filter(|status| status.broker_is_healthy).count() == others
             };
             until("everybody knowing everybody", PATIENCE, is_settled).await;
         }

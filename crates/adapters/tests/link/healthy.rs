@@ -24,7 +24,7 @@ async fn envelopes_go_through_redis_in_order() {
     }
     let sender = &cluster.nodes[0];
     // Counted when Redis has answered, which may be later than the receiver hears.
-    until("all being counted", PATIENCE, || sender.sent(Transport::Redis) == 2000).await;
+    until("all being counted", PATIENCE, || sender.sent(Transport::Broker) == 2000).await;
     assert_eq!(sender.sent(Transport::Direct), 0);
 }
 
@@ -58,7 +58,7 @@ async fn a_redis_cluster_carries_envelopes_too() {
     let heard = b.hears(200, PATIENCE).await;
     assert_eq!(heard.messages, Vec::from_iter(1..=200));
     // Counted when Redis has answered, which may be later than the receiver hears.
-    until("all being counted", PATIENCE, || a.sent(Transport::Redis) == 200).await;
+    until("all being counted", PATIENCE, || a.sent(Transport::Broker) == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

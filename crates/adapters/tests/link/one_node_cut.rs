@@ -19,7 +19,7 @@ async fn survives(cut: fn(&FaultProxy)) {
     for node in &mut cluster.nodes {
         node.empty();
         let is_b = node.id == b;
-        assert_eq!(node.link.redis_is_healthy(), !is_b, "{}", node.id);
+        assert_eq!(node.link.broker_is_healthy(), !is_b, "{}", node.id);
         let cut_off = if is_b { vec![] } else { vec![b.clone()] };
         assert_eq!(node.link.cut_off(), cut_off, "{}", node.id);
     }

@@ -18,7 +18,7 @@ async fn survives(fail: impl FnOnce(&Redis), recover: impl FnOnce(&Redis)) {
     after(failed_at, SWITCHED).await;
     for node in &mut cluster.nodes {
         node.empty();
-        assert!(!node.link.redis_is_healthy());
+        assert!(!node.link.broker_is_healthy());
         assert_eq!(node.link.peers().len(), 2, "the nodes that were known last");
     }
     cluster.all_reach_all(100).await;
@@ -33,10 +33,10 @@ async fn survives(fail: impl FnOnce(&Redis), recover: impl FnOnce(&Redis)) {
     for node in &cluster.nodes {
         until("nobody being cut off", PATIENCE, || node.link.cut_off().is_empty()).await;
     }
-    let before = cluster.nodes[0].sent(Transport::Redis);
+    let before = cluster.nodes[0].sent(Transport::Broker);
     cluster.all_reach_all(200).await;
     let sender = &cluster.nodes[0];
-    until("all being counted", PATIENCE, || sender.sent(Transport::Redis) == before + 2).await;
+    until("all being counted", PATIENCE, || sender.sent(Transport::Broker) == before + 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

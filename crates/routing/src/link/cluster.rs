@@ -1,8 +1,9 @@
 //! The link of a node to all others.
 //!
-//! Envelopes go through Redis while that works for both ends, and directly while it does not. Each
-//! node proves its own link to Redis every second and tells the others over the direct links, so
-//! that within five seconds of any cut everybody sends the way that works.
+//! Envelopes go through the broker while it works for both ends, and directly while it does not.
+//! Each node probes its own link to the broker every second and sends its status to the others over
+//! the direct links, so that within five seconds of any interruption every node uses the transport
+//! that works.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tracing::{debug, info, warn};
 
 use super::carrier::{Carrier, DirectCarrier, Reach, Refused, Returned};
 use super::envelope::Envelope;
-use super::health::WORSE_OFF_AGE;
+use super::health::{HealthChange, WORSE_OFF_AGE};
 use super::metrics::LinkMetrics;
 use super::parcel::{PARCEL_BYTES_MAX, Parcel, Status};
 use super::peers::{PeerStatus, Way};
@@ -26,19 +27,19 @@ use super::{LinkError, NodeLink};
 use crate::clock::Clock;
 use crate::directory::Nodes;
 
-/// How often the link looks whether something is due.
+/// How often the link checks whether something is due.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a node proves its link to Redis, says how it is, and reads who is there.
+/// How often a node probes its link to the broker, sends its status and lists the nodes.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long reading who is there may take.
+/// How long listing the nodes may take.
 const NODES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often configured addresses where nobody is known are asked who is there.
+/// How often configured addresses without a known node are asked for one.
 const INTRODUCTION_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What the link is made of.
+/// The parts of the link.
 #[derive(Debug)]
 pub struct ClusterParts {
     /// Where other nodes reach this one directly, as `host:port`.
@@ -48,9 +49,9 @@ pub struct ClusterParts {
     pub peers: Vec<String>,
     /// The receiving end.
     pub reception: Arc<Reception>,
-    /// Parcels through Redis.
-    pub redis: Arc<dyn Carrier>,
-    /// Parcels without it.
+    /// Carries parcels through the broker.
+    pub broker: Arc<dyn Carrier>,
+    /// Carries parcels without it.
     pub direct: Arc<dyn DirectCarrier>,
     /// The nodes that are announced.
     pub nodes: Arc<dyn Nodes>,
@@ -68,39 +69,39 @@ impl ClusterLink {
         Arc::new(Self(parts))
     }
 
-    /// Keeps the link: proves it, tells and hears who is there, and sends again what Redis gave
-    /// back, for ever.
+    /// Maintains the link for ever: probes it, exchanges statuses, lists the nodes, and sends
+    /// parcels that the broker returned again.
     pub async fn run(self: Arc<Self>, returned: mpsc::Receiver<Returned>) {
         let upkeep = join(self.check_for_ever(), self.list_for_ever());
         let rest = join(self.introduce_for_ever(), self.send_again(returned));
         join(upkeep, rest).await;
     }
 
-    /// Waits until what is sent to this node through Redis is heard. A node announces itself, and
-    /// registers connections, only afterwards.
+    /// Waits until parcels that are sent to this node through the broker arrive. A node announces
+    /// itself, and registers connections, only afterwards.
     pub async fn subscribed(&self) {
         self.0.reception.health().subscribed().await;
     }
 
-    /// Whether Redis carries what this node sends and brings what it is sent.
-    pub fn redis_is_healthy(&self) -> bool {
+    /// Whether the broker carries parcels from and to this node.
+    pub fn broker_is_healthy(&self) -> bool {
         self.0.reception.health().is_healthy()
     }
 
-    /// What other nodes said of themselves in the last seconds.
+    /// The statuses that other nodes sent in the last seconds.
     pub fn peer_statuses(&self) -> Vec<PeerStatus> {
         self.0.reception.peers().statuses(self.0.clock.now())
     }
 
-    /// Whether clients would be better off elsewhere: this node's link to Redis has been down for
-    /// a while, and another node's is up.
+    /// Whether clients would be better off elsewhere: this node's link to the broker has been down
+    /// for a while, and another node's is up.
     pub fn is_worse_off(&self) -> bool {
         let (now, silence) = (self.0.clock.now(), self.0.nodes.silence());
         self.0.reception.health().proof_age(now, silence) >= WORSE_OFF_AGE
-            && self.peer_statuses().iter().any(|status| status.redis_is_healthy)
+            && self.peer_statuses().iter().any(|status| status.broker_is_healthy)
     }
 
-    /// How many losses were noticed so far; see [`Reception::gaps`].
+    /// How many gaps were detected so far; see [`Reception::gaps`].
     pub fn gaps(&self) -> watch::Receiver<u64> {
         self.0.reception.gaps()
     }
@@ -134,22 +135,22 @@ impl NodeLink for ClusterLink {
 }
 
 impl ClusterLink {
-    /// Gives an envelope to whatever takes it.
+    /// Gives an envelope to a carrier that accepts it.
     async fn send_across(&self, node_id: &NodeId, envelope: &Envelope) -> Result<(), LinkError> {
         let reception = &self.0.reception;
-        let (is_healthy, now) = (self.redis_is_healthy(), self.0.clock.now());
+        let (is_healthy, now) = (self.broker_is_healthy(), self.0.clock.now());
         let way = reception.peers().way(node_id, is_healthy, now).ok_or(LinkError::Gone)?;
         let parcel = Parcel::envelope(reception.own(), envelope);
         if parcel.len() > PARCEL_BYTES_MAX {
-            warn!(node = %node_id, bytes = parcel.len(), "an envelope is too large to send");
+            warn!(node = %node_id, bytes = parcel.len(), "envelope dropped: too large");
             self.metrics().dropped("too_large");
             return Err(LinkError::Full);
         }
-        let (redis, direct) = (&self.0.redis, &self.0.direct);
+        let (broker, direct) = (&self.0.broker, &self.0.direct);
         let carried = match &way {
-            Way::Redis(address) => {
+            Way::Broker(address) => {
                 let address = address.as_deref();
-                match redis.carry(node_id, address, parcel).await {
+                match broker.carry(node_id, address, parcel).await {
                     Err(refused) if address.is_some() => {
                         direct.carry(node_id, address, refused.parcel).await
                     }
@@ -157,10 +158,10 @@ impl ClusterLink {
                 }
             }
             Way::Direct(address) => direct.carry(node_id, Some(&**address), parcel).await,
-            Way::DirectOrRedis(address) => {
+            Way::DirectOrBroker(address) => {
                 let address = Some(&**address);
                 match direct.carry(node_id, address, parcel).await {
-                    Err(refused) => redis.carry(node_id, address, refused.parcel).await,
+                    Err(refused) => broker.carry(node_id, address, refused.parcel).await,
                     carried => carried,
                 }
             }
@@ -168,17 +169,17 @@ impl ClusterLink {
         carried.map_err(|refused| refused.error)
     }
 
-    /// An envelope went no way: the receiver must see a gap where it next hears of this node. On the
-    /// direct way that is the next status; while that way does not work it may still be Redis.
+    /// Makes the receiver see a gap for an envelope that no carrier took. On the direct transport
+    /// the next status shows it; while that transport does not work, the broker's next parcel may.
     fn lose(&self, node_id: &NodeId) {
         match self.0.direct.reach(node_id) {
             Reach::Connected => self.0.direct.lose(node_id),
-            Reach::Unknown | Reach::Unreachable | Reach::Gone => self.0.redis.lose(node_id),
+            Reach::Unknown | Reach::Unreachable | Reach::Gone => self.0.broker.lose(node_id),
         }
     }
 }
 
-// === what keeps the link ===
+// === maintenance ===
 
 impl ClusterLink {
     async fn check_for_ever(&self) {
@@ -187,80 +188,85 @@ impl ClusterLink {
         let per_status = STATUS_INTERVAL.as_millis() / CHECK_INTERVAL.as_millis();
         for tick in 0_u64.. {
             ticks.tick().await;
-            let has_changed = self.judge();
+            let has_changed = self.evaluate();
             self.0.reception.check(self.0.clock.now());
             let is_status_due = u128::from(tick) % per_status == 0;
             let echo = self.send_echo(is_status_due);
             let statuses = self.send_statuses(is_status_due || has_changed);
             join(join(echo, self.send_probes()), statuses).await;
             if is_status_due {
-                self.keep_books();
+                self.update_peers();
             }
         }
     }
 
-    /// Judges the link to Redis anew. Answers whether the verdict has changed.
-    fn judge(&self) -> bool {
+    /// Evaluates the link to the broker. Returns whether its state has changed.
+    fn evaluate(&self) -> bool {
         let (now, silence) = (self.0.clock.now(), self.0.nodes.silence());
-        let verdict = self.0.reception.health().judge(now, silence);
-        match verdict {
-            Some(true) => info!("Redis carries parcels again"),
-            Some(false) => warn!("Redis does not carry parcels; they go directly"),
+        let change = self.0.reception.health().evaluate(now, silence);
+        match change {
+            Some(HealthChange { is_healthy: true, after }) => {
+                info!(down_seconds = after.as_secs(), "broker link recovered");
+            }
+            Some(HealthChange { is_healthy: false, .. }) => {
+                warn!("broker link down: envelopes go over direct links");
+            }
             None => {}
         }
-        self.metrics().redis_is_healthy.set(self.redis_is_healthy().into());
-        verdict.is_some()
+        self.metrics().broker_is_healthy.set(self.broker_is_healthy().into());
+        change.is_some()
     }
 
-    /// Sends this node a probe through Redis.
+    /// Sends this node a probe through the broker.
     async fn send_echo(&self, is_due: bool) {
         if !is_due {
             return;
         }
         let own = self.0.reception.own();
-        // One that is not taken does not come back, which is all that it is for.
-        let _ = self.0.redis.carry(own, None, Parcel::probe(own)).await;
+        // A probe that is refused does not arrive, and that is what it detects.
+        let _ = self.0.broker.carry(own, None, Parcel::probe(own)).await;
     }
 
-    /// Sends a probe to every node that was sent nothing for a while.
+    /// Sends a probe through the broker to every node that was sent nothing for a while.
     async fn send_probes(&self) {
-        if !self.redis_is_healthy() {
+        if !self.broker_is_healthy() {
             return;
         }
         let own = self.0.reception.own();
         let due = self.0.reception.peers().probes_due(self.0.clock.now());
-        // One that is not taken is sent again in its turn.
+        // A probe that is refused is due again later.
         let probes =
-            due.iter().map(|node_id| self.0.redis.carry(node_id, None, Parcel::probe(own)));
+            due.iter().map(|node_id| self.0.broker.carry(node_id, None, Parcel::probe(own)));
         join_all(probes).await;
     }
 
-    /// Tells every node how this one is.
+    /// Sends this node's status to every node.
     async fn send_statuses(&self, is_due: bool) {
         if !is_due {
             return;
         }
         let own = self.0.reception.own();
-        let redis_is_healthy = self.redis_is_healthy();
+        let broker_is_healthy = self.broker_is_healthy();
         let addresses = self.0.reception.peers().addresses();
         let statuses = addresses.iter().filter_map(|(node_id, address)| {
-            let redis_number = self.0.redis.last_number(node_id);
-            let status = Status { redis_is_healthy, redis_number, address: self.0.address.clone() };
+            let broker_number = self.0.broker.last_number(node_id);
+            let status =
+                Status { broker_is_healthy, broker_number, address: self.0.address.clone() };
             let parcel = Parcel::status(own, &status);
             Some(self.0.direct.carry(node_id, Some(address.as_deref()?), parcel))
         });
-        // A node that does not take it is not reached, which the carrier knows and says.
+        // The carrier records that a node is unreachable.
         join_all(statuses).await;
     }
 
-    /// Forgets who is gone, and sets the gauges.
-    fn keep_books(&self) {
+    /// Forgets nodes that are gone, and sets the gauges.
+    fn update_peers(&self) {
         let now = self.0.clock.now();
         let is_gone = |node_id: &NodeId| self.0.direct.reach(node_id) == Reach::Gone;
         let forgotten = self.0.reception.peers().forget(is_gone, now);
         for node_id in &forgotten {
-            info!(node = %node_id, "a node is gone");
-            self.0.redis.forget(node_id);
+            info!(node = %node_id, "node gone");
+            self.0.broker.forget(node_id);
             self.0.direct.forget(node_id);
         }
         self.0.reception.forget_silent(now);
@@ -273,24 +279,24 @@ impl ClusterLink {
         metrics.peers_cut_off.set(self.cut_off().len() as i64);
     }
 
-    /// Reads who is there, once a second.
+    /// Lists the nodes once a second.
     async fn list_for_ever(&self) {
         let mut ticks = interval(STATUS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the directory is silent, the nodes known last are the best guess.
+            // While the directory does not answer, the last known nodes are used.
             let Ok(Ok(nodes)) = timeout(NODES_TIMEOUT, self.0.nodes.nodes()).await else {
                 continue;
             };
             let now = self.0.clock.now();
             for node_id in self.0.reception.peers().listed(nodes, now) {
-                info!(node = %node_id, "a node is there");
+                info!(node = %node_id, "node found");
             }
         }
     }
 
-    /// Asks who is at the configured addresses, as long as that is not known.
+    /// Asks the configured addresses for their nodes while those are not known.
     async fn introduce_for_ever(&self) {
         let mut ticks = interval(INTRODUCTION_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -309,14 +315,14 @@ impl ClusterLink {
                 let now = self.0.clock.now();
                 let met = self.0.reception.peers().meet(&node_id, Some(address.clone()), now);
                 if let Some(node_id) = met {
-                    info!(node = %node_id, %address, "a node is there");
+                    info!(node = %node_id, %address, "node found");
                 }
                 known.insert(address, node_id);
             }
         }
     }
 
-    /// Sends directly what Redis gave back.
+    /// Sends parcels that the broker returned over direct links.
     async fn send_again(&self, mut returned: mpsc::Receiver<Returned>) {
         while let Some(Returned { receiver, parcel }) = returned.recv().await {
             if receiver == *self.0.reception.own() {
@@ -330,14 +336,14 @@ impl ClusterLink {
                 Ok(()) => {
                     self.metrics().parcels_sent_again.inc();
                 }
-                // The receiver, if it is there, sees a gap in the numbers.
+                // The receiver, if it is alive, sees a gap in the numbers.
                 Err(Refused { error, .. }) => {
-                    debug!(node = %receiver, %error, "a parcel went neither way");
+                    debug!(node = %receiver, %error, "parcel dropped: neither transport took it");
                     self.metrics().dropped("undeliverable");
                 }
             }
         }
-        // The carrier is gone, and with it whoever gave anything back.
+        // The carrier has ended and returns nothing more.
         std::future::pending().await
     }
 }

@@ -1,4 +1,4 @@
-//! What the link between nodes counts. `docs/metrics.md` defines each.
+//! The metrics of the link between nodes. `docs/metrics.md` defines each.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,20 +9,20 @@ use prometheus_client::registry::{Registry, Unit};
 /// How a parcel travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// Redis pub/sub.
-    Redis,
-    /// HTTP/2 from node to node.
+    /// Through a broker that all nodes share.
+    Broker,
+    /// From node to node, with nothing in between.
     Direct,
 }
 
 impl Transport {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::Redis, Self::Direct];
+    pub const ALL: [Self; 2] = [Self::Broker, Self::Direct];
 
-    /// The transport as it is written.
+    /// The transport as log lines name it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Redis => "redis",
+            Self::Broker => "broker",
             Self::Direct => "direct",
         }
     }
@@ -31,7 +31,7 @@ impl Transport {
 /// A transport as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct TransportLabel {
-    /// `redis` or `direct`.
+    /// The name of the broker's carrier, or `direct`.
     pub transport: &'static str,
 }
 
@@ -42,7 +42,7 @@ pub struct ReasonLabel {
     pub reason: &'static str,
 }
 
-/// What is counted for one transport, as handles that cost nothing to look up.
+/// The metrics of one transport, as handles that need no lookup.
 #[derive(Debug, Clone, Default)]
 pub struct TransportMetrics {
     /// Parcels that left.
@@ -55,11 +55,11 @@ pub struct TransportMetrics {
     pub bytes_received: Counter,
     /// Probes and statuses among those that left.
     pub probes_sent: Counter,
-    /// Parcels that wait to leave.
+    /// Parcels in the queue.
     pub queue_parcels: Gauge,
 }
 
-/// The same by transport, as they are shown.
+/// The same metrics by transport, as they are registered.
 #[derive(Debug, Clone, Default)]
 struct Families {
     parcels_sent: Family<TransportLabel, Counter>,
@@ -71,8 +71,8 @@ struct Families {
 }
 
 impl Families {
-    fn of(&self, transport: Transport) -> TransportMetrics {
-        let label = TransportLabel { transport: transport.as_str() };
+    fn of(&self, transport: &'static str) -> TransportMetrics {
+        let label = TransportLabel { transport };
         TransportMetrics {
             parcels_sent: self.parcels_sent.get_or_create_owned(&label),
             bytes_sent: self.bytes_sent.get_or_create_owned(&label),
@@ -102,34 +102,44 @@ impl Families {
 #[derive(Debug, Clone)]
 pub struct LinkMetrics {
     families: Families,
-    redis: TransportMetrics,
+    broker_name: &'static str,
+    broker: TransportMetrics,
     direct: TransportMetrics,
-    /// Losses noticed by the receiver, by what showed them.
+    /// Gaps that the receiver detected, by how it detected them.
     pub gaps: Family<ReasonLabel, Counter>,
-    /// Times that every connection of the node was told to sync because of them.
+    /// Times that every connection of the node was told to sync because of a gap.
     pub resyncs: Counter,
     /// Parcels that were not sent or not delivered, by reason.
     pub drops: Family<ReasonLabel, Counter>,
-    /// Parcels that Redis did not take and the direct link did.
+    /// Parcels that the broker returned and the direct link took.
     pub parcels_sent_again: Counter,
     /// Requests to the direct link that were refused, by reason.
     pub refusals: Family<ReasonLabel, Counter>,
-    /// Other nodes that are known.
+    /// Other nodes that this node knows.
     pub peers: Gauge,
-    /// Those among them that are connected directly.
+    /// Nodes that are connected directly.
     pub peers_connected: Gauge,
-    /// Those among them that Redis does not reach.
+    /// Nodes that the broker does not reach.
     pub peers_cut_off: Gauge,
-    /// 1 while Redis carries what this node sends and brings what it is sent.
-    pub redis_is_healthy: Gauge,
+    /// 1 while the broker carries parcels from and to this node.
+    pub broker_is_healthy: Gauge,
 }
 
 impl Default for LinkMetrics {
     fn default() -> Self {
+        Self::new(Transport::Broker.as_str())
+    }
+}
+
+impl LinkMetrics {
+    /// Metrics that show the broker under the name of its carrier: as the label `transport`, and in
+    /// the gauge `link_<name>_is_healthy`.
+    pub fn new(broker_name: &'static str) -> Self {
         let families = Families::default();
         Self {
-            redis: families.of(Transport::Redis),
-            direct: families.of(Transport::Direct),
+            broker: families.of(broker_name),
+            direct: families.of(Transport::Direct.as_str()),
+            broker_name,
             families,
             gaps: Family::default(),
             resyncs: Counter::default(),
@@ -139,16 +149,14 @@ impl Default for LinkMetrics {
             peers: Gauge::default(),
             peers_connected: Gauge::default(),
             peers_cut_off: Gauge::default(),
-            redis_is_healthy: Gauge::default(),
+            broker_is_healthy: Gauge::default(),
         }
     }
-}
 
-impl LinkMetrics {
     /// The handles of one transport.
     pub fn of(&self, transport: Transport) -> &TransportMetrics {
         match transport {
-            Transport::Redis => &self.redis,
+            Transport::Broker => &self.broker,
             Transport::Direct => &self.direct,
         }
     }
@@ -158,7 +166,7 @@ impl LinkMetrics {
         self.drops.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    /// Counts a loss that the receiver noticed.
+    /// Counts a gap that the receiver detected.
     pub fn gap(&self, reason: &'static str) {
         self.gaps.get_or_create(&ReasonLabel { reason }).inc();
     }
@@ -178,17 +186,19 @@ impl LinkMetrics {
         link.register("resyncs", resyncs, self.resyncs.clone());
         let drops = "Parcels not sent or not delivered, by reason";
         link.register("drops", drops, self.drops.clone());
-        let again = "Parcels sent directly because Redis did not take them";
+        let again = "Parcels sent directly because the broker did not take them";
         link.register("parcels_sent_again", again, self.parcels_sent_again.clone());
         let refusals = "Requests to the direct link that were refused";
         link.register("refusals", refusals, self.refusals.clone());
         for (name, help, gauge) in [
             ("peers", "Other nodes that are known", &self.peers),
             ("peers_connected", "Nodes connected directly", &self.peers_connected),
-            ("peers_cut_off", "Nodes that Redis does not reach", &self.peers_cut_off),
-            ("redis_is_healthy", "Whether Redis carries parcels", &self.redis_is_healthy),
+            ("peers_cut_off", "Nodes that the broker does not reach", &self.peers_cut_off),
         ] {
             link.register(name, help, gauge.clone());
         }
+        let is_healthy = format!("{}_is_healthy", self.broker_name);
+        let help = "Whether the broker carries parcels";
+        link.register(is_healthy, help, self.broker_is_healthy.clone());
     }
 }

@@ -21,8 +21,8 @@ const COUNT_BITS: u32 = 40;
 /// oldest hole counts as closed: it was told as a gap long ago.
 const PARTS_MAX: usize = 64;
 
-/// How long a parcel may take through Redis before a status that named it, and came the direct
-/// way, shows that it is lost.
+/// How long a parcel may take through the broker after a status on the direct transport has named
+/// its number. Then it counts as lost.
 pub const PROMISE_TIME: Duration = Duration::from_millis(1500);
 
 /// Counts what leaves on one transport.

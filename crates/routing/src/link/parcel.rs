@@ -36,12 +36,12 @@ pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What a node says of itself to another, once a second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Whether what is sent to the node through Redis reaches it.
-    pub redis_is_healthy: bool,
-    /// The last number that the node gave to a parcel for the receiver through Redis, 0 if none:
-    /// the receiver finds out what it missed although nothing follows there.
-    pub redis_number: u64,
-    /// Where it is reached directly.
+    /// Whether parcels that are sent to the node through the broker arrive.
+    pub broker_is_healthy: bool,
+    /// The last number that the node used for a parcel to the receiver through the broker, 0 if
+    /// none: the receiver detects a loss although no further parcel arrives there.
+    pub broker_number: u64,
+    /// The address of the node for direct links.
     pub address: Option<String>,
 }
 
@@ -67,8 +67,8 @@ impl Parcel {
     pub fn status(sender: &NodeId, status: &Status) -> Self {
         let mut parcel = Self::begin(sender, STATUS, 64);
         let mut writer = Writer(&mut parcel.0);
-        writer.byte(status.redis_is_healthy.into());
-        writer.number(status.redis_number);
+        writer.byte(status.broker_is_healthy.into());
+        writer.number(status.broker_number);
         // An address that is too long to be a host and a port is not worth telling.
         let address = status.address.as_deref().filter(|address| address.len() <= 255);
         writer.text(address.unwrap_or_default());
@@ -183,11 +183,11 @@ impl Arrived {
         match self.kind {
             PROBE => Ok(Content::Probe),
             STATUS => {
-                let (redis_is_healthy, redis_number) = (self.body.flag()?, self.body.number()?);
+                let (broker_is_healthy, broker_number) = (self.body.flag()?, self.body.number()?);
                 let address = self.body.text()?;
                 let address = (!address.is_empty()).then(|| address.to_owned());
                 // A later version may say more; it is not read.
-                Ok(Content::Status(Status { redis_is_healthy, redis_number, address }))
+                Ok(Content::Status(Status { broker_is_healthy, broker_number, address }))
             }
             kind => match codec::decode(kind, self.body)? {
                 Some(envelope) => Ok(Content::Envelope(envelope)),

@@ -1,8 +1,8 @@
-//! The other nodes, as far as this one knows them.
+//! The other nodes that this node knows.
 //!
-//! The directory lists them while it can be asked. Those that it does not list any more are
-//! remembered for a while, because it may be the directory that fails; and nodes that speak for
-//! themselves over the direct link are known even if it never listed them.
+//! The directory lists them while it answers. Nodes that it lists no longer are remembered for a
+//! while, because the directory itself may have failed; nodes that send a status over the direct
+//! link are known even if the directory never listed them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,54 +14,54 @@ use tokio::time::Instant;
 use super::parcel::Status;
 use crate::directory::LiveNode;
 
-/// How long a node that is neither listed nor heard any more is remembered.
+/// How long a node that is neither listed nor heard from is remembered.
 pub const PEER_MEMORY: Duration = Duration::from_secs(600);
 
-/// How old a node's word about itself may be.
+/// How long a node's status is valid.
 pub const STATUS_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// How long Redis is passed over for a node after it gave back a parcel for it.
+/// How long the broker is not used for a node after it returned a parcel for that node.
 const RETURN_REST: Duration = Duration::from_secs(1);
 
-/// How long nothing was sent to a node before it is sent a probe.
+/// How long the link to a node may be idle before a probe is sent.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
 
-/// Nodes that are remembered. Further ones are reached through Redis only.
+/// Nodes that are remembered at most. Further ones are reached through the broker only.
 const PEERS_MAX: usize = 1024;
 
-/// What a node last said of itself.
+/// The last status of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
     /// The node.
     pub node_id: NodeId,
-    /// Whether Redis reached it.
-    pub redis_is_healthy: bool,
-    /// How long ago it said so.
+    /// Whether the broker reached it.
+    pub broker_is_healthy: bool,
+    /// How long ago it was sent.
     pub age: Duration,
 }
 
 #[derive(Debug)]
 struct Peer {
     address: Option<Arc<str>>,
-    /// When it was last listed by the directory, or spoke itself.
+    /// When the directory last listed it, or it last sent anything.
     seen_at: Instant,
     listed_at: Option<Instant>,
     status: Option<(bool, Instant)>,
     returned_at: Option<Instant>,
-    /// When a parcel was last sent to it through Redis.
-    redis_sent_at: Option<Instant>,
+    /// When a parcel was last sent to it through the broker.
+    broker_sent_at: Option<Instant>,
 }
 
 /// How a parcel goes to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Through Redis; directly to this address if that does not work.
-    Redis(Option<Arc<str>>),
+    /// Through the broker; directly to this address if that does not work.
+    Broker(Option<Arc<str>>),
     /// Directly to this address.
     Direct(Arc<str>),
-    /// Directly to this address; through Redis if that does not work, although Redis has just
-    /// given back a parcel.
-    DirectOrRedis(Arc<str>),
+    /// Directly to this address; through the broker if that does not work, although the broker has
+    /// just returned a parcel.
+    DirectOrBroker(Arc<str>),
 }
 
 /// The other nodes.
@@ -76,7 +76,7 @@ impl Peers {
         Self { own, nodes: HashMap::new() }
     }
 
-    /// The directory lists these nodes. Answers those that were not known.
+    /// Records the nodes that the directory lists. Returns those that were not known.
     pub(super) fn listed(&mut self, nodes: Vec<LiveNode>, now: Instant) -> Vec<NodeId> {
         let records = nodes.into_iter().map(|node| node.record);
         let mut met = Vec::new();
@@ -89,7 +89,8 @@ impl Peers {
         met
     }
 
-    /// A node was found at an address, or spoke. Answers it if it was not known.
+    /// Records that a node was found at an address, or sent something. Returns it if it was not
+    /// known.
     pub(super) fn meet(
         &mut self,
         node_id: &NodeId,
@@ -109,62 +110,62 @@ impl Peers {
         if self.nodes.len() == PEERS_MAX {
             return None;
         }
-        let (listed_at, status, returned_at, redis_sent_at) = (None, None, None, None);
+        let (listed_at, status, returned_at, broker_sent_at) = (None, None, None, None);
         let address = address.map(Into::into);
-        let peer = Peer { address, seen_at: now, listed_at, status, returned_at, redis_sent_at };
+        let peer = Peer { address, seen_at: now, listed_at, status, returned_at, broker_sent_at };
         self.nodes.insert(node_id.clone(), peer);
         Some(node_id.clone())
     }
 
-    /// A node said how it is. Answers whether Redis reaches it, if that has changed.
+    /// Records a node's status. Returns whether the broker reaches it, if that has changed.
     pub(super) fn heard(&mut self, node_id: &NodeId, status: Status, now: Instant) -> Option<bool> {
         self.meet(node_id, status.address, now);
-        let is_healthy = status.redis_is_healthy;
+        let is_healthy = status.broker_is_healthy;
         let before = self.nodes.get_mut(node_id)?.status.replace((is_healthy, now));
         let was_healthy = before.is_none_or(|(was_healthy, _)| was_healthy);
         (was_healthy != is_healthy).then_some(is_healthy)
     }
 
-    /// Redis gave back a parcel for a node. Answers the node's address.
+    /// Records that the broker returned a parcel for a node. Returns the node's address.
     pub(super) fn returned(&mut self, node_id: &NodeId, now: Instant) -> Option<Arc<str>> {
         let peer = self.nodes.get_mut(node_id)?;
         peer.returned_at = Some(now);
         peer.address.clone()
     }
 
-    /// How a parcel for this node goes now; none if it cannot.
+    /// How a parcel for this node is sent now; none if it cannot be.
     pub(super) fn way(
         &mut self,
         node_id: &NodeId,
-        redis_is_healthy: bool,
+        broker_is_healthy: bool,
         now: Instant,
     ) -> Option<Way> {
         let Some(peer) = self.nodes.get_mut(node_id) else {
-            // A node that has only just begun is named by a route before it is listed.
-            return redis_is_healthy.then_some(Way::Redis(None));
+            // A node that has just started may be named by a route before it is listed.
+            return broker_is_healthy.then_some(Way::Broker(None));
         };
-        if redis_is_healthy && peer.takes_redis(now) {
-            peer.redis_sent_at = Some(now);
-            return Some(Way::Redis(peer.address.clone()));
+        if broker_is_healthy && peer.takes_broker(now) {
+            peer.broker_sent_at = Some(now);
+            return Some(Way::Broker(peer.address.clone()));
         }
-        let may_hear_redis = redis_is_healthy && !peer.is_cut_off(now);
+        let may_hear_broker = broker_is_healthy && !peer.is_cut_off(now);
         match peer.address.clone() {
-            Some(address) if may_hear_redis => Some(Way::DirectOrRedis(address)),
+            Some(address) if may_hear_broker => Some(Way::DirectOrBroker(address)),
             Some(address) => Some(Way::Direct(address)),
-            None => redis_is_healthy.then_some(Way::Redis(None)),
+            None => broker_is_healthy.then_some(Way::Broker(None)),
         }
     }
 
-    /// The nodes that nothing was sent to through Redis for a while although it could be: they
-    /// are sent a probe now.
+    /// The nodes that the broker reaches and that were sent nothing for a while. The caller sends
+    /// each a probe now.
     pub(super) fn probes_due(&mut self, now: Instant) -> Vec<NodeId> {
         let is_due = |peer: &Peer| {
-            let is_idle = peer.redis_sent_at.is_none_or(|sent_at| now - sent_at >= PROBE_AFTER);
-            is_idle && peer.takes_redis(now)
+            let is_idle = peer.broker_sent_at.is_none_or(|sent_at| now - sent_at >= PROBE_AFTER);
+            is_idle && peer.takes_broker(now)
         };
         let due = self.nodes.iter_mut().filter(|(_, peer)| is_due(peer));
         due.map(|(node_id, peer)| {
-            peer.redis_sent_at = Some(now);
+            peer.broker_sent_at = Some(now);
             node_id.clone()
         })
         .collect()
@@ -185,25 +186,25 @@ impl Peers {
         self.nodes.contains_key(node_id)
     }
 
-    /// The nodes that Redis does not reach, as they said themselves.
+    /// The nodes whose last status says that the broker does not reach them.
     pub(super) fn cut_off(&self, now: Instant) -> Vec<NodeId> {
         let cut_off = self.nodes.iter().filter(|(_, peer)| peer.is_cut_off(now));
         cut_off.map(|(node_id, _)| node_id.clone()).collect()
     }
 
-    /// What nodes said of themselves lately.
+    /// The valid statuses of nodes.
     pub(super) fn statuses(&self, now: Instant) -> Vec<PeerStatus> {
         let status = |(node_id, peer): (&NodeId, &Peer)| {
-            let (redis_is_healthy, said_at) = peer.status?;
+            let (broker_is_healthy, said_at) = peer.status?;
             let age = now.saturating_duration_since(said_at);
             let node_id = node_id.clone();
-            (age < STATUS_AGE_MAX).then_some(PeerStatus { node_id, redis_is_healthy, age })
+            (age < STATUS_AGE_MAX).then_some(PeerStatus { node_id, broker_is_healthy, age })
         };
         self.nodes.iter().filter_map(status).collect()
     }
 
-    /// Forgets who has not been seen for long, and who is gone by the direct link's word unless
-    /// the directory still lists it. Answers who was forgotten.
+    /// Forgets nodes that were not seen for long, and nodes that the direct link reports as gone
+    /// unless the directory still lists them. Returns the forgotten nodes.
     pub(super) fn forget(
         &mut self,
         is_gone: impl Fn(&NodeId) -> bool,
@@ -226,15 +227,15 @@ impl Peers {
 }
 
 impl Peer {
-    fn takes_redis(&self, now: Instant) -> bool {
+    fn takes_broker(&self, now: Instant) -> bool {
         let rests =
             self.returned_at.is_some_and(|at| now.saturating_duration_since(at) < RETURN_REST);
         !rests && !self.is_cut_off(now)
     }
 
     fn is_cut_off(&self, now: Instant) -> bool {
-        self.status.is_some_and(|(redis_is_healthy, said_at)| {
-            !redis_is_healthy && now.saturating_duration_since(said_at) < STATUS_AGE_MAX
+        self.status.is_some_and(|(broker_is_healthy, said_at)| {
+            !broker_is_healthy && now.saturating_duration_since(said_at) < STATUS_AGE_MAX
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The receiving end: parcels from other nodes become envelopes in this node's inbox.
 //!
-//! Whatever may have been lost on the way is noticed here: by numbers that jump, by a Redis
-//! subscription that was interrupted, by a sender's word about its last number, or because the
-//! inbox had no room. It ends in one `Resync` for every connection of the node, and in a count
-//! that others watch.
+//! Lost parcels are detected here: by a gap in the numbers, by an interrupted subscription to the
+//! broker, by a sender's status that names a later number, or because the inbox was full. Every
+//! loss ends in one `Resync` for every connection of the node, and raises a count that others
+//! watch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,18 +25,18 @@ use super::parcel::{Arrived, Content, ParcelError, Status};
 use super::peers::Peers;
 use crate::clock::Clock;
 
-/// Envelopes that may wait for the inbox. Senders on this node and direct links wait for room;
-/// what comes through Redis waits 50 ms and is then dropped, which is a gap.
+/// Envelopes that the inbox holds. Senders on this node and direct links wait for room; a parcel
+/// from the broker waits 50 ms and is then dropped, which is a gap.
 pub const INBOX_ENVELOPES: usize = 1024;
 
-/// How long the Redis subscription may be held up by a full inbox. After it has been, nothing
-/// waits for as long again, so that at least half of its time goes to reading.
+/// How long a full inbox may block the subscription to the broker. After it did, nothing waits for
+/// as long again, so that the subscription reads at least half of the time.
 const INBOX_TIME: Duration = Duration::from_millis(50);
 
 /// How long a silent sender is remembered. Every live one sends probes.
 const SENDER_MEMORY: Duration = Duration::from_secs(600);
 
-/// Senders that are remembered. More than that are never alive at once.
+/// Senders that are remembered at most. Fewer are alive at once.
 const SENDERS_MAX: usize = 1024;
 
 /// The inbox has ended: the node is going away.
@@ -60,13 +60,13 @@ pub struct Reception {
 #[derive(Debug, Default)]
 struct State {
     senders: HashMap<NodeId, Sender>,
-    /// Until when what finds no room in the inbox is dropped at once.
+    /// Until when a parcel is dropped at once if the inbox is full.
     sheds_until: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Sender {
-    redis: Received,
+    broker: Received,
     direct: Received,
 }
 
@@ -91,7 +91,7 @@ impl Reception {
         (Arc::new(reception), envelopes)
     }
 
-    /// Takes a parcel that came this way, in the order in which it came.
+    /// Processes a parcel that arrived on a transport. Parcels must be passed in arrival order.
     ///
     /// # Errors
     /// The inbox has ended.
@@ -111,7 +111,7 @@ impl Reception {
             }
         };
         if arrived.sender == self.own {
-            if transport == Transport::Redis {
+            if transport == Transport::Broker {
                 self.health.echo(self.clock.now());
             }
             return Ok(());
@@ -135,17 +135,17 @@ impl Reception {
         Ok(())
     }
 
-    /// The Redis subscription was interrupted and works again: whatever came meanwhile is lost,
-    /// whoever sent it.
+    /// The subscription to the broker was interrupted and works again: parcels of any sender that
+    /// were published meanwhile are lost.
     pub fn resubscribed(&self) {
         for sender in self.lock().senders.values_mut() {
-            sender.redis.forgive();
+            sender.broker.forgive();
         }
         self.gap("resubscribed");
     }
 
-    /// How many losses were noticed so far. At each change, whoever keeps a copy of something that
-    /// nodes tell each other reads it anew.
+    /// How many gaps were detected so far. At each change, holders of a copy of anything that nodes
+    /// tell each other read it again.
     pub fn gaps(&self) -> watch::Receiver<u64> {
         self.gaps.watch()
     }
@@ -154,15 +154,15 @@ impl Reception {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a parcel's numbers. Answers whether it was not received before.
+    /// Records a parcel's numbers. Returns whether it was not received before.
     fn is_new(&self, transport: Transport, arrived: &Arrived) -> bool {
         let now = self.clock.now();
         let mut state = self.lock();
         let sender = state.sender(&arrived.sender, now);
         let is_new_otherwise =
-            arrived.earlier.is_none_or(|earlier| sender.redis.arrive_otherwise(earlier));
+            arrived.earlier.is_none_or(|earlier| sender.broker.arrive_otherwise(earlier));
         let received = match transport {
-            Transport::Redis => &mut sender.redis,
+            Transport::Broker => &mut sender.broker,
             Transport::Direct => &mut sender.direct,
         };
         let (is_new, is_gap) = match arrived.is_envelope() {
@@ -174,7 +174,7 @@ impl Reception {
         };
         drop(state);
         if is_gap {
-            debug!(node = %arrived.sender, transport = transport.as_str(), "numbers jumped");
+            debug!(node = %arrived.sender, transport = transport.as_str(), "link sequence gap");
             self.gap("numbers_jumped");
         }
         is_new && is_new_otherwise
@@ -182,11 +182,11 @@ impl Reception {
 
     fn heard(&self, sender: &NodeId, status: Status) {
         let now = self.clock.now();
-        let redis_number = status.redis_number;
-        self.lock().sender(sender, now).redis.promise(redis_number, now);
+        let broker_number = status.broker_number;
+        self.lock().sender(sender, now).broker.promise(broker_number, now);
         match self.peers().heard(sender, status, now) {
-            Some(true) => info!(node = %sender, "Redis reaches the node again"),
-            Some(false) => warn!(node = %sender, "Redis does not reach the node"),
+            Some(true) => info!(node = %sender, "peer reachable through the broker again"),
+            Some(false) => warn!(node = %sender, "peer unreachable through the broker"),
             None => {}
         }
     }
@@ -203,13 +203,13 @@ impl Reception {
             Err(TrySendError::Full(envelope)) => envelope,
         };
         match transport {
-            // The sender's queue fills meanwhile, and tells whoever sends.
+            // The sender's queue fills meanwhile, and refuses further parcels.
             Transport::Direct => self.send(envelope).await,
-            Transport::Redis => self.deliver_soon(envelope).await,
+            Transport::Broker => self.deliver_soon(envelope).await,
         }
     }
 
-    /// Waits a little for room in the inbox, unless that was in vain just now.
+    /// Waits up to `INBOX_TIME` for room in the inbox, unless the last wait was in vain.
     async fn deliver_soon(&self, envelope: Envelope) -> Result<(), InboxEnded> {
         let sheds = self.lock().sheds_until.is_some_and(|until| self.clock.now() < until);
         if !sheds {
@@ -228,7 +228,7 @@ impl Reception {
         Ok(())
     }
 
-    // What the cluster link needs of it.
+    // For the cluster link.
 
     /// Puts an envelope of this node itself into the inbox; waits for room.
     pub(super) async fn send(&self, envelope: Envelope) -> Result<(), InboxEnded> {
@@ -243,7 +243,7 @@ impl Reception {
         &self.health
     }
 
-    /// What is counted.
+    /// The metrics of the link.
     pub fn metrics(&self) -> &LinkMetrics {
         &self.metrics
     }
@@ -252,28 +252,28 @@ impl Reception {
         &self.own
     }
 
-    /// Looks for what was promised and did not come, and tells the node's connections of losses,
-    /// if it is time.
+    /// Detects parcels that a status named and that did not arrive in time, and tells the node's
+    /// connections to sync after a gap.
     pub(super) fn check(&self, now: Instant) {
         let mut overdue = Vec::new();
         for (node_id, sender) in &mut self.lock().senders {
-            if sender.redis.is_overdue(now) {
+            if sender.broker.is_overdue(now) {
                 overdue.push(node_id.clone());
             }
         }
         for node_id in overdue {
-            debug!(node = %node_id, "what was sent through Redis did not come");
+            debug!(node = %node_id, "parcels overdue on the broker");
             self.gap("overdue");
         }
         if !self.gaps.is_due(now) {
             return;
         }
         let (user_ids, chat_ids, reason) = (None, None, ResyncReason::LinkGap);
-        // A full inbox is asked again at the next check.
+        // If the inbox is full, the next check tries again.
         if self.inbox.try_send(Envelope::Resync { user_ids, chat_ids, reason }).is_ok() {
             self.gaps.told(now);
             self.metrics.resyncs.inc();
-            warn!("something between nodes was lost; every connection here is told to sync");
+            warn!("link gap: every connection of this node is told to sync");
         }
     }
 
@@ -293,14 +293,14 @@ impl State {
                 self.senders.remove(&oldest);
             }
         }
-        let new = || Sender { redis: Received::new(now), direct: Received::new(now) };
+        let new = || Sender { broker: Received::new(now), direct: Received::new(now) };
         self.senders.entry(node_id.clone()).or_insert_with(new)
     }
 }
 
 impl Sender {
     fn heard_at(&self) -> Instant {
-        self.redis.heard_at().max(self.direct.heard_at())
+        self.broker.heard_at().max(self.direct.heard_at())
     }
 }
 

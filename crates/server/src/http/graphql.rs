@@ -89,7 +89,7 @@ impl IntoResponse for NotRun {
 /// Health as clients of the reference system read it, with the status of `/readyz`.
 pub(super) async fn health(State(api): State<Api>) -> Response {
     let required = api.cluster.is_some();
-    let connected = api.cluster.as_ref().is_some_and(|cluster| cluster.redis_is_healthy());
+    let connected = api.cluster.as_ref().is_some_and(|cluster| cluster.broker_is_healthy());
     let timestamp = api.gateway.clock().wall();
     let status = health::readyz(State(api)).await.status();
     let word = if status == StatusCode::OK { "healthy" } else { "unhealthy" };

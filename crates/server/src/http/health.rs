@@ -48,7 +48,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Response {
     if !api.chat.availability.is_available() {
         degraded.push("store");
     }
-    if cluster.is_some_and(|cluster| !cluster.redis_is_healthy()) {
+    if cluster.is_some_and(|cluster| !cluster.broker_is_healthy()) {
         degraded.push("redis");
     }
     if is_ready {

@@ -112,7 +112,7 @@ struct Network {
 struct Node {
     id: NodeId,
     link: Arc<ClusterLink>,
-    redis: Arc<Wire>,
+    broker: Arc<Wire>,
     direct: Arc<Wire>,
     inbox: mpsc::Receiver<Envelope>,
 }
@@ -155,19 +155,19 @@ impl Network {
                 returns: returns.clone(),
             })
         };
-        let redis = wire(Transport::Redis, Arc::clone(&self.deaf));
+        let broker = wire(Transport::Broker, Arc::clone(&self.deaf));
         let direct = wire(Transport::Direct, Arc::default());
         let link = ClusterLink::new(ClusterParts {
             address: Some(name.to_owned()),
             peers: peers.iter().copied().map(str::to_owned).collect(),
             reception,
-            redis: Arc::clone(&redis) as Arc<dyn Carrier>,
+            broker: Arc::clone(&broker) as Arc<dyn Carrier>,
             direct: Arc::clone(&direct) as Arc<dyn DirectCarrier>,
             nodes: Arc::clone(&self.directory) as Arc<dyn Nodes>,
             clock: Clock::system(),
         });
         self.tasks.spawn(Arc::clone(&link).run(returned));
-        Node { id, link, redis, direct, inbox }
+        Node { id, link, broker, direct, inbox }
     }
 }
 
@@ -223,18 +223,18 @@ async fn an_envelope_for_the_node_itself_takes_the_short_way() {
     let (_network, mut a, _b) = pair().await;
     a.link.send(&a.id, message(1, 10)).await.unwrap();
     assert_eq!(a.heard(), (vec![1], 0));
-    assert_eq!(a.redis.last_number(&a.id), 0);
+    assert_eq!(a.broker.last_number(&a.id), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_envelope_before_silence_is_missed_within_two_and_a_half_seconds() {
     let (_network, a, mut b) = pair().await;
-    // The probe through Redis is enough; no status says it too.
+    // The probe through the broker is enough; no status says it too.
     a.direct.set(Fault::Swallow);
     a.send(&b, 1).await.unwrap();
-    a.redis.set(Fault::Swallow);
+    a.broker.set(Fault::Swallow);
     a.send(&b, 2).await.unwrap();
-    a.redis.set(Fault::None);
+    a.broker.set(Fault::None);
     assert_eq!(b.heard(), (vec![1], 0));
     seconds(2.5).await;
     assert_eq!(b.heard(), (vec![], 1));
@@ -256,12 +256,12 @@ async fn silence_is_no_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_redis_does_not_reach_is_sent_everything_directly() {
+async fn a_node_that_the_broker_does_not_reach_is_sent_everything_directly() {
     let (network, a, mut b) = pair().await;
     locked(&network.deaf).push(b.id.clone());
     a.send(&b, 1).await.unwrap();
     seconds(4.5).await;
-    assert!(!b.link.redis_is_healthy() && a.link.redis_is_healthy());
+    assert!(!b.link.broker_is_healthy() && a.link.broker_is_healthy());
     assert_eq!(a.link.cut_off(), std::slice::from_ref(&b.id));
     assert_eq!(b.heard(), (vec![], 1), "what was lost before everybody knew is told");
     a.send(&b, 2).await.unwrap();
@@ -288,7 +288,7 @@ async fn a_change_is_told_at_once() {
             true => locked(&network.deaf).push(b.id.clone()),
             false => locked(&network.deaf).clear(),
         }
-        while b.link.redis_is_healthy() == is_deaf {
+        while b.link.broker_is_healthy() == is_deaf {
             seconds(0.01).await;
         }
         seconds(0.01).await;
@@ -297,12 +297,12 @@ async fn a_change_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_worse_off_when_redis_is_down_for_all() {
+async fn nobody_is_worse_off_when_the_broker_is_down_for_all() {
     let (network, a, mut b) = pair().await;
     locked(&network.deaf).extend([a.id.clone(), b.id.clone()]);
     seconds(30.0).await;
     for node in [&a, &b] {
-        assert!(!node.link.redis_is_healthy() && !node.link.is_worse_off());
+        assert!(!node.link.broker_is_healthy() && !node.link.is_worse_off());
         assert_eq!(node.link.cut_off().len(), 1);
     }
     a.send(&b, 1).await.unwrap();
@@ -310,29 +310,29 @@ async fn nobody_is_worse_off_when_redis_is_down_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_redis_gives_back_goes_directly_and_is_no_gap() {
+async fn what_the_broker_gives_back_goes_directly_and_is_no_gap() {
     let (_network, a, mut b) = pair().await;
-    a.redis.set(Fault::GiveBack);
+    a.broker.set(Fault::GiveBack);
     a.send(&b, 1).await.unwrap();
     a.send(&b, 2).await.unwrap();
-    a.redis.set(Fault::None);
+    a.broker.set(Fault::None);
     seconds(0.1).await;
     assert_eq!(b.heard(), (vec![1, 2], 0));
-    // For a moment Redis is not tried again for that node.
-    let last = a.redis.last_number(&b.id);
+    // For a moment the broker is not tried again for that node.
+    let last = a.broker.last_number(&b.id);
     a.send(&b, 3).await.unwrap();
-    assert_eq!(a.redis.last_number(&b.id), last);
+    assert_eq!(a.broker.last_number(&b.id), last);
     seconds(10.0).await;
     a.send(&b, 4).await.unwrap();
-    assert_eq!(a.redis.last_number(&b.id), last + 1);
+    assert_eq!(a.broker.last_number(&b.id), last + 1);
     seconds(10.0).await;
     assert_eq!(b.heard(), (vec![3, 4], 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_redis_publishes_and_gives_back_is_heard_once() {
+async fn what_the_broker_publishes_and_gives_back_is_heard_once() {
     let (_network, a, mut b) = pair().await;
-    a.redis.set(Fault::Both);
+    a.broker.set(Fault::Both);
     a.send(&b, 1).await.unwrap();
     seconds(5.0).await;
     assert_eq!(b.heard(), (vec![1], 0));
@@ -341,20 +341,20 @@ async fn what_redis_publishes_and_gives_back_is_heard_once() {
 #[tokio::test(start_paused = true)]
 async fn what_goes_neither_way_is_a_gap() {
     let (_network, a, mut b) = pair().await;
-    a.redis.set(Fault::GiveBack);
+    a.broker.set(Fault::GiveBack);
     a.direct.set(Fault::Full);
     a.send(&b, 1).await.unwrap();
     seconds(1.0).await;
-    a.redis.set(Fault::None);
+    a.broker.set(Fault::None);
     a.direct.set(Fault::None);
     seconds(3.0).await;
     assert_eq!(b.heard(), (vec![], 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_to_redis_is_passed_by() {
+async fn a_full_queue_to_the_broker_is_passed_by() {
     let (_network, a, mut b) = pair().await;
-    a.redis.set(Fault::Full);
+    a.broker.set(Fault::Full);
     a.send(&b, 1).await.unwrap();
     assert_eq!(b.heard(), (vec![1], 0));
 }
@@ -362,15 +362,15 @@ async fn a_full_queue_to_redis_is_passed_by() {
 #[tokio::test(start_paused = true)]
 async fn what_no_way_takes_is_a_gap_on_the_way_that_works_next() {
     let (_network, a, mut b) = pair().await;
-    for (reach, heals) in [(Reach::Connected, &a.direct), (Reach::Unreachable, &a.redis)] {
+    for (reach, heals) in [(Reach::Connected, &a.direct), (Reach::Unreachable, &a.broker)] {
         locked(&a.direct.reach).insert(b.id.clone(), reach);
-        a.redis.set(Fault::Full);
+        a.broker.set(Fault::Full);
         a.direct.set(Fault::Full);
         assert_eq!(a.send(&b, 1).await, Err(LinkError::Full));
         heals.set(Fault::None);
         seconds(2.5).await;
         assert_eq!(b.heard(), (vec![], 1), "{reach:?}");
-        a.redis.set(Fault::None);
+        a.broker.set(Fault::None);
         a.direct.set(Fault::None);
         seconds(10.0).await;
         assert_eq!(b.heard(), (vec![], 0), "it is told once");
@@ -378,7 +378,7 @@ async fn what_no_way_takes_is_a_gap_on_the_way_that_works_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_nobody_knows_is_reached_through_redis_or_not_at_all() {
+async fn a_node_that_nobody_knows_is_reached_through_the_broker_or_not_at_all() {
     let (mut network, a, _b) = pair().await;
     let mut c = network.unlisted("c-1", &[]);
     c.direct.set(Fault::Swallow);

@@ -200,7 +200,7 @@ fn a_parcel_that_leaves_again_keeps_its_first_number() {
 #[test]
 fn a_status_survives_the_way_and_may_say_more_than_is_known_here() {
     for address in [None, Some("10.0.0.7:7400".to_owned())] {
-        let status = Status { redis_is_healthy: false, redis_number: 42, address };
+        let status = Status { broker_is_healthy: false, broker_number: 42, address };
         let mut parcel = Parcel::status(&node("a-1"), &status);
         parcel.0.extend(b"more");
         let Ok(Content::Status(read)) = open(parcel).content() else { panic!("no status") };

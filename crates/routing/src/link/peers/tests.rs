@@ -23,8 +23,8 @@ fn listed(name: &str, address: Option<&str>) -> LiveNode {
     LiveNode { record, remaining: seconds(15.0) }
 }
 
-fn status(redis_is_healthy: bool) -> Status {
-    Status { redis_is_healthy, redis_number: 0, address: Some("address".to_owned()) }
+fn status(broker_is_healthy: bool) -> Status {
+    Status { broker_is_healthy, broker_number: 0, address: Some("address".to_owned()) }
 }
 
 /// A node that knows one other, which the directory lists.
@@ -40,33 +40,33 @@ fn the_way_to_a_node_follows_what_is_known_of_both_ends() {
     let now = Clock::system().now();
     let (b, address) = (node("b-1"), Arc::<str>::from("address"));
     let mut peers = peers(now);
-    let redis = || Some(Way::Redis(Some(address.clone())));
+    let broker = || Some(Way::Broker(Some(address.clone())));
     let direct = || Some(Way::Direct(address.clone()));
-    assert_eq!(peers.way(&b, true, now), redis());
-    assert_eq!(peers.way(&b, false, now), direct(), "this node's Redis is down");
+    assert_eq!(peers.way(&b, true, now), broker());
+    assert_eq!(peers.way(&b, false, now), direct(), "this node does not reach the broker");
     peers.heard(&b, status(false), now);
-    assert_eq!(peers.way(&b, true, now), direct(), "its Redis is down");
-    assert_eq!(peers.way(&b, true, now + STATUS_AGE_MAX), redis(), "that was long ago");
+    assert_eq!(peers.way(&b, true, now), direct(), "the node does not reach the broker");
+    assert_eq!(peers.way(&b, true, now + STATUS_AGE_MAX), broker(), "that was long ago");
     peers.heard(&b, status(true), now);
     peers.returned(&b, now);
-    let doubtful = Some(Way::DirectOrRedis(address.clone()));
-    assert_eq!(peers.way(&b, true, now), doubtful, "Redis gave something back");
-    assert_eq!(peers.way(&b, true, now + RETURN_REST), redis());
-    assert_eq!(peers.way(&node("new-1"), true, now), Some(Way::Redis(None)));
+    let doubtful = Some(Way::DirectOrBroker(address.clone()));
+    assert_eq!(peers.way(&b, true, now), doubtful, "the broker returned a parcel");
+    assert_eq!(peers.way(&b, true, now + RETURN_REST), broker());
+    assert_eq!(peers.way(&node("new-1"), true, now), Some(Way::Broker(None)));
     assert_eq!(peers.way(&node("new-1"), false, now), None);
 }
 
 #[test]
-fn a_node_without_an_address_is_reached_through_redis_only() {
+fn a_node_without_an_address_is_reached_through_the_broker_only() {
     let now = Clock::system().now();
     let mut peers = Peers::new(node("own-1"));
     peers.listed(vec![listed("b-1", None)], now);
-    assert_eq!(peers.way(&node("b-1"), true, now), Some(Way::Redis(None)));
+    assert_eq!(peers.way(&node("b-1"), true, now), Some(Way::Broker(None)));
     assert_eq!(peers.way(&node("b-1"), false, now), None);
 }
 
 #[test]
-fn a_change_of_a_nodes_redis_is_news_once() {
+fn a_change_of_a_nodes_broker_link_is_reported_once() {
     let now = Clock::system().now();
     let (b, mut peers) = (node("b-1"), peers(now));
     assert_eq!(peers.heard(&b, status(true), now), None);

@@ -33,7 +33,7 @@ impl Receiver {
     }
 
     async fn receive(&self, parcel: Bytes) {
-        self.reception.receive(Transport::Redis, parcel).await.unwrap();
+        self.reception.receive(Transport::Broker, parcel).await.unwrap();
     }
 
     fn drops(&self, reason: &'static str) -> u64 {
@@ -65,7 +65,7 @@ impl Receiver {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_inbox_holds_redis_up_for_a_moment_only() {
+async fn a_full_inbox_blocks_the_broker_for_a_moment_only() {
     let mut receiver = Receiver::new();
     for _ in 0..INBOX_ENVELOPES {
         let parcel = receiver.parcel();
@@ -166,7 +166,7 @@ async fn a_repeat_is_dropped_whichever_way_it_comes() {
     let parcel = receiver.parcel();
     receiver.receive(parcel.clone()).await;
     receiver.receive(parcel.clone()).await;
-    // Given back by Redis although it was published, and sent directly.
+    // Given back by the broker although it was published, and sent directly.
     let envelope = Envelope::PrivacyChanged { user_ids: Vec::new() };
     let mut again = Parcel::envelope(&node("a-1"), &envelope);
     again.stamp(1);
@@ -195,13 +195,13 @@ async fn a_new_subscription_is_one_gap_for_all_senders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_shows_what_did_not_come_through_redis() {
+async fn a_status_shows_what_did_not_come_through_the_broker() {
     let mut receiver = Receiver::new();
     let parcel = receiver.parcel();
     receiver.receive(parcel).await;
     receiver.parcel();
-    let redis_number = receiver.departures.last(&node("b-1"));
-    let status = Status { redis_is_healthy: true, redis_number, address: None };
+    let broker_number = receiver.departures.last(&node("b-1"));
+    let status = Status { broker_is_healthy: true, broker_number, address: None };
     let said = Parcel::status(&node("a-1"), &status);
     receiver.reception.receive(Transport::Direct, said.into()).await.unwrap();
     receiver.check();
@@ -217,7 +217,7 @@ async fn receiving_ends_with_the_inbox() {
     let mut receiver = Receiver::new();
     let parcel = receiver.parcel();
     receiver.inbox.close();
-    let received = receiver.reception.receive(Transport::Redis, parcel).await;
+    let received = receiver.reception.receive(Transport::Broker, parcel).await;
     assert_eq!(received, Err(InboxEnded));
 }
 
