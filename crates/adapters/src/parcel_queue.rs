@@ -136,7 +136,7 @@ mod tests {
 
     fn parcel(frame_bytes: usize) -> Parcel {
         let frame = "x".repeat(frame_bytes).into();
-        let envelope = Envelope::Push { user_ids: Arc::new([]), frame, queued: None };
+        let envelope = Envelope::Push { user_ids: Arc::new([]), frame };
         Parcel::envelope(&node(), &envelope)
     }
 

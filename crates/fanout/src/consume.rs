@@ -102,6 +102,7 @@ impl Consumer {
                         audiences.len() - 1
                     });
                     let frame = self.encode(&ServerFrame::Message(Arc::unwrap_or_clone(message)));
+                    let committed_at = committed_at.map(|at| self.fanout.wall_of(at));
                     let delivery =
                         Delivery { chat_id, sequence, user_ids, frame, origin, committed_at };
                     deliveries.push((delivery, place));

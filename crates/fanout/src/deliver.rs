@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::{ChatId, NodeId, UserId};
+use heartline_protocol::{ChatId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Delivery, DirectoryError, Envelope, NodeLink, ResyncReason, Route, Routes,
+    Clock, Delivery, DirectoryError, Envelope, LocalSockets, NodeLink, ResyncReason, Route, Routes,
 };
+use tokio::time::Instant;
 use tracing::debug;
 
 use crate::metrics::Metrics;
@@ -26,8 +27,10 @@ pub struct Fanout {
     pub node_id: NodeId,
     /// Where users are connected.
     pub routes: Arc<dyn Routes>,
-    /// How nodes are reached.
+    /// Carries envelopes to nodes.
     pub link: Arc<dyn NodeLink>,
+    /// The sockets of this node.
+    pub sockets: Arc<dyn LocalSockets>,
     /// For the frames' timestamps.
     pub clock: Clock,
     /// What is counted.
@@ -75,11 +78,18 @@ impl Fanout {
         Ok(Whereabouts { nodes })
     }
 
+    /// The wall clock's time at an instant of this process.
+    pub(crate) fn wall_of(&self, at: Instant) -> Timestamp {
+        let ago = self.clock.now().saturating_duration_since(at);
+        let now = self.clock.wall().unix_ms;
+        Timestamp { unix_ms: now.saturating_sub(ago.as_millis() as u64) }
+    }
+
     /// Sends a message to every node where somebody of its audience is.
     pub(crate) async fn deliver(&self, delivery: Delivery, whereabouts: &Whereabouts) {
         for (node_id, user_ids) in &whereabouts.nodes {
             let user_ids = Arc::clone(user_ids);
-            let delivery = Delivery { user_ids, committed_at: None, ..delivery.clone() };
+            let delivery = Delivery { user_ids, ..delivery.clone() };
             self.send(node_id, Envelope::Message(delivery)).await;
         }
         // This node's own memory knows who is here.
@@ -88,7 +98,7 @@ impl Fanout {
 
     /// Pushes a frame that has no place in a chat's order.
     pub(crate) async fn tell(&self, user_ids: Arc<[UserId]>, frame: &Bytes) {
-        let envelope = |user_ids| Envelope::Push { user_ids, frame: frame.clone(), queued: None };
+        let envelope = |user_ids| Envelope::Push { user_ids, frame: frame.clone() };
         self.tell_each(user_ids, envelope).await;
     }
 

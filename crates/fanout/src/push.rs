@@ -8,7 +8,6 @@ use heartline_protocol::limits::{EVENT_DATA_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUS
 use heartline_protocol::{ServerFrame, UserId, encode_server};
 use heartline_routing::{DirectoryError, Envelope, LinkError, Route};
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::deliver::Fanout;
@@ -39,9 +38,6 @@ pub enum PushError {
     /// Nobody could say where the users are.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// This node's own queue is gone: it is stopping.
-    #[error("this node is stopping")]
-    Stopping,
 }
 
 impl Fanout {
@@ -56,7 +52,7 @@ impl Fanout {
         let frame = Bytes::from(encode_server(&frame, self.clock.wall()));
         let user_ids: Arc<[UserId]> = push.user_ids.into();
         let elsewhere = self.push_elsewhere(&user_ids, &frame).await?;
-        Ok(self.push_here(user_ids, frame).await? + elsewhere)
+        Ok(self.sockets.push(&user_ids, &frame).await + elsewhere)
     }
 
     /// Answers how many connections are leased where it went. While routes cannot be read it goes
@@ -88,7 +84,7 @@ impl Fanout {
         let mut elsewhere = 0;
         for Route { node_id, user_ids, connections } in routes {
             let user_ids = user_ids.into();
-            let envelope = Envelope::Push { user_ids, frame: frame.clone(), queued: None };
+            let envelope = Envelope::Push { user_ids, frame: frame.clone() };
             match self.link.send(&node_id, envelope).await {
                 Ok(()) => elsewhere += connections,
                 Err(LinkError::Full | LinkError::Gone) => {
@@ -97,13 +93,6 @@ impl Fanout {
             }
         }
         Ok(elsewhere)
-    }
-
-    async fn push_here(&self, user_ids: Arc<[UserId]>, frame: Bytes) -> Result<usize, PushError> {
-        let (answer, queued) = oneshot::channel();
-        let envelope = Envelope::Push { user_ids, frame, queued: Some(answer) };
-        self.link.send(&self.node_id, envelope).await.map_err(|_| PushError::Stopping)?;
-        queued.await.map_err(|_| PushError::Stopping)
     }
 }
 

@@ -16,9 +16,11 @@ use heartline_protocol::server_frame::{
     Chat, ChatChange, ChatKind, ChatMember, ManifestChat, Message, Role,
 };
 use heartline_protocol::{
-    ChatId, ConnectionId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
+    ChatId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
 };
-use heartline_routing::{Answering, Clock, DirectoryError, Envelope, LocalLink, Route, Routes};
+use heartline_routing::{
+    Answering, Clock, DirectoryError, Envelope, LocalLink, NoSockets, Route, Routes,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use ulid::Ulid;
@@ -182,6 +184,7 @@ fn stage(members: &[&str]) -> Stage {
         node_id,
         routes: Arc::clone(&routes) as Arc<dyn Routes>,
         link: Arc::new(link),
+        sockets: Arc::new(NoSockets),
         clock: Clock::system(),
         metrics: metrics.clone(),
     };

@@ -15,7 +15,8 @@ use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::Chat;
 use heartline_protocol::{ChatId, ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, Policy, Routes,
+    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NoSockets,
+    Policy, Routes,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -173,6 +174,7 @@ fn stage(mood: Mood) -> Stage {
         node_id,
         routes: Arc::clone(&directory) as Arc<dyn Routes>,
         link: Arc::new(link),
+        sockets: Arc::new(NoSockets),
         clock: Clock::system(),
         metrics: metrics.clone(),
     };

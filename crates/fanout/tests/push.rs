@@ -5,27 +5,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use heartline_fanout::{Fanout, Metrics, Push};
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LinkError, MemoryDirectory, NodeLink,
-    NodeRecord, Nodes, Policy,
+    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LinkError, LocalSockets, MemoryDirectory,
+    NodeLink, NodeRecord, Nodes, Policy,
 };
 use serde_json::Value;
 
 /// A link that takes everything, to nodes of which one is cut off from the directory.
 #[derive(Debug, Default)]
-struct Nodes {
+struct Network {
     sent: Mutex<Vec<(NodeId, Vec<UserId>)>>,
 }
 
 #[async_trait]
-impl NodeLink for Nodes {
+impl NodeLink for Network {
     async fn send(&self, node_id: &NodeId, envelope: Envelope) -> Result<(), LinkError> {
-        let Envelope::Push { user_ids, queued, .. } = envelope else { unreachable!("a push") };
-        if let Some(queued) = queued {
-            queued.send(0).unwrap();
-        }
+        let Envelope::Push { user_ids, .. } = envelope else { unreachable!("a push") };
         self.sent.lock().unwrap().push((node_id.clone(), user_ids.to_vec()));
         Ok(())
     }
@@ -36,6 +34,17 @@ impl NodeLink for Nodes {
 
     fn cut_off(&self) -> Vec<NodeId> {
         vec![node("cut-off")]
+    }
+}
+
+/// A node with one socket, of anybody.
+#[derive(Debug)]
+struct OneSocket;
+
+#[async_trait]
+impl LocalSockets for OneSocket {
+    async fn push(&self, _: &[UserId], _: &Bytes) -> usize {
+        1
     }
 }
 
@@ -76,23 +85,20 @@ async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
     let directory = MemoryDirectory::new(1, Clock::system());
     connect(&directory, "ana", node("heard"), 1).await;
     connect(&directory, "bo", node("cut-off"), 2).await;
-    let link = Arc::new(Nodes::default());
+    let link = Arc::new(Network::default());
     let fanout = Fanout {
         node_id: node("own"),
         routes: Arc::new(directory),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
+        sockets: Arc::new(OneSocket),
         clock: Clock::system(),
         metrics: Metrics::default(),
     };
     let everybody = users(&["ana", "bo", "cy"]);
     let push = Push { user_ids: everybody.clone(), name: "news".to_owned(), data: Value::Null };
-    assert_eq!(fanout.push(push).await.unwrap(), 2, "as many as are leased");
+    assert_eq!(fanout.push(push).await.unwrap(), 3, "two are leased elsewhere, one is here");
     let mut sent = link.sent.lock().unwrap().clone();
     sent.sort();
-    let expected = [
-        (node("cut-off"), everybody.clone()),
-        (node("heard"), users(&["ana"])),
-        (node("own"), everybody),
-    ];
+    let expected = [(node("cut-off"), everybody), (node("heard"), users(&["ana"]))];
     assert_eq!(sent, expected, "whoever came to a node that is cut off is in no directory");
 }

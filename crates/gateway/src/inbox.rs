@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use heartline_durability::CatchUp;
 use heartline_protocol::server_frame::Message;
-use heartline_protocol::{ChatId, ConnectionId, ServerFrame, UserId, encode_server};
-use heartline_routing::{Delivery, Envelope, ResyncReason};
-use tokio::sync::{mpsc, oneshot};
+use heartline_protocol::{ChatId, ConnectionId, ServerFrame, Timestamp, UserId, encode_server};
+use heartline_routing::{Delivery, Envelope, LocalSockets, ResyncReason};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::cursor::{Cursors, Hole, Orders, Resync};
@@ -119,10 +120,9 @@ struct Push {
     frame: Bytes,
     /// The connection that is left out.
     except: Option<ConnectionId>,
-    queued: Option<oneshot::Sender<usize>>,
     /// The chat whose message it is, if it is one.
     chat_id: Option<ChatId>,
-    committed_at: Option<Instant>,
+    committed_at: Option<Timestamp>,
 }
 
 impl Arrivals<'_> {
@@ -133,10 +133,10 @@ impl Arrivals<'_> {
                 self.cursors.arrive(delivery, self.hub.clock().now(), &mut orders);
                 self.obey(orders);
             }
-            Envelope::Push { user_ids, frame, queued } => {
+            Envelope::Push { user_ids, frame } => {
                 let frame = socket_frame(&frame);
                 let (except, chat_id, committed_at) = (None, None, None);
-                let push = Push { user_ids, frame, except, queued, chat_id, committed_at };
+                let push = Push { user_ids, frame, except, chat_id, committed_at };
                 self.pushes.push(push);
             }
             Envelope::Resync { user_ids: Some(user_ids), chat_ids, reason } => {
@@ -186,7 +186,6 @@ impl Arrivals<'_> {
                 user_ids,
                 frame: socket_frame(&frame),
                 except: origin,
-                queued: None,
                 chat_id: Some(chat_id),
                 committed_at,
             });
@@ -199,17 +198,28 @@ impl Arrivals<'_> {
     }
 
     /// A push has reached so many connections, of users of whom so many are here.
-    fn reached(&mut self, push: &mut Push, connections: usize, users_here: usize) {
-        if let Some(queued) = push.queued.take() {
-            // Whoever asked may have given up waiting; the frame is queued all the same.
-            let _ = queued.send(connections);
-        }
+    fn reached(&mut self, push: &Push, connections: usize, users_here: usize) {
         let Some(chat_id) = push.chat_id else { return };
         let offline = push.user_ids.len() - users_here;
         self.hub.metrics().delivery.delivered(connections, offline);
         if users_here == 0 {
             self.cursors.rest(chat_id);
         }
+    }
+}
+
+#[async_trait]
+impl LocalSockets for Gateway {
+    async fn push(&self, user_ids: &[UserId], frame: &Bytes) -> usize {
+        let (frame, now) = (socket_frame(frame), self.clock.now());
+        let mut writes = Writes { hub: &self.hub, handles: Vec::new(), count: 0 };
+        let mut connections = 0;
+        for user_id in user_ids {
+            let written = self.hub.write(user_id, &frame, None, now, &mut writes.handles);
+            connections += written.unwrap_or(0);
+            writes.rest_between_writes().await;
+        }
+        connections
     }
 }
 
@@ -227,7 +237,7 @@ struct Writes<'a> {
 
 impl Writes<'_> {
     /// A lone push is written user by user, while each connection is at hand.
-    async fn alone(&mut self, mut push: Push, arrivals: &mut Arrivals<'_>) {
+    async fn alone(&mut self, push: Push, arrivals: &mut Arrivals<'_>) {
         let now = self.hub.clock().now();
         let (mut connections, mut users_here) = (0, 0);
         for user_id in &*push.user_ids {
@@ -237,7 +247,7 @@ impl Writes<'_> {
             connections += written.unwrap_or(0);
             self.rest_between_writes().await;
         }
-        arrivals.reached(&mut push, connections, users_here);
+        arrivals.reached(&push, connections, users_here);
         self.note_lag([push.committed_at]);
     }
 
@@ -246,10 +256,10 @@ impl Writes<'_> {
         let now = self.hub.clock().now();
         let mut bytes = 0;
         let mut pushes = std::mem::take(&mut arrivals.pushes);
-        for push in &mut pushes {
+        for push in &pushes {
             let (mut connections, mut users_here) = (0, 0);
             for user_id in &*push.user_ids {
-                let Push { frame, except, .. } = &*push;
+                let Push { frame, except, .. } = push;
                 let queued = self.hub.push(user_id, frame, *except, now, &mut self.handles);
                 users_here += usize::from(queued.is_some());
                 connections += queued.unwrap_or(0);
@@ -281,11 +291,11 @@ impl Writes<'_> {
         }
     }
 
-    /// How long messages took from their commit to their sockets.
-    fn note_lag(&self, committed: impl IntoIterator<Item = Option<Instant>>) {
-        let now = self.hub.clock().now();
+    /// Records how long messages took from their commit to their sockets.
+    fn note_lag(&self, committed: impl IntoIterator<Item = Option<Timestamp>>) {
+        let now = self.hub.clock().wall();
         for committed_at in committed.into_iter().flatten() {
-            let lag = now.saturating_duration_since(committed_at);
+            let lag = Duration::from_millis(now.unix_ms.saturating_sub(committed_at.unix_ms));
             self.hub.metrics().delivery.lag_seconds.observe(lag.as_secs_f64());
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_gateway::{Config, Gateway, Transport, inbox};
 use heartline_protocol::UserId;
-use heartline_routing::{Clock, Envelope, LocalLink, NodeLink};
+use heartline_routing::{Clock, LocalSockets};
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -19,7 +19,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
@@ -36,18 +35,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn a_client_that_pauses_gets_the_rest_as_soon_as_it_reads_again() {
-    let (gateway, link, mut tasks) = gateway();
+    let (gateway, mut tasks) = gateway();
     let (server, mut client) = connected().await;
     let (_, accepted) = gateway.upgrade(&upgrade_request(), peer()).await.unwrap();
     tasks.spawn(gateway.clone().serve(accepted, Transport::Tls(Box::new(server)), &[]));
 
     let frame = Bytes::from("x".repeat(FRAME_BYTES));
     for _ in 0..FRAMES {
-        let (queued, answer) = oneshot::channel();
-        let user_ids: Arc<[UserId]> = Arc::from(["ana".parse().unwrap()]);
-        let push = Envelope::Push { user_ids, frame: frame.clone(), queued: Some(queued) };
-        link.send(gateway.node_id(), push).await.unwrap();
-        assert_eq!(answer.await, Ok(1));
+        let user_ids: [UserId; 1] = ["ana".parse().unwrap()];
+        assert_eq!(gateway.push(&user_ids, &frame).await, 1);
     }
     // The task gives everything to the encryption before the client begins to read.
     let is_written = async {
@@ -62,16 +58,16 @@ async fn a_client_that_pauses_gets_the_rest_as_soon_as_it_reads_again() {
     read.expect("all of it arrives without another reason to write").unwrap();
 }
 
-fn gateway() -> (Arc<Gateway>, Arc<LocalLink>, JoinSet<()>) {
+fn gateway() -> (Arc<Gateway>, JoinSet<()>) {
     let config = Config {
         heartbeat_interval: Duration::from_secs(60),
         heartbeat_timeout: Duration::from_secs(120),
         ..Config::default()
     };
-    let (gateway, link, envelopes) = scripted_store::gateway(config, Vec::new());
+    let (gateway, _link, envelopes) = scripted_store::gateway(config, Vec::new());
     let mut tasks = JoinSet::new();
     tasks.spawn(inbox::run(Arc::clone(&gateway), envelopes));
-    (gateway, link, tasks)
+    (gateway, tasks)
 }
 
 fn peer() -> SocketAddr {

@@ -21,7 +21,10 @@ pub use directory::{
     NodeRecord, Nodes, Policy, PresenceStates, Refusal, Registration, Route, Routes,
 };
 pub use lease::{Lease, LeaseKey, LeaseKind, LiveConnection, shard_of};
-pub use link::{Delivery, Envelope, LinkError, LocalLink, NodeLink, PresenceNews, ResyncReason};
+pub use link::{
+    Delivery, Envelope, LinkError, LocalLink, LocalSockets, NoSockets, NodeLink, PresenceNews,
+    ResyncReason,
+};
 pub use memory::MemoryDirectory;
 pub use metrics::RoutingMetrics;
 pub use presence::{Change, PresenceState, Transition};

@@ -1,10 +1,10 @@
-//! The port [`NodeLink`]: an envelope to one node.
+//! The ports [`NodeLink`], which carries an envelope to one node, and [`LocalSockets`].
 //!
-//! Fanout and the gateway never see each other; they meet here. The sender names a node, the
-//! receiving node's own memory decides which of its sockets get the frame.
+//! Fanout and the gateway do not depend on each other; they meet here. The sender names a node, and
+//! the receiving node's own memory decides which of its sockets get the frame.
 //!
 //! A single node has a [`LocalLink`]. Many have a [`ClusterLink`], which writes envelopes into
-//! [`Parcel`]s, gives them to a [`Carrier`] and takes what comes at its [`Reception`].
+//! [`Parcel`]s, gives them to a [`Carrier`] and receives others at its [`Reception`].
 
 mod envelope;
 mod local;
@@ -33,16 +33,18 @@ pub use reception::{INBOX_ENVELOPES, InboxEnded, Reception};
 pub use wire::Malformed;
 
 use async_trait::async_trait;
-use heartline_protocol::NodeId;
+use bytes::Bytes;
+use heartline_protocol::{NodeId, UserId};
 
 /// Why an envelope did not leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The receiver's queue is full: the envelope is lost, and whoever it concerns must be told.
+    /// The receiver's queue is full: the envelope is lost, and those it concerns must be told to
+    /// sync.
     #[error("the node's queue is full")]
     Full,
     /// There is no such node, or it has stopped.
-    #[error("the node is not there")]
+    #[error("no such node")]
     Gone,
 }
 
@@ -53,11 +55,30 @@ pub trait NodeLink: Send + Sync + std::fmt::Debug {
     /// queue, but never for the receiver to act.
     async fn send(&self, node_id: &NodeId, envelope: Envelope) -> Result<(), LinkError>;
 
-    /// The other nodes that are known: where a broadcast goes when nobody can say where users
-    /// are. It includes nodes that were seen lately and may be gone.
+    /// The other known nodes: the receivers of a broadcast while routes cannot be read. It includes
+    /// nodes that were seen lately and may be gone.
     fn peers(&self) -> Vec<NodeId>;
 
-    /// The other nodes whose connections are not to be found in the directory at present, because
-    /// it does not hear them: they must be sent everything.
+    /// The other nodes whose connections the directory does not list at present, because it does
+    /// not reach them: they must be sent everything.
     fn cut_off(&self) -> Vec<NodeId>;
+}
+
+/// The sockets of this node, for a caller that needs to know how many a push was queued for.
+#[async_trait]
+pub trait LocalSockets: Send + Sync + std::fmt::Debug {
+    /// Queues one frame, as JSON text, for every chat socket that these users have on this node,
+    /// and returns for how many.
+    async fn push(&self, user_ids: &[UserId], frame: &Bytes) -> usize;
+}
+
+/// The sockets of a node that accepts none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSockets;
+
+#[async_trait]
+impl LocalSockets for NoSockets {
+    async fn push(&self, _user_ids: &[UserId], _frame: &Bytes) -> usize {
+        0
+    }
 }

@@ -9,7 +9,7 @@ use heartline_fanout::Fanout;
 use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Envelope, NodeRecord, RoutingMetrics};
+use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord, RoutingMetrics};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use ulid::Ulid;
@@ -73,7 +73,9 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         metrics,
     });
     let routes = Arc::clone(&directory.routes);
-    let fanout = Fanout { node_id, routes, link, clock, metrics: fanout_metrics };
+    let gateway = Arc::new(gateway);
+    let sockets = Arc::clone(&gateway) as Arc<dyn LocalSockets>;
+    let fanout = Fanout { node_id, routes, link, sockets, clock, metrics: fanout_metrics };
     let tls = match (&config.server.tls_cert, &config.server.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)
@@ -82,7 +84,7 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     };
     let chat_parts = chat.parts();
     let api = Api {
-        gateway: Arc::new(gateway),
+        gateway,
         fanout: fanout.clone(),
         chat: chat_parts,
         default_visibility: config.presence.default_visibility,

@@ -1,102 +1,99 @@
-//! What travels between nodes.
+//! The envelopes that travel between nodes: plain data, and nothing that only one process can use.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use heartline_protocol::{ChatId, CloseReason, ConnectionId, UserId};
-use tokio::sync::oneshot;
-use tokio::time::Instant;
+use heartline_protocol::{ChatId, CloseReason, ConnectionId, Timestamp, UserId};
 
 use crate::lease::LeaseKey;
 use crate::presence::Transition;
 
-/// Something that one node asks another to do with its sockets.
-#[derive(Debug)]
+/// A request from one node to another to act on its sockets.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Envelope {
     /// Push one frame to every chat socket of these users.
     Push {
-        /// To whom.
+        /// The receivers.
         user_ids: Arc<[UserId]>,
         /// The frame's JSON text, encoded once.
         frame: Bytes,
-        /// Where to say for how many sockets it was queued; only a sender on the same node can
-        /// ask for it.
-        queued: Option<oneshot::Sender<usize>>,
     },
     /// Push a message of a chat, in its place among the chat's other messages.
     Message(Delivery),
-    /// Show that somebody types, to those of these users who may see that person.
+    /// Show that a user types, to those of the receivers who may see that user.
     Typing {
-        /// To whom.
+        /// The receivers.
         user_ids: Arc<[UserId]>,
-        /// Where.
+        /// The chat in which the user types.
         chat_id: ChatId,
-        /// Who types, or does not any more.
+        /// The user who types or has stopped.
         user_id: UserId,
-        /// Which of the two.
+        /// False when the user has stopped.
         is_typing: bool,
     },
-    /// Tell who came and left, to those who may know.
+    /// Announce presence transitions to those who may see them.
     Presence(Vec<PresenceNews>),
-    /// Who may see these users, or whom they may see, has changed: judge again.
+    /// The visibility or the contacts of these users have changed: evaluate again who may see them
+    /// and whom they may see.
     PrivacyChanged {
-        /// Whose.
+        /// The users.
         user_ids: Vec<UserId>,
     },
-    /// Tell chat sockets that they may have missed something.
+    /// Tell chat sockets that they may have missed pushes.
     Resync {
-        /// Whose; none means everybody's.
+        /// The users whose sockets are told; none means all.
         user_ids: Option<Arc<[UserId]>>,
-        /// Which chats; none means all.
+        /// The chats to sync; none means all.
         chat_ids: Option<Vec<ChatId>>,
-        /// Why.
+        /// Why pushes may be missing.
         reason: ResyncReason,
     },
-    /// End these connections.
+    /// Close these connections.
     Close {
-        /// Which.
+        /// The leases of the connections.
         leases: Vec<LeaseKey>,
-        /// Why.
+        /// The reason that clients are given.
         reason: CloseReason,
     },
 }
 
 /// A message on its way to the sockets of one node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The chat.
     pub chat_id: ChatId,
-    /// Its number in the chat.
+    /// The message's sequence in the chat.
     pub sequence: u64,
-    /// To whom.
+    /// The receivers.
     pub user_ids: Arc<[UserId]>,
     /// The frame's JSON text, encoded once.
     pub frame: Bytes,
-    /// The connection that sent it and has its acknowledgement instead.
+    /// The connection that sent the message and gets its acknowledgement instead.
     pub origin: Option<ConnectionId>,
-    /// When it was known as committed, on this process' clock; none if it came late.
-    pub committed_at: Option<Instant>,
+    /// When the committing node saw the commit, by its wall clock: only for the delivery lag. None
+    /// if the message was announced late.
+    pub committed_at: Option<Timestamp>,
 }
 
-/// A transition, and who of a node's users should hear of it without having asked.
+/// A transition, and the users of a node who are told without a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresenceNews {
-    /// What happened.
+    /// The transition.
     pub transition: Transition,
-    /// Who shares an active chat with that person.
+    /// The users who share an active chat with that user.
     pub observer_ids: Arc<[UserId]>,
 }
 
 /// Why clients are told to sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResyncReason {
-    /// A number of a chat is missing and could not be read from the log in time.
+    /// A sequence of a chat is missing and could not be read from the log in time.
     DeliveryGap,
-    /// The connection's lease was lost for a while: others could not find it.
+    /// The connection's lease was lost for a while: other nodes could not route to it.
     LeaseLost,
-    /// Something between two nodes was lost.
+    /// A parcel between two nodes was lost.
     LinkGap,
-    /// It was not known for a while who should hear a chat, or where they are.
+    /// The members of a chat, or their routes, could not be read for a while.
     Undelivered,
 }
 

@@ -1,12 +1,16 @@
-//! A parcel: what one node sends another in one piece, with a header.
+//! A parcel: a header, and an envelope, a status or nothing.
 //!
 //! ```text
 //! version 1 byte · kind 1 byte · number 8 bytes · earlier number 8 bytes · sender, a text · body
 //! ```
 //!
-//! The number is written when the parcel leaves, by the carrier that takes it, so that numbers and
-//! parcels leave in the same order. A parcel that the first carrier gave back and a second one
-//! takes keeps the first number as its earlier one, so that the receiver knows a repeat.
+//! The carrier that takes a parcel writes its number when the parcel leaves, so that numbers and
+//! parcels leave in the same order. A parcel that the first carrier returned and a second one takes
+//! keeps the first number as its earlier one, so that the receiver detects a repeat.
+//!
+//! Every version has this header. The version changes only if an older node could not skip or
+//! ignore what is new; `codec.rs` says what it can. Kinds below 16 have no number of their own and
+//! repeat the last one; all others carry an envelope, also those that this release does not know.
 
 use bytes::Bytes;
 use heartline_protocol::NodeId;
@@ -16,13 +20,13 @@ use super::envelope::Envelope;
 use super::wire::{Malformed, Reader, Writer};
 
 /// The version that this node writes, and the only one that it reads.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
-/// Where the two numbers stand.
+/// The positions of the two numbers.
 const NUMBER: std::ops::Range<usize> = 2..10;
 const EARLIER: std::ops::Range<usize> = 10..18;
 
-/// No sender counts so far, so that whoever adds to a number need not fear its end.
+/// Numbers are below this, so that adding to one cannot overflow.
 const NUMBERS_END: u64 = 1 << 63;
 
 /// Kinds of parcels that carry no envelope.
@@ -30,10 +34,10 @@ const PROBE: u8 = 1;
 const STATUS: u8 = 2;
 
 /// The largest parcel that is sent or accepted. A message to the largest group with the longest
-/// ids takes a fiftieth of it.
+/// ids takes 2% of it.
 pub const PARCEL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What a node says of itself to another, once a second.
+/// The status that a node sends to every other once a second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Whether parcels that are sent to the node through the broker arrive.
@@ -63,13 +67,13 @@ impl Parcel {
         Self::begin(sender, PROBE, 0)
     }
 
-    /// A parcel with what a node says of itself.
+    /// A parcel with a status.
     pub fn status(sender: &NodeId, status: &Status) -> Self {
         let mut parcel = Self::begin(sender, STATUS, 64);
         let mut writer = Writer(&mut parcel.0);
         writer.byte(status.broker_is_healthy.into());
         writer.number(status.broker_number);
-        // An address that is too long to be a host and a port is not worth telling.
+        // A text longer than this is no host and port.
         let address = status.address.as_deref().filter(|address| address.len() <= 255);
         writer.text(address.unwrap_or_default());
         parcel
@@ -86,24 +90,30 @@ impl Parcel {
         Self(bytes)
     }
 
-    /// Writes the number under which the parcel leaves now. One that left before keeps that number
-    /// as its earlier one.
+    /// Writes the number under which the parcel leaves now. The number of an earlier departure is
+    /// kept as its earlier number.
     pub fn stamp(&mut self, number: u64) {
         self.0.copy_within(NUMBER, EARLIER.start);
         self.0[NUMBER].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Whether it carries an envelope: anything else need not be sent again.
+    /// Makes it a parcel of another kind, as a later release would send.
+    #[cfg(test)]
+    pub(super) fn set_kind(&mut self, kind: u8) {
+        self.0[1] = kind;
+    }
+
+    /// Whether it carries an envelope. Any other parcel need not be sent again.
     pub fn is_envelope(&self) -> bool {
         is_envelope(self.0[1])
     }
 
-    /// What leaves.
+    /// The parcel as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// How many bytes that is.
+    /// The number of its bytes.
     #[expect(clippy::len_without_is_empty, reason = "a parcel has a header, it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -117,12 +127,17 @@ impl From<Parcel> for Bytes {
 }
 
 /// Why a parcel cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParcelError {
-    /// Another version wrote it, as happens while nodes are upgraded one after the other.
-    #[error("a parcel has the version {0}, which is unknown here")]
-    Version(u8),
-    /// Its header is broken.
+    /// The sender uses another version.
+    #[error("the parcel has version {version}, this node reads {VERSION}")]
+    Version {
+        /// The version.
+        version: u8,
+        /// The sender, if the header could be read.
+        sender: Option<NodeId>,
+    },
+    /// The header is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -130,27 +145,27 @@ pub enum ParcelError {
 /// A parcel that has arrived, with its header read.
 #[derive(Debug)]
 pub struct Arrived {
-    /// Who sent it.
+    /// The node that sent it.
     pub sender: NodeId,
-    /// Its number on the way that it came; without an envelope, the number of the last one.
+    /// Its number on the transport on which it arrived; without an envelope, the last one's number.
     pub number: u64,
-    /// The number under which it was sent another way before.
+    /// The number under which it was sent on the other transport before.
     pub earlier: Option<u64>,
     kind: u8,
     body: Reader,
 }
 
-/// What was in a parcel.
+/// The content of a parcel.
 #[derive(Debug)]
 pub enum Content {
-    /// Something to do.
+    /// An envelope.
     Envelope(Envelope),
     /// Nothing but the number.
     Probe,
-    /// What the sender says of itself.
+    /// The sender's status.
     Status(Status),
-    /// Something that a later version sends and this one does not know.
-    Unknown,
+    /// A kind that a later release sends and this one does not know.
+    Unknown(u8),
 }
 
 impl Arrived {
@@ -160,7 +175,7 @@ impl Arrived {
         let mut reader = Reader::new(bytes);
         let version = reader.byte()?;
         if version != VERSION {
-            return Err(ParcelError::Version(version));
+            return Err(ParcelError::Version { version, sender: sender_of(reader).ok() });
         }
         let (kind, number, earlier) = (reader.byte()?, reader.number()?, reader.number()?);
         let sender = reader.id()?;
@@ -186,20 +201,26 @@ impl Arrived {
                 let (broker_is_healthy, broker_number) = (self.body.flag()?, self.body.number()?);
                 let address = self.body.text()?;
                 let address = (!address.is_empty()).then(|| address.to_owned());
-                // A later version may say more; it is not read.
                 Ok(Content::Status(Status { broker_is_healthy, broker_number, address }))
             }
             kind => match codec::decode(kind, self.body)? {
                 Some(envelope) => Ok(Content::Envelope(envelope)),
-                None => Ok(Content::Unknown),
+                None => Ok(Content::Unknown(kind)),
             },
         }
     }
 }
 
-/// Whatever a later version sends beyond what is known here is something that must not be lost.
+/// The sender in a header of another version.
+fn sender_of(mut reader: Reader) -> Result<NodeId, Malformed> {
+    reader.byte()?;
+    reader.number()?;
+    reader.number()?;
+    reader.id()
+}
+
 fn is_envelope(kind: u8) -> bool {
-    !matches!(kind, PROBE | STATUS)
+    kind >= codec::kind::FIRST
 }
 
 #[cfg(test)]

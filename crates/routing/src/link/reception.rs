@@ -5,7 +5,7 @@
 //! loss ends in one `Resync` for every connection of the node, and raises a count that others
 //! watch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,9 @@ const SENDER_MEMORY: Duration = Duration::from_secs(600);
 /// Senders that are remembered at most. Fewer are alive at once.
 const SENDERS_MAX: usize = 1024;
 
+/// Unknown versions and kinds of senders that are remembered as logged.
+const LOGGED_MAX: usize = 4096;
+
 /// The inbox has ended: the node is going away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this node's inbox has ended")]
@@ -62,6 +65,15 @@ struct State {
     senders: HashMap<NodeId, Sender>,
     /// Until when a parcel is dropped at once if the inbox is full.
     sheds_until: Option<Instant>,
+    /// Unknown versions and kinds that were logged, each once per sender.
+    logged: HashSet<(Option<NodeId>, Unknown)>,
+}
+
+/// A part of the format that this release does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Unknown {
+    Version(u8),
+    Kind(u8),
 }
 
 #[derive(Debug)]
@@ -101,12 +113,14 @@ impl Reception {
         metrics.bytes_received.inc_by(bytes.len() as u64);
         let arrived = match Arrived::open(bytes) {
             Ok(arrived) => arrived,
-            Err(error) => {
-                debug!(%error, "a parcel cannot be read");
-                self.metrics.dropped(match error {
-                    ParcelError::Version(_) => "unknown_version",
-                    ParcelError::Malformed(_) => "malformed",
-                });
+            Err(ParcelError::Version { version, sender }) => {
+                self.metrics.dropped("unknown_version");
+                self.warn_of_version(sender.as_ref(), version);
+                return Ok(());
+            }
+            Err(ParcelError::Malformed(error)) => {
+                debug!(%error, "parcel dropped: malformed header");
+                self.metrics.dropped("malformed");
                 return Ok(());
             }
         };
@@ -125,9 +139,12 @@ impl Reception {
             Ok(Content::Envelope(envelope)) => self.deliver(transport, envelope).await?,
             Ok(Content::Probe) => {}
             Ok(Content::Status(status)) => self.heard(&sender, status),
-            Ok(Content::Unknown) => self.metrics.dropped("unknown_kind"),
+            Ok(Content::Unknown(kind)) => {
+                self.metrics.dropped("unknown_kind");
+                self.note_unknown_kind(&sender, kind);
+            }
             Err(error) => {
-                warn!(%error, node = %sender, "a parcel cannot be read");
+                warn!(%error, node = %sender, "parcel dropped: malformed envelope");
                 self.metrics.dropped("malformed");
                 self.gap("malformed");
             }
@@ -178,6 +195,21 @@ impl Reception {
             self.gap("numbers_jumped");
         }
         is_new && is_new_otherwise
+    }
+
+    fn warn_of_version(&self, sender: Option<&NodeId>, version: u8) {
+        if self.lock().logs_first(sender, Unknown::Version(version)) {
+            let node = sender.map_or("unknown", NodeId::as_str);
+            warn!(node, version, "parcels dropped: the peer uses another link version");
+        }
+    }
+
+    /// Later releases may send kinds that this one can do without, so no connection is told to
+    /// sync.
+    fn note_unknown_kind(&self, sender: &NodeId, kind: u8) {
+        if self.lock().logs_first(Some(sender), Unknown::Kind(kind)) {
+            info!(node = %sender, kind, "envelopes skipped: the peer sends an unknown kind");
+        }
     }
 
     fn heard(&self, sender: &NodeId, status: Status) {
@@ -286,6 +318,14 @@ impl Reception {
 }
 
 impl State {
+    /// Whether this was not logged for the sender yet.
+    fn logs_first(&mut self, sender: Option<&NodeId>, unknown: Unknown) -> bool {
+        if self.logged.len() >= LOGGED_MAX {
+            self.logged.clear();
+        }
+        self.logged.insert((sender.cloned(), unknown))
+    }
+
     fn sender(&mut self, node_id: &NodeId, now: Instant) -> &mut Sender {
         if self.senders.len() >= SENDERS_MAX && !self.senders.contains_key(node_id) {
             let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.heard_at());

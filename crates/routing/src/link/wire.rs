@@ -1,8 +1,8 @@
-//! The few shapes that parcels are made of: numbers, short texts, lists, and a frame at the end.
+//! The primitives of parcels: numbers, short texts, lists and frames.
 //!
 //! Numbers are little-endian; a text is a byte for its length and its bytes, because no id is
-//! longer than 255; a list is its count and its items. What is read comes from another process
-//! and is believed in nothing: every length is checked before it is used.
+//! longer than 255; a list is its count and its items; a frame is its length and its bytes. The
+//! bytes come from another process and are not trusted: every length is checked before it is used.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use heartline_protocol::UserId;
 
-/// What was read is no parcel of this version: cut off, or with an id or number out of range.
+/// The bytes are no parcel of this version: truncated, or with an id or number out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a parcel is malformed: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Writes shapes one after the other.
+/// Writes primitives one after the other.
 #[derive(Debug)]
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
@@ -57,9 +57,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The last shape of a parcel: whatever follows belongs to it.
-    pub(super) fn rest(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    pub(super) fn frame(&mut self, frame: &[u8]) {
+        self.count(frame.len());
+        self.0.extend_from_slice(frame);
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn user_ids_length(user_ids: &[UserId]) -> usize {
     4 + user_ids.iter().map(|user_id| 1 + user_id.as_str().len()).sum::<usize>()
 }
 
-/// Reads shapes in the order in which they were written.
+/// Reads primitives in the order in which they were written.
 #[derive(Debug)]
 pub(super) struct Reader {
     bytes: Bytes,
@@ -82,7 +82,7 @@ impl Reader {
 
     fn take(&mut self, length: usize) -> Result<&[u8], Malformed> {
         let rest = self.bytes.get(self.position..).unwrap_or_default();
-        let taken = rest.get(..length).ok_or(Malformed("it is cut off"))?;
+        let taken = rest.get(..length).ok_or(Malformed("truncated"))?;
         self.position += length;
         Ok(taken)
     }
@@ -116,8 +116,8 @@ impl Reader {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A count of items that take at least `item_bytes` each: one that cannot be true is refused
-    /// before room is made for it.
+    /// A count of items that take at least `item_bytes` each. A count that exceeds the remaining
+    /// bytes is refused before memory is allocated for it.
     pub(super) fn count(&mut self, item_bytes: usize) -> Result<usize, Malformed> {
         let count = self.array().map(u32::from_le_bytes)? as usize;
         let left = self.bytes.len() - self.position;
@@ -137,12 +137,12 @@ impl Reader {
     }
 
     pub(super) fn user_ids(&mut self) -> Result<Arc<[UserId]>, Malformed> {
-        let cut_off = Malformed("it is cut off");
+        let truncated = Malformed("truncated");
         let count = self.count(2)?;
         let rest = self.bytes.get(self.position..).unwrap_or_default();
-        let (lengths, rest) = rest.split_at_checked(count).ok_or(cut_off)?;
+        let (lengths, rest) = rest.split_at_checked(count).ok_or(truncated)?;
         let texts_length = lengths.iter().copied().map(usize::from).sum();
-        let texts = rest.get(..texts_length).ok_or(cut_off)?;
+        let texts = rest.get(..texts_length).ok_or(truncated)?;
         let texts = std::str::from_utf8(texts).map_err(|_| Malformed("a text is not UTF-8"))?;
         let mut begin = 0;
         let user_ids = lengths.iter().map(|&length| {
@@ -155,25 +155,14 @@ impl Reader {
         Ok(user_ids)
     }
 
-    /// The frame at the end, which shares the parcel's bytes.
-    pub(super) fn frame(self) -> Result<Bytes, Malformed> {
-        let frame = self.rest();
+    /// A frame, which shares the parcel's bytes.
+    pub(super) fn frame(&mut self) -> Result<Bytes, Malformed> {
+        let length = self.count(1)?;
+        let frame = self.bytes.slice(self.position..self.position + length);
+        self.position += length;
         match std::str::from_utf8(&frame) {
             Ok(_) => Ok(frame),
             Err(_) => Err(Malformed("a frame is not UTF-8")),
-        }
-    }
-
-    /// Everything that was not read yet.
-    pub(super) fn rest(mut self) -> Bytes {
-        self.bytes.split_off(self.position)
-    }
-
-    /// Nothing may be left over.
-    pub(super) fn end(self) -> Result<(), Malformed> {
-        match self.position == self.bytes.len() {
-            true => Ok(()),
-            false => Err(Malformed("something follows its end")),
         }
     }
 }

@@ -46,6 +46,5 @@ fn refusal(error: PushError) -> Refusal {
             warn!(error = %source, "a push found no directory");
             Refusal::later(ErrorCode::ServiceUnavailable, message, 5)
         }
-        PushError::Stopping => Refusal::later(ErrorCode::ServiceUnavailable, message, 1),
     }
 }

@@ -233,3 +233,31 @@ async fn what_is_remembered_of_senders_is_bounded() {
     receiver.reception.forget_silent(Clock::system().now());
     assert!(receiver.reception.lock().senders.is_empty());
 }
+
+#[tokio::test]
+async fn an_unknown_kind_is_counted_and_makes_nobody_sync() {
+    let mut receiver = Receiver::new();
+    let mut later = Parcel::envelope(&node("a-1"), &Envelope::Presence(Vec::new()));
+    later.set_kind(200);
+    let parcels = [receiver.parcel(), receiver.numbered(later), receiver.parcel()];
+    for parcel in parcels {
+        receiver.receive(parcel).await;
+    }
+    receiver.check();
+    assert_eq!(receiver.take(), (2, 0));
+    assert_eq!((receiver.drops("unknown_kind"), receiver.gaps("numbers_jumped")), (1, 0));
+}
+
+#[tokio::test]
+async fn another_link_version_is_counted_and_logged_once_per_peer() {
+    let mut receiver = Receiver::new();
+    for _ in 0..3 {
+        let mut bytes = receiver.parcel().to_vec();
+        bytes[0] = 77;
+        receiver.receive(bytes.into()).await;
+    }
+    receiver.check();
+    assert_eq!(receiver.take(), (0, 0));
+    assert_eq!((receiver.drops("unknown_version"), receiver.drops("malformed")), (3, 0));
+    assert_eq!(receiver.reception.lock().logged.len(), 1);
+}
