@@ -1,4 +1,4 @@
-/** The page: begins with who this server is, and who was signed in in this tab. */
+/** The page: loads the node's data and the sign-in of this tab, then renders. */
 import { render } from "preact";
 import { claimDevice } from "./model/device.js";
 import { remembered } from "./model/identity.js";
@@ -12,7 +12,7 @@ const target = document.getElementById("app");
 if (target === null) throw new Error("the page has no place for the application");
 const [theme, route] = [new Theme(), new Route()];
 const [node, device_id] = await Promise.all([askNode().catch(() => undefined), claimDevice()]);
-// Only a development server signs in whomever a link names.
+// Only a development server signs in the user whom a link names.
 const guest = node?.sign_in === "name" ? route.takeGuest() : undefined;
 const signIn = guest === undefined ? remembered() : { name: guest };
 render(

@@ -28,14 +28,14 @@ async function says(page: Page, ...words: string[]): Promise<void> {
 async function prepare(user_id: string): Promise<Page> {
   const chat_id = await server.chat(user_id, ["robot"], "Break it");
   const page = await tabs.signIn(user_id, { hash: `#/chats/${chat_id}` });
-  await page.getByText("Nothing was said here yet").waitFor();
+  await page.getByText("No messages yet").waitFor();
   await openView(page, "Break it");
   return page;
 }
 
 /** Waits until the chat shows that many messages; answers their numbers. */
 async function heard(page: Page, count: number): Promise<number[]> {
-  await page.getByRole("link", { name: "See the chat" }).click();
+  await page.getByRole("link", { name: "Open the chat" }).click();
   const shown = page.locator(".message[data-sequence]");
   await eventually(
     () => shown.count(),
@@ -48,7 +48,7 @@ async function heard(page: Page, count: number): Promise<number[]> {
 test("a dropped socket comes back, and what was said meanwhile is there", async () => {
   const page = await prepare("quin");
   await page.getByRole("button", { name: "Drop it" }).click();
-  await says(page, "cut the connection", "close code 1006", "of back-off", "Connected again");
+  await says(page, "dropped the connection", "close code 1006", "of back-off", "Reconnected");
   await isLive(page);
   expect(await heard(page, 1)).toEqual([1]);
 });
@@ -59,30 +59,30 @@ test("a stalled reader is cut as a slow consumer, and nothing is lost", async ()
   await says(
     page,
     "stopped reading",
-    "cut a slow consumer",
-    "Connected again",
-    "missing messages came",
+    "closed a slow consumer",
+    "Reconnected",
+    "missing messages arrived",
   );
   expect(await heard(page, 3)).toEqual([1, 2, 3]);
   await openView(page, "Console");
   const slow = page.getByRole("region", { name: "Slow consumers" });
-  await slow.locator("div", { hasText: "Cut" }).locator("dd", { hasText: /[1-9]/ }).waitFor();
+  await slow.locator("div", { hasText: "Closed" }).locator("dd", { hasText: /[1-9]/ }).waitFor();
 });
 
 test("an expired token is said, waited for, closed with 4401 and replaced", async () => {
   const page = await tabs.signIn("sue", { hash: "#/break" });
   await page.getByRole("button", { name: "Let it expire" }).click();
-  await says(page, "The token has ended. For 3 s", "token_expired", "code 4401", "Connected again");
+  await says(page, "The token has expired. For 3 s", "token_expired", "code 4401", "Reconnected");
   await isLive(page);
 });
 
 test("a token that is let expire twice, and its socket dropped, is replaced", async () => {
   const page = await prepare("sid");
   await page.getByRole("button", { name: "Let it expire" }).click();
-  await says(page, "get no newer one", "Connected again");
+  await says(page, "new tokens are withheld", "Reconnected");
   await page.getByRole("button", { name: "Let it expire" }).click();
   await page.getByRole("button", { name: "Drop it" }).click();
-  await says(page, "cut the connection", "a new token may be had", "Connected again");
+  await says(page, "dropped the connection", "tokens are available again", "Reconnected");
   await isLive(page);
   expect(await heard(page, 1)).toEqual([1]);
 });
@@ -92,7 +92,7 @@ test("what was opened while no token could be had is asked for when it can", asy
   await server.send("xeno", chat_id, "still here");
   const page = await tabs.signIn("wyatt", { hash: "#/break" });
   await page.getByRole("button", { name: "Let it expire" }).click();
-  await says(page, "The token has ended. For 3 s");
+  await says(page, "The token has expired. For 3 s");
   await openView(page, "Chats");
   await page.getByRole("link", { name: /Opened late/ }).click();
   await page.locator(".messages").getByText("The renewal is withheld").waitFor();
@@ -102,7 +102,7 @@ test("what was opened while no token could be had is asked for when it can", asy
 test("a link to a person that was opened then leads there as well", async () => {
   const page = await tabs.signIn("wade", { hash: "#/break" });
   await page.getByRole("button", { name: "Let it expire" }).click();
-  await says(page, "The token has ended. For 3 s");
+  await says(page, "The token has expired. For 3 s");
   await page.evaluate(() => (location.hash = "#/chats/@xeno"));
   await page.getByText("The renewal is withheld").first().waitFor();
   await page.getByRole("heading", { name: "xeno" }).waitFor();
@@ -125,7 +125,7 @@ test("a flood is refused with a time to wait, and not cut", async () => {
 test("a lost message is noticed and fetched", async () => {
   const page = await prepare("una");
   await page.getByRole("button", { name: "Lose one", exact: true }).click();
-  await says(page, "Message 1 came and was lost", "noticed a gap", "missing message");
+  await says(page, "Message 1 was dropped", "found a gap", "missing message");
   expect(await heard(page, 2)).toEqual([1, 2]);
 });
 
@@ -135,8 +135,8 @@ test("a lost party event is noticed and replayed", async () => {
   await page.getByRole("button", { name: "Start a party" }).click();
   await page.locator('.pill[data-status="live"]').waitFor();
   await openView(page, "Break it");
-  await page.getByRole("button", { name: "Lose one of the party" }).click();
-  await says(page, "was lost before", "asks for a replay", "missing party events came");
+  await page.getByRole("button", { name: "Lose a party event" }).click();
+  await says(page, "was dropped before", "requests a replay", "missing party events arrived");
   await openView(page, "Party");
   expect(await page.locator(".queue li").count()).toBe(3);
   await page.getByText("event 3").waitFor();

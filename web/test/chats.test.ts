@@ -24,7 +24,7 @@ test("two people chat, and see each other's presence, typing and ticks", async (
   await ben.getByPlaceholder("Write a message").fill("");
   await aya.locator(".typing").getByText("ben is typing…").waitFor({ state: "detached" });
   // The library acknowledges what was handed over within 5 s.
-  await aya.getByRole("img", { name: "Delivered to everybody" }).waitFor();
+  await aya.getByRole("img", { name: "Delivered to all members" }).waitFor();
   await ben.context().close();
   await aya.locator('.subtitle .presence[data-status="offline"]').waitFor({ timeout: 25_000 });
   expect(await aya.getByTestId("peer-presence").textContent()).toMatch(/last seen/);
@@ -151,7 +151,7 @@ test("a message that is too long cannot be sent, and a group takes more members"
   await ivy.getByText("1 bytes too long").waitFor();
   expect(await ivy.getByRole("button", { name: "Send" }).isDisabled()).toBe(true);
   await ivy.getByRole("button", { name: "Members" }).click();
-  await ivy.getByLabel("Add somebody").fill("lou");
+  await ivy.getByLabel("Add a member").fill("lou");
   await ivy.getByRole("button", { name: "Add", exact: true }).click();
   await ivy.getByText("4 members").waitFor();
 });

@@ -19,14 +19,14 @@ test("the console shows connections, nodes and live figures, and ends a connecti
   const chat_id = await server.chat("kim", ["lee"]);
   for (let number = 1; number <= 10; number += 1)
     await server.send("lee", chat_id, `beat ${number}`);
-  const sends = lee.locator(".chart", { hasText: "Sends a second" }).locator("strong");
-  const highest = lee.locator(".chart", { hasText: "Sends a second" }).getByText(/up to/);
+  const sends = lee.locator(".chart", { hasText: "Sends per second" }).locator("strong");
+  const highest = lee.locator(".chart", { hasText: "Sends per second" }).getByText(/up to/);
   await eventually(
     async () => (await highest.textContent()) ?? "",
     (text) => text !== "up to 0",
   );
   expect(await sends.count()).toBe(1);
-  const deliveries = lee.locator(".chart", { hasText: "Deliveries a second" });
+  const deliveries = lee.locator(".chart", { hasText: "Deliveries per second" });
   await eventually(
     async () => (await deliveries.getByText(/up to/).textContent()) ?? "",
     (text) => text !== "up to 0",
@@ -61,7 +61,7 @@ test("where the page signs no tokens one is pasted, and the console asks for ano
   const page = await tabs.open({ hash: "#/console", isByToken: true });
   await page.getByLabel("Your token").fill("nonsense");
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
-  await page.getByText("This is no token").waitFor();
+  await page.getByText("This is not a token").waitFor();
   await page.getByLabel("Your token").fill(await server.token("mia"));
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
   await page.locator('.link[data-state="live"]').waitFor();
@@ -70,7 +70,7 @@ test("where the page signs no tokens one is pasted, and the console asks for ano
   const field = page.getByLabel("Service token", { exact: true });
   await field.fill(await server.token("mia"));
   await page.getByRole("button", { name: "Open" }).click();
-  await page.getByText("The server refused this token").waitFor();
+  await page.getByText("The server rejected this token").waitFor();
   await field.fill(await server.token("mia", "service"));
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByTestId("connection").filter({ hasText: "mia" }).waitFor();
@@ -86,7 +86,7 @@ test("a token that the server refuses is said to be refused, and another one hel
   const refusal = "the server refused the token: expired, or signed with another secret";
   await page.locator('.link[data-state="stopped"]').getByText(refusal).waitFor();
   await page.locator(".chat-list").getByText(refusal).waitFor();
-  expect(await page.getByText("Looking for your chats").count()).toBe(0);
+  expect(await page.getByText("Loading your chats").count()).toBe(0);
   expect(await page.getByRole("button", { name: "Connect again" }).count()).toBe(0);
   await page.getByRole("button", { name: "Use another token" }).click();
   await page.getByLabel("Your token").fill(token);

@@ -55,9 +55,9 @@ test("a party is joined as somebody else by one click, and its link says what it
     () => other.locator(".roster li").count(),
     (count) => count === 2,
   );
-  const link = await page.getByLabel("Whoever opens this link joins").inputValue();
+  const link = await page.getByLabel("Link to join this party").inputValue();
   const invited = await tabs.open({ hash: new URL(link).hash });
-  await invited.getByText("Somebody shares a party with you").waitFor();
+  await invited.getByText("You are invited to a party").waitFor();
 });
 
 test("where the page signs no tokens a link signs nobody in", async () => {
@@ -66,27 +66,27 @@ test("where the page signs no tokens a link signs nobody in", async () => {
   expect(await server.connections("eve")).toEqual([]);
 });
 
-test("what cannot be a name is refused in the page's words, wherever one is given", async () => {
+test("what is not a valid name is refused in the page's words, wherever one is given", async () => {
   const page = await tabs.open({ hash: "#/as/ana%20maria/chats" });
-  await page.getByText("“ana maria” cannot be a name").waitFor();
+  await page.getByText("“ana maria” is not a valid name").waitFor();
   expect(await page.locator(".link").count()).toBe(0);
   expect(await page.getByLabel("Who are you?").inputValue()).toBe("ana maria");
   await page.getByLabel("Who are you?").fill("josé");
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
-  await page.getByText("“josé” cannot be a name").waitFor();
+  await page.getByText("“josé” is not a valid name").waitFor();
   await signInAs(page, "ugo");
   await page.getByRole("button", { name: "New chat" }).click();
-  const people = page.getByLabel("With whom?");
+  const people = page.getByLabel("Members, separated by commas");
   await people.fill("cy, Bo Smith");
   await people.press("Enter");
-  await page.locator("dialog .error", { hasText: "“Bo Smith” cannot be a name" }).waitFor();
+  await page.locator("dialog .error", { hasText: "“Bo Smith” is not a valid name" }).waitFor();
   await people.fill("cy,di , eva");
   await people.press("Enter");
   await page.getByText("4 members").waitFor();
   await page.getByRole("button", { name: "Members" }).click();
-  await page.getByLabel("Add somebody").fill("Bo Smith");
-  await page.getByLabel("Add somebody").press("Enter");
-  await page.locator(".members .error", { hasText: "“Bo Smith” cannot be a name" }).waitFor();
+  await page.getByLabel("Add a member").fill("Bo Smith");
+  await page.getByLabel("Add a member").press("Enter");
+  await page.locator(".members .error", { hasText: "“Bo Smith” is not a valid name" }).waitFor();
   await page.getByRole("button", { name: "Sign out" }).click();
   expect(await page.getByLabel("Who are you?").inputValue()).toBe("");
 });

@@ -28,12 +28,12 @@ test("a tab whose network is cut says so, and nothing is lost in either directio
   const between = await network();
   const cy = await tabs.signIn("cy", { hash: `#/chats/${chat_id}`, url: between.url });
   await say(cy, "before");
-  await cy.getByRole("img", { name: "Stored for good" }).waitFor();
+  await cy.getByRole("img", { name: "Stored" }).waitFor();
   const [connection] = await server.connections("cy");
   between.down();
   await cy.context().setOffline(true);
   await cy.locator('.link[data-state="reconnecting"], .link[data-state="offline"]').waitFor();
-  await cy.getByText("Not connected. What you write waits here").waitFor();
+  await cy.getByText("Not connected. Your messages are kept here").waitFor();
   await eventually(
     () => server.connections("cy"),
     (open) => open.length === 0,
@@ -41,7 +41,7 @@ test("a tab whose network is cut says so, and nothing is lost in either directio
   for (let number = 1; number <= 20; number += 1)
     await server.send("di", chat_id, `away ${number}`);
   await say(cy, "written offline");
-  await cy.getByRole("img", { name: "Being sent" }).waitFor();
+  await cy.getByRole("img", { name: "Sending" }).waitFor();
   between.up();
   await cy.context().setOffline(false);
   await isLive(cy);
@@ -64,7 +64,7 @@ test("what was written without a server outlives a reload, and is stored once", 
   const between = await network();
   const options = { hash: `#/chats/${chat_id}`, url: between.url, before: gateSockets };
   const fay = await tabs.signIn("fay", options);
-  await fay.getByText("Nothing was said here yet").waitFor();
+  await fay.getByText("No messages yet").waitFor();
   between.down();
   await fay.locator('.link[data-state="reconnecting"]').waitFor();
   await say(fay, "kept over a reload");
@@ -107,7 +107,7 @@ test("a chat that one was removed from while away is gone", async () => {
   await server.askAs("ike", "DELETE", `/v1/chats/${chat_id}/members/joy`);
   between.up();
   await isLive(joy);
-  await joy.getByText("You are not in this chat, or no longer.").waitFor();
+  await joy.getByText("You are not a member of this chat.").waitFor();
   expect(await joy.locator(".row").allTextContents()).toEqual([
     expect.stringContaining("Still here"),
   ]);

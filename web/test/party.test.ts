@@ -21,7 +21,7 @@ async function leader(page: Page): Promise<string> {
 /** Ends the party, and says that it is meant. */
 async function end(page: Page): Promise<void> {
   await page.getByRole("button", { name: "End for everybody" }).click();
-  await page.getByRole("button", { name: "End it", exact: true }).click();
+  await page.getByRole("button", { name: "End party", exact: true }).click();
 }
 
 test("three people share a queue, and the lead is handed over when the leader goes", async () => {
@@ -33,7 +33,7 @@ test("three people share a queue, and the lead is handed over when the leader go
   await lea.getByRole("button", { name: "Start a party" }).click();
   await lea.locator('.pill[data-status="live"]').waitFor();
   expect(await queue(lea)).toEqual(local);
-  const link = await lea.getByLabel("Whoever opens this link joins").inputValue();
+  const link = await lea.getByLabel("Link to join this party").inputValue();
   const hash = new URL(link).hash;
   await lea.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await lea.getByRole("button", { name: "Copy link" }).click();
@@ -86,7 +86,7 @@ test("three people share a queue, and the lead is handed over when the leader go
   await max.locator('.pill[data-status="live"]').waitFor();
   await eventually(() => leader(max), (name) => name === "max");
   await end(max);
-  await nia.getByText("The party is over").waitFor();
+  await nia.getByText("The party has ended").waitFor();
   for (const page of [max, nia]) {
     await page.getByRole("button", { name: "Start a party" }).waitFor();
     expect(await queue(page)).toEqual(dragged);
@@ -97,7 +97,7 @@ test("whoever signs out leaves the party, and the next one in the tab is not in 
   const page = await tabs.signIn("ray", { hash: "#/party" });
   await page.getByRole("button", { name: "Start a party" }).click();
   await page.locator('.pill[data-status="live"]').waitFor();
-  const hash = new URL(await page.getByLabel("Whoever opens this link joins").inputValue()).hash;
+  const hash = new URL(await page.getByLabel("Link to join this party").inputValue()).hash;
   const other = await tabs.signIn("sam", { hash });
   await eventually(
     () => other.locator(".roster li").count(),
@@ -120,19 +120,19 @@ test("ending a party asks first, and by the keyboard it is easily kept", async (
   const isFocused = (name: string) =>
     page.locator("button:focus", { hasText: name }).waitFor({ state: "attached" });
   await button.press("Enter");
-  await page.getByText("Nobody can come back").waitFor();
-  await isFocused("Keep it");
+  await page.getByText("Nobody can rejoin").waitFor();
+  await isFocused("Cancel");
   await page.keyboard.press("Escape");
   await isFocused("End for everybody");
   await page.keyboard.press("Enter");
-  await isFocused("Keep it");
+  await isFocused("Cancel");
   await page.keyboard.press("Enter");
   await isFocused("End for everybody");
   expect(await page.locator('.pill[data-status="live"]').count()).toBe(1);
 });
 
 test("a mistyped link is said to have begun a new party, and takes no queue away", async () => {
-  const words = "Nobody is here, and nobody was: this link began a new party. Is it complete?";
+  const words = "This party is new and empty. If you expected others, check that the link is complete.";
   const gil = await tabs.signIn("gil", { hash: "#/party/mistyped-by-gil" });
   await gil.getByText(words).waitFor();
   await gil.getByRole("button", { name: "Leave" }).click();
@@ -140,7 +140,7 @@ test("a mistyped link is said to have begun a new party, and takes no queue away
   expect(await queue(gil)).toEqual(["Slow morning", "Paper moon", "Left of centre"]);
   await gil.getByRole("button", { name: "Start a party" }).click();
   await gil.locator('.pill[data-status="live"]').waitFor();
-  const link = await gil.getByLabel("Whoever opens this link joins").inputValue();
+  const link = await gil.getByLabel("Link to join this party").inputValue();
   const hap = await tabs.signIn("hap", { hash: new URL(link).hash });
   await eventually(
     () => hap.locator(".roster li").count(),
@@ -152,12 +152,12 @@ test("a mistyped link is said to have begun a new party, and takes no queue away
 test("a link of a party that is over says so", async () => {
   const ora = await tabs.signIn("ora", { hash: "#/party" });
   await ora.getByRole("button", { name: "Start a party" }).click();
-  const link = await ora.getByLabel("Whoever opens this link joins").inputValue();
+  const link = await ora.getByLabel("Link to join this party").inputValue();
   await ora.locator('.pill[data-status="live"]').waitFor();
   await end(ora);
-  await ora.getByText("The party is over").waitFor();
+  await ora.getByText("The party has ended").waitFor();
   const other = await tabs.openIn(ora.context(), { hash: new URL(link).hash });
   await signInAs(other, "pia");
-  await other.getByText("The party is over").waitFor();
+  await other.getByText("The party has ended").waitFor();
   await openView(other, "Chats");
 });

@@ -27,7 +27,7 @@ test("privacy hides a person from everybody, then shows them to contacts alone",
   await tom.locator('.people .presence[data-status="online"]').waitFor();
   expect(await vic.locator(mark("unknown")).count()).toBe(1);
   await tom.getByRole("button", { name: "Remove uma" }).click();
-  await tom.getByText("Nobody yet.").waitFor();
+  await tom.getByText("No contacts yet.").waitFor();
   await openView(tom, "Chats");
   await tom.getByRole("link", { name: /uma/ }).click();
   await tom.locator(mark("unknown")).waitFor();

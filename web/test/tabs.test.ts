@@ -99,7 +99,7 @@ test("a frozen tab gives its connection back, and catches up when it thaws", asy
   const chat_id = await server.chat("kai", ["lin"], "Frozen");
   const tab = await tabs.openRaw("kai", `chats/${chat_id}`);
   const shown = '[...document.querySelectorAll(".message[data-sequence] .content")]';
-  await tab.until('document.body?.innerText.includes("Nothing was said here yet") ?? false');
+  await tab.until('document.body?.innerText.includes("No messages yet") ?? false');
   await eventually(
     () => server.connections("kai"),
     (open) => open.length === 1,

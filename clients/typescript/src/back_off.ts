@@ -1,18 +1,18 @@
-/** The growing pause between attempts. */
+/** The back-off between attempts. */
 import {
   RECONNECT_DELAY_MAX_MS,
   RECONNECT_DELAY_MIN_MS,
   RECONNECT_JITTER_PERCENT,
 } from "./protocol.gen.js";
 
-/** The longest pause that a server can ask for; more than this is a mistake of the server. */
+/** The longest delay accepted from a server; a longer one is a server bug. */
 export const SERVER_DELAY_MAX_MS = 60 * 60 * 1000;
 
 const JITTER = RECONNECT_JITTER_PERCENT / 100;
 
 /**
- * 1 s doubling to 16 s, moved at random, so that the clients of a fallen server do not return in
- * step.
+ * A back-off of 1 s doubling to 16 s, with jitter, so that the clients of a failed server do not
+ * reconnect at the same moment.
  */
 export class BackOff {
   #failures = 0;
@@ -22,7 +22,7 @@ export class BackOff {
     this.#random = random;
   }
 
-  /** The pause after one more failure. */
+  /** Returns the delay after one more failure. */
   next(): number {
     const delay = Math.min(RECONNECT_DELAY_MIN_MS * 2 ** this.#failures, RECONNECT_DELAY_MAX_MS);
     this.#failures = Math.min(this.#failures + 1, 30);
@@ -30,19 +30,19 @@ export class BackOff {
   }
 
   /**
-   * A pause that the server asked for in the same words of everybody: never shorter, and a little
-   * longer at random.
+   * Adds jitter to a delay that the server requested from all clients: never shorter than
+   * requested.
    */
   atLeast(delayMs: number): number {
     return Math.min(delayMs, SERVER_DELAY_MAX_MS) * (1 + JITTER * this.#random());
   }
 
-  /** The pause after a refused request: what the server asked for, or one of the client's own. */
+  /** The delay after a rejected request: the server's `retry_after`, or the back-off. */
   afterRefusal(retry_after_seconds: number | undefined): number {
     return retry_after_seconds ? this.atLeast(retry_after_seconds * 1000) : this.next();
   }
 
-  /** The next failure is the first again. */
+  /** Resets the back-off: the next failure counts as the first. */
   reset(): void {
     this.#failures = 0;
   }

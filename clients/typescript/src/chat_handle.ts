@@ -5,15 +5,15 @@ import type { Unsubscribe } from "./listeners.js";
 import type { ChatId, ClientMessageId, Message, Page, UserId } from "./protocol.gen.js";
 import type { HistoryOptions } from "./rest.js";
 
-/** What may be said about a message besides its content. */
+/** Options of a message besides its content. */
 export interface SendOptions {
-  /** What kind of content it is, for the application; `text/plain` unless said otherwise. */
+  /** The content type, for the application; `text/plain` by default. */
   content_type?: string;
-  /** A name of the application's own, the same in every retry. */
+  /** The application's own id of the message, the same in every retry. */
   client_message_id?: ClientMessageId;
 }
 
-/** What a chat asks of its client. */
+/** The operations of the client that a chat handle calls. */
 export interface ChatActions {
   send(content: string, options: SendOptions): Promise<Receipt>;
   typing(is_typing: boolean): void;
@@ -22,7 +22,7 @@ export interface ChatActions {
   history(page: HistoryOptions): Promise<Page<Message>>;
 }
 
-/** One chat of a client. It holds nothing, so there may be any number of them. */
+/** A handle to one chat of a client. A handle has no state, so any number of them can exist. */
 export class ChatHandle {
   readonly #actions: ChatActions;
 
@@ -34,32 +34,37 @@ export class ChatHandle {
   }
 
   /**
-   * Sends a message. It is kept in the outbox and tried until the server has stored it, across
-   * connections, and across pages if the storage lasts: then this resolves. A definite refusal
-   * rejects with a `RefusedError`. Messages of one chat are stored in the order of these calls.
+   * Sends a message. The client keeps it in the outbox and retries until the server has stored it,
+   * across connections, and across pages if the storage is persistent; then the promise resolves.
+   * If the server definitely rejects the message, the promise rejects with a `RefusedError`.
+   * Messages of one chat are stored in the order of the calls.
    */
   send(content: string, options: SendOptions = {}): Promise<Receipt> {
     return this.#actions.send(content, options);
   }
 
-  /** Says that the user is typing, or no longer. It may be called with every key. */
+  /** Reports that the user is typing, or has stopped. Call it on every keystroke. */
   typing(is_typing = true): void {
     this.#actions.typing(is_typing);
   }
 
-  /** Tells of every message of the chat, once and in order, own ones included. */
+  /**
+   * Calls the listener with every message of the chat, once and in order, including the user's own.
+   */
   onMessage(listener: MessageListener): Unsubscribe {
     return this.#actions.onMessage(listener);
   }
 
-  /** Tells who begins and who ends to type. */
+  /** Calls the listener when a user starts or stops typing. */
   onTyping(listener: (user_id: UserId, is_typing: boolean) => void): Unsubscribe {
     return this.#actions.onTyping((chat_id, user_id, is_typing) => {
       if (chat_id === this.chat_id) listener(user_id, is_typing);
     });
   }
 
-  /** A page of its messages, ascending: the newest, or those before or after a number. */
+  /**
+   * Returns a page of messages in ascending order: the newest, or those before or after a sequence.
+   */
   history(page: HistoryOptions = {}): Promise<Page<Message>> {
     return this.#actions.history(page);
   }

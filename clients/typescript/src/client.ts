@@ -1,4 +1,4 @@
-/** The client: what an application holds. */
+/** The client: the object that an application creates. */
 import { ChatHandle, type SendOptions } from "./chat_handle.js";
 import type { WebSocketConstructor } from "./connection.js";
 import { CursorKeeper } from "./cursor_keeper.js";
@@ -29,32 +29,32 @@ import type { Storage } from "./storage.js";
 import { type TokenProvider, TokenSource } from "./token.js";
 import { Typing } from "./typing.js";
 
-/** What a client needs to know. */
+/** Options of a client. */
 export interface ClientOptions {
   /** The server, such as `https://chat.example.com`; several are tried in turn. */
   url: string | string[];
-  /** A token, or a function that gives one whenever it is needed. */
+  /** A token, or a function that returns one. The function is called whenever a token is needed. */
   token: string | TokenProvider;
   /**
-   * This device, or this tab: two connections of one id replace each other. Unless given, each
-   * client has its own.
+   * The id of this device or tab. A new connection with the same id replaces the older one. By
+   * default each client has its own id.
    */
   device_id?: DeviceId;
-  /** Where the outbox is. Unless given, it ends with the page. */
+  /** The storage of the outbox. The default is in memory and is lost with the page. */
   storage?: Storage;
   /**
-   * Whether the storage also keeps how far the application has come, so that the next page goes on
+   * Whether the storage also keeps the position in each chat, so that the next page continues
    * there.
    */
   keep_cursors?: boolean;
   /**
-   * How much is handed over of a chat that the client knows nothing of; unread messages, at most
-   * 500, unless given.
+   * How much of a chat is delivered that the client does not know yet. Default: the unread
+   * messages, at most 500.
    */
   backlog?: Backlog;
-  /** Messages that may wait for their answer; 1000 unless given. */
+  /** The maximum number of pending messages; default 1000. */
   outbox_messages_max?: number;
-  /** The WebSocket to use; Node has one of its own from version 22 on. */
+  /** The WebSocket class to use. Node has one since version 22. */
   WebSocket?: WebSocketConstructor;
   fetch?: typeof fetch;
   locks?: LockManagerLike;
@@ -62,26 +62,26 @@ export interface ClientOptions {
   document?: PageDocument;
 }
 
-/** What waits to be stored by the server, in every tab that shares the storage. */
+/** The messages that are not stored yet, of every tab that shares the storage. */
 export interface Drafts {
   /**
-   * The messages that wait, in their order: after a reload those of the page before, too. One that
-   * was just stored may be among them for a moment longer; its `client_message_id` tells.
+   * The pending messages in order; after a reload also those of the earlier page. A message that
+   * was just stored can be listed for a moment longer; compare its `client_message_id`.
    */
   list(): Promise<StoredDraft[]>;
-  /** Tells that one came or went. */
+  /** Calls the listener when a message is added or removed. */
   onChange(listener: () => void): Unsubscribe;
 }
 
 /** A client of one user. */
 export class Client {
-  /** Everything but live messages. */
+  /** Requests over REST: everything except live messages. */
   readonly rest: Rest;
-  /** Who is online. */
+  /** The presence of other users. */
   readonly presence: Presence;
-  /** What waits to be stored by the server. */
+  /** The pending messages. */
   readonly outbox: Drafts;
-  /** This device. */
+  /** The id of this device. */
   readonly device_id: DeviceId;
   readonly #tokens: TokenSource;
   readonly #socket: Socket;
@@ -99,7 +99,7 @@ export class Client {
 
   constructor(options: ClientOptions) {
     const endpoints = [options.url].flat().map(endpointOf);
-    if (endpoints.length === 0) throw new TypeError("a client needs the url of a server");
+    if (endpoints.length === 0) throw new TypeError("options.url must name at least one server");
     const tokens = new TokenSource(options.token);
     this.#tokens = tokens;
     this.device_id = checkedDevice(options.device_id ?? newId());
@@ -161,56 +161,56 @@ export class Client {
     this.#socket.onEnded.add(() => this.#onEnded());
   }
 
-  /** Where the client stands. */
+  /** The connection state. */
   get state(): SocketState {
     return this.#socket.state;
   }
 
-  /** Why it has stopped, if it has. */
+  /** Why the client has stopped, if it has. */
   get stop_reason(): StopReason | undefined {
     return this.#socket.stop_reason;
   }
 
   /**
-   * What the token provider threw, or what the runtime says of the server, when the last attempt to
-   * connect failed. A browser says nothing of a server that does not answer.
+   * The error of the last attempt to connect: the error that the token provider threw, or the
+   * runtime's. A browser reports nothing about a server that does not answer.
    */
   get last_error(): unknown {
     return this.#socket.last_error;
   }
 
   /**
-   * When the next attempt to connect will be, in milliseconds since the epoch; undefined while one
-   * is under way, or none is needed.
+   * The time of the next attempt to connect, in milliseconds since the epoch; undefined during an
+   * attempt, or when none is needed.
    */
   get next_attempt_at(): number | undefined {
     return this.#socket.next_attempt_at;
   }
 
-  /** Who this is, once a server has said so. */
+  /** The user's id, known after the first connection. */
   get user_id(): UserId | undefined {
     return this.#established?.user_id;
   }
 
-  /** What the server said of the present or the last connection. */
+  /** The `connection_established` frame of the present or the last connection. */
   get connection(): ServerFrameOf<"connection_established"> | undefined {
     return this.#established;
   }
 
   /**
-   * Connects, and from then on stays connected until `close`. Resolves with the first connection;
-   * rejects with `STOPPED` or `CLOSED` if there will be none.
+   * Connects, and stays connected until `close`. Resolves with the first connection; rejects with
+   * `STOPPED` or `CLOSED` if the client gives up.
    */
   connect(): Promise<void> {
     const connected = this.#whenConnected();
-    // An application need not wait.
+    // Prevents an unhandled rejection: the application need not await the promise.
     connected.catch(() => {});
     return connected;
   }
 
   /**
-   * Tries at once what waits for its next attempt, as when the page wakes: for a button. A pause
-   * that the server has asked for stands, and attempts are a second apart.
+   * Starts the next attempt at once, for a button in the page. A delay that the server requested
+   * still applies, and attempts are at least a second apart.
    */
   retryNow(): void {
     this.#socket.wake();
@@ -218,14 +218,14 @@ export class Client {
   }
 
   /**
-   * Fetches a token now and hands it to the server, as after a change of the user's rights. What is
-   * asked after it has resolved is asked with the new one. Rejects if the provider does.
+   * Requests a new token and sends it to the server, for example after the user's rights changed.
+   * Requests made after the promise resolves use the new token. Rejects if the provider rejects.
    */
   async refreshToken(): Promise<void> {
     this.#socket.offer(await this.#tokens.get("refresh"));
   }
 
-  /** Tells the server how far the application has come, and ends the client for good. */
+  /** Acknowledges the delivered messages and closes the client for good. */
   async close(): Promise<void> {
     this.#sendReceipts();
     this.#page.close();
@@ -240,7 +240,7 @@ export class Client {
     this.#storage.close();
   }
 
-  /** A chat, by its id. */
+  /** Returns a handle to a chat. */
   chat(chat_id: ChatId): ChatHandle {
     return new ChatHandle(chat_id, {
       send: (content, options) => this.#send(chat_id, content, options),
@@ -252,52 +252,58 @@ export class Client {
   }
 
   /**
-   * Tells of every message of every chat, once and in order per chat, own ones included. Chats
-   * without any listener wait: their messages come when there is one.
+   * Calls the listener with every message of every chat, once and in order per chat, including the
+   * user's own. A chat without any listener is paused until one is added.
    */
   onMessage(listener: MessageListener): Unsubscribe {
     return this.#inbox.delivery.listen(undefined, listener);
   }
 
-  /** Tells of chats that were made, renamed, or whose members changed. */
+  /** Calls the listener when a chat is created or renamed, or its members change. */
   onChatChanged(listener: (change: ServerFrameOf<"chat_changed">) => void): Unsubscribe {
     return this.#inbox.onChatChanged.add(listener);
   }
 
-  /** Tells who begins and who ends to type. */
+  /** Calls the listener when a user starts or stops typing. */
   onTyping(listener: (chat_id: ChatId, user_id: UserId, is_typing: boolean) => void): Unsubscribe {
     return this.#typing.onTyping.add(listener);
   }
 
-  /** Tells of pushes from the application's own back end. */
+  /** Calls the listener with pushes from the application's own back end. */
   onEvent(listener: (name: string, data: unknown) => void): Unsubscribe {
     return this.#onEvent.add(listener);
   }
 
-  /** Tells where the client stands, whenever that changes. */
+  /** Calls the listener when the connection state changes. */
   onState(listener: (state: SocketState) => void): Unsubscribe {
     return this.#socket.onState.add(listener);
   }
 
-  /** Tells when the next attempt to connect will be, and undefined when it begins. */
+  /**
+   * Calls the listener with the time of the next attempt, and with undefined when the attempt
+   * starts.
+   */
   onNextAttempt(listener: (next_attempt_at: number | undefined) => void): Unsubscribe {
     return this.#socket.onNextAttempt.add(listener);
   }
 
-  /** Tells once for each connection that every chat has come as far as it was when it began. */
+  /** Calls the listener once per connection, when every chat has caught up with its head. */
   onSynced(listener: () => void): Unsubscribe {
     return this.#inbox.onSynced.add(listener);
   }
 
   /**
-   * Tells of a message that is definitely not stored and that nobody in this page waits for: it is
-   * of an earlier page, or of another tab, which is told by its own `send`.
+   * Calls the listener when a message was definitely not stored and no `send` in this page awaits
+   * it: the message is from an earlier page, or from another tab, whose own `send` rejects.
    */
   onRefused(listener: (draft: Draft, error: RefusedError) => void): Unsubscribe {
     return this.#sending.onRefused.add(listener);
   }
 
-  /** Tells of what the server says without having been asked, such as `SLOW_CONSUMER`. */
+  /**
+   * Calls the listener with warnings that the server sends without a request, such as
+   * `SLOW_CONSUMER`.
+   */
   onWarning(listener: (warning: RefusedError) => void): Unsubscribe {
     return this.#onWarning.add(listener);
   }
@@ -323,7 +329,8 @@ export class Client {
 
   async #restore(): Promise<void> {
     if (this.#cursors === undefined) return;
-    // Without them the application gets what it had once more, which is better than nothing.
+    // Without cursors the application receives some messages again, which is better than losing
+    // some.
     this.#inbox.restore(await this.#storage.cursors().catch(() => []));
   }
 
@@ -336,7 +343,7 @@ export class Client {
     return this.#sending.send(draft);
   }
 
-  /** Without a connection there is nobody to tell. */
+  /** Without a connection there is no server to send the acknowledgements to. */
   #sayTyping(chat_id: ChatId, is_typing: boolean): void {
     if (!this.#socket.isOpen) return;
     this.#typing.say(chat_id, is_typing, performance.now());
@@ -416,15 +423,18 @@ function stopped(reason: StopReason | undefined): HeartlineError {
   return new HeartlineError("STOPPED", `the client has stopped: ${reason}`);
 }
 
-/** It stands in the list of subprotocols, where fewer characters are legal than in other places. */
+/**
+ * The device id is part of the list of subprotocols, in which fewer characters are legal than
+ * elsewhere.
+ */
 function checkedDevice(device_id: DeviceId): DeviceId {
   if (/^[\w.|+-]{1,64}$/.test(device_id)) return device_id;
-  throw new TypeError("device_id must have 1 to 64 of A-Z a-z 0-9 _ . | + -");
+  throw new TypeError(`device_id "${device_id}" must have 1 to 64 of A-Z a-z 0-9 _ . | + -`);
 }
 
 function defaultWebSocket(): WebSocketConstructor {
   if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
-  throw new TypeError("there is no WebSocket: give options.WebSocket, such as `ws`");
+  throw new TypeError("this runtime has no WebSocket: set options.WebSocket, such as that of `ws`");
 }
 
 function defaultLocks(): LockManagerLike | undefined {

@@ -1,4 +1,4 @@
-/** One WebSocket from its upgrade to its end, and what the client owes the server on it. */
+/** One WebSocket from its upgrade to its end, with the protocol's duties of the client. */
 import { NEVER } from "./frame_source.js";
 import { Heartbeat } from "./heartbeat.js";
 import type { Ending } from "./policy.js";
@@ -14,7 +14,10 @@ import { Refresh } from "./refresh.js";
 import { HeartlineError } from "./error.js";
 import { type TokenSource, expiryOf } from "./token.js";
 
-/** What is needed of a WebSocket: the browser's own, or that of a package such as `ws`. */
+/**
+ * The members of a WebSocket that the client uses: the browser's, or that of a package such as
+ * `ws`.
+ */
 export interface WebSocketLike {
   readonly bufferedAmount: number;
   onopen: ((event: never) => void) | null;
@@ -28,38 +31,39 @@ export interface WebSocketLike {
 /** Makes a WebSocket. */
 export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;
 
-/** What a connection is made of. */
+/** The settings of a connection. */
 export interface ConnectionSetup {
   WebSocket: WebSocketConstructor;
   url: string;
   token: string;
   device_id: string;
   /**
-   * Whether the token is sent in the first frame and not in the upgrade. It takes one turn more,
-   * but then the server can say why it refuses.
+   * Whether the token is sent in the first frame instead of the upgrade. This takes one more round
+   * trip, but the server can then say why it rejects the token.
    */
   isInBand: boolean;
   tokens: TokenSource;
 }
 
-/** Who is told of a connection. */
+/** The callbacks of a connection. */
 export interface ConnectionEvents {
   established(frame: ServerFrameOf<"connection_established">): void;
   frame(frame: ServerFrame): void;
   ended(ending: Ending): void;
 }
 
-/** How long it may take until the server has admitted the connection. */
+/** The time limit for the server to admit the connection. */
 const ESTABLISH_TIMEOUT_MS = 15_000;
 /**
- * How long the Close frame may take after `connection_closing`: answers first, then 2 s to write.
+ * The time limit for the Close frame after `connection_closing`: pending answers, then 2 s to
+ * write.
  */
 const CLOSE_FRAME_TIMEOUT_MS = CLOSE_ANSWER_DEADLINE_MS + 3000;
-/** How long an answer may take on a connection that is doubted. */
+/** The time limit for an answer when the connection is suspected to be dead. */
 const PROBE_TIMEOUT_MS = 5000;
-/** Bytes that may wait in the socket before only heartbeats are added. */
+/** The bytes buffered in the socket above which only heartbeats are sent. */
 const BUFFERED_BYTES_MAX = 256 * 1024;
-/** A timer that is this late was not run, because the page or the process stood still. */
+/** A timer that fires this late was suspended: the page or the process was frozen. */
 const LATE_MS = 1000;
 
 /** One connection. */
@@ -68,7 +72,7 @@ export class Connection {
   readonly #events: ConnectionEvents;
   readonly #socket: WebSocketLike;
   readonly #refresh = new Refresh();
-  /** The token in force. */
+  /** The current token. */
   token: string;
   #heartbeat: Heartbeat | undefined;
   #closing: ConnectionClosing | undefined;
@@ -91,20 +95,20 @@ export class Connection {
     socket.onopen = () => (this.#isOpened = true);
     socket.onmessage = (event: { data: unknown }) => this.#onText(event.data);
     socket.onclose = (event: { code: number }) => this.#onClose(event.code);
-    // The close event that follows ends it; only `ws` says here why.
+    // The close event that follows ends the connection; only `ws` gives the reason here.
     socket.onerror = (event: { error?: unknown }) => (this.#error = event.error);
     this.#schedule();
   }
 
   /**
-   * Whether the application's frames may be sent: once it is established, until the server no
-   * longer reads.
+   * Whether the application's frames may be sent: from `connection_established` until the server
+   * stops reading.
    */
   get isOpen(): boolean {
     return this.#heartbeat !== undefined && this.#closing === undefined && !this.#hasEnded;
   }
 
-  /** Whether so much waits to be written that the rest should wait outside. */
+  /** Whether the socket's buffer is so full that frames should stay queued in the client. */
   get isCongested(): boolean {
     return this.#socket.bufferedAmount > BUFFERED_BYTES_MAX;
   }
@@ -114,20 +118,20 @@ export class Connection {
     if (!this.#hasEnded) this.#socket.send(JSON.stringify(frame));
   }
 
-  /** Hands a newer token to the server. */
+  /** Sends a newer token to the server. */
   offer(token: string): void {
     if (!this.isOpen) return;
     this.send({ type: "refresh_token", request_id: this.#refresh.offer(token), token });
   }
 
-  /** Asks the server whether it is still there, with little patience. */
+  /** Sends a heartbeat and waits only briefly for the answer. */
   probe(): void {
     if (!this.isOpen) return;
     this.#beat(performance.now(), PROBE_TIMEOUT_MS);
     this.#schedule();
   }
 
-  /** Ends it in order, without telling anybody. */
+  /** Closes the connection without calling the listener. */
   close(): void {
     this.#finish();
     this.#socket.close(1000);
@@ -140,7 +144,7 @@ export class Connection {
     try {
       frame = JSON.parse(data) as ServerFrame;
     } catch {
-      // Nothing that a later version of the server says may end an older client.
+      // Ignore unknown frames: a later version of the server may send them.
       return;
     }
     this.#onFrame(frame);
@@ -160,7 +164,7 @@ export class Connection {
         this.#heartbeat = new Heartbeat(heartbeat_interval_ms, heartbeat_timeout_ms, now);
         this.#refresh.inForce(expiryOf(this.token), now, wall);
         this.#events.established(frame);
-        // One was fetched while this one was on its way.
+        // A newer token was fetched while this one was being sent.
         const { last } = this.#setup.tokens;
         if (last !== undefined && last !== this.token) this.offer(last);
         return;
@@ -180,7 +184,7 @@ export class Connection {
         this.#phaseEndsAt = now + CLOSE_FRAME_TIMEOUT_MS;
         break;
     }
-    // What comes before a connection is established is not for the application.
+    // Frames before `connection_established` are not for the application.
     if (this.#heartbeat !== undefined) this.#events.frame(frame);
   }
 
@@ -193,10 +197,10 @@ export class Connection {
     this.#events.ended(ending);
   }
 
-  /** Gives it up: what was said of closing still counts. */
+  /** Gives the connection up; a `connection_closing` received before still counts. */
   #giveUp(): void {
     this.#finish();
-    // Nobody may be there to answer a Close frame; `ws` can do without.
+    // A dead peer does not answer a Close frame; `ws` can terminate without one.
     const socket = this.#socket as WebSocketLike & { terminate?: () => void };
     if (socket.terminate === undefined) socket.close();
     else socket.terminate();
@@ -212,7 +216,7 @@ export class Connection {
 
   #beat(now: number, patienceMs?: number): void {
     this.#heartbeat?.sent(now, patienceMs);
-    // Frames that are still being written are the sign of life; another one would only pile up.
+    // Frames that are still being written prove activity; a heartbeat would only add to the buffer.
     if (this.#socket.bufferedAmount === 0) this.send({ type: "heartbeat" });
   }
 
@@ -249,7 +253,7 @@ export class Connection {
       if (token === this.token) this.#refresh.notYet(performance.now(), Date.now());
       else this.offer(token);
     } catch (error) {
-      // The connection lives on until the server ends it; then the same error decides.
+      // The connection stays open until the server closes it; the same error then decides.
       const hasEnded = error instanceof HeartlineError && error.code === "TOKEN_ENDED";
       if (!hasEnded) this.#refresh.notYet(performance.now(), Date.now());
     }

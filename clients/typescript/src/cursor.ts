@@ -1,46 +1,48 @@
 /**
- * How far the application has come in each chat.
- *
- * A cursor stands at the highest number up to which everything came, by push, page or own ack.
- * What comes above a hole waits until the hole is filled, so that the application gets every
- * message once and in ascending order. It moves down only for what nobody was there to take.
+ * The position in each chat. A cursor is the highest sequence up to which every message has
+ * arrived, by push, page or own ack. Messages above a gap are held until the gap is filled, so that
+ * the application receives every message once and in ascending order. A cursor moves down only for
+ * messages that had no listener.
  */
 import type { ChatId, Message } from "./protocol.gen.js";
 
 /**
- * Messages that may wait above holes, in all chats together. What comes beyond is dropped and comes
- * again in a page.
+ * The number of messages held above gaps, in all chats together. Further ones are dropped and
+ * arrive again in a page.
  */
 export const AHEAD_MESSAGES_MAX = 1000;
 
 interface Cursor {
-  /** Everything up to here was given out. */
+  /** Every message up to this sequence was released. */
   reached: number;
-  /** The highest number seen anywhere: in a push, a page, an ack or a manifest. */
+  /** The highest sequence seen in a push, a page, an ack or a manifest. */
   highestSeen: number;
-  /** What came above a hole. */
+  /** The messages above the gap. */
   ahead: Map<number, Message>;
-  /** Whether it was said where the chat begins. */
+  /** Whether the start of the chat is known. */
   hasBegun: boolean;
 }
 
-/** A page that was asked for, and what was known when it was. */
+/** A requested page, with the state at the time of the request. */
 export interface PageRange {
-  /** The page begins after this number. */
+  /** The page starts after this sequence. */
   after: number;
   /**
-   * The highest number seen when it was asked for: these messages were stored by then, so a last
-   * page without them proves that the server keeps them no longer.
+   * The highest sequence seen at the time of the request. These messages were stored by then, so a
+   * last page without them proves that the server has deleted them.
    */
   highestSeen: number;
 }
 
-/** The cursors of every chat that the client knows. */
+/** The cursors of all known chats. */
 export class Cursors {
   readonly #chats = new Map<ChatId, Cursor>();
   #aheadCount = 0;
 
-  /** A chat begins after this number, unless it has begun before. Gives out what can be now. */
+  /**
+   * Sets the sequence after which a chat starts, unless it is set. Returns the messages that can be
+   * released.
+   */
   begin(chat_id: ChatId, after: number): Message[] {
     const cursor = this.#cursor(chat_id);
     if (cursor.hasBegun) return [];
@@ -48,49 +50,48 @@ export class Cursors {
     return this.#advance(cursor, after);
   }
 
-  /** The chats that are known. */
+  /** The known chats. */
   chatIds(): ChatId[] {
     return [...this.#chats.keys()];
   }
 
-  /** Whether it was said where the chat begins. */
+  /** Whether the start of the chat is known. */
   hasBegun(chat_id: ChatId): boolean {
     return this.#chats.get(chat_id)?.hasBegun === true;
   }
 
-  /** Up to where everything was given out. */
+  /** The sequence up to which every message was released. */
   reached(chat_id: ChatId): number {
     return this.#chats.get(chat_id)?.reached ?? 0;
   }
 
-  /** The highest number seen anywhere. */
+  /** The highest sequence seen. */
   highestSeen(chat_id: ChatId): number {
     return this.#chats.get(chat_id)?.highestSeen ?? 0;
   }
 
-  /** A number exists. A chat that was not known is from now on. */
+  /** Records that a sequence exists. An unknown chat becomes known. */
   saw(chat_id: ChatId, sequence: number): void {
     const cursor = this.#cursor(chat_id);
     cursor.highestSeen = Math.max(cursor.highestSeen, sequence);
   }
 
-  /** What was given out after this number came to nobody. */
+  /** Moves the cursor back: the messages after this sequence had no listener. */
   rewind(chat_id: ChatId, sequence: number): void {
     const cursor = this.#cursor(chat_id);
     cursor.reached = Math.min(cursor.reached, sequence);
   }
 
-  /** The user is no longer a member. */
+  /** Removes a chat: the user is no longer a member. */
   forget(chat_id: ChatId): void {
     this.#aheadCount -= this.#chats.get(chat_id)?.ahead.size ?? 0;
     this.#chats.delete(chat_id);
   }
 
   /**
-   * Whether something is missing that only a page can bring.
-   *
-   * `unansweredAbove` is given while this connection has an unanswered send in the chat. The answer
-   * will fill one number above that one, so a single missing number there is no gap yet.
+   * Whether messages are missing that only a page can bring. `unansweredAbove` is set while this
+   * connection has an unanswered send in the chat. The answer will fill one sequence above it, so a
+   * single missing sequence there is not a gap yet.
    */
   hasGap(chat_id: ChatId, unansweredAbove: number | undefined): boolean {
     const cursor = this.#chats.get(chat_id);
@@ -100,7 +101,7 @@ export class Cursors {
     return missing > 1 || (missing === 1 && cursor.reached < unansweredAbove);
   }
 
-  /** A message came. Gives out what can be now, in order. */
+  /** Takes a message. Returns the messages that can be released, in order. */
   take(message: Message): Message[] {
     this.saw(message.chat_id, message.sequence);
     const cursor = this.#cursor(message.chat_id);
@@ -115,7 +116,9 @@ export class Cursors {
     return [];
   }
 
-  /** A page came. Numbers that it leaves out are passed over: the server no longer keeps them. */
+  /**
+   * Takes a page. The cursor skips sequences that the page leaves out: the server has deleted them.
+   */
   takePage(chat_id: ChatId, range: PageRange, messages: Message[], has_more: boolean): Message[] {
     const ready: Message[] = [];
     const isContinuous = range.after <= this.reached(chat_id);
@@ -138,9 +141,7 @@ export class Cursors {
     return cursor;
   }
 
-  /**
-   * Moves a cursor up to `target` and on over what waits just above, giving out what it passes.
-   */
+  /** Moves a cursor up to `target` and over the messages held directly above, and returns those. */
   #advance(cursor: Cursor, target: number): Message[] {
     const ready: Message[] = [];
     const pass = (sequence: number) => {

@@ -1,9 +1,9 @@
-/** Remembers in the storage how far the application has come. */
+/** Writes the position in each chat to the storage. */
 import type { ChatId } from "./protocol.gen.js";
 import type { Storage } from "./storage.js";
 import { Turns } from "./turns.js";
 
-/** Writes cursors, one write at a time: what moves meanwhile goes into the next. */
+/** Writes cursors, one write at a time; changes during a write go into the next. */
 export class CursorKeeper {
   readonly #storage: Storage;
   readonly #writing = new Turns(() => this.#write());
@@ -13,7 +13,7 @@ export class CursorKeeper {
     this.#storage = storage;
   }
 
-  /** A chat has come this far, or is over. */
+  /** A chat has reached this sequence, or was removed. */
   moved(chat_id: ChatId, sequence: number | undefined): void {
     this.#moved.set(chat_id, sequence);
     void this.flush();
@@ -25,11 +25,11 @@ export class CursorKeeper {
   }
 
   async #write(): Promise<void> {
-    // What is handed over at once goes into one write.
+    // Messages delivered in the same turn share one write.
     await Promise.resolve();
     const moved = [...this.#moved];
     this.#moved.clear();
-    // A cursor that is not written means messages twice after a reload, and none lost.
+    // A cursor that is not written causes repeated messages after a reload, and no loss.
     if (moved.length > 0) await this.#storage.saveCursors(moved).catch(() => {});
   }
 }

@@ -1,27 +1,27 @@
-/** Handing messages to the application, one after the other in each chat. */
+/** Calls the application's listeners, one message at a time in each chat. */
 import { Listeners, type Unsubscribe } from "./listeners.js";
 import type { ChatId, Message } from "./protocol.gen.js";
 
-/** Messages that may wait for the application. What comes beyond is left with the server. */
+/** The number of messages queued for the application. Further ones stay on the server. */
 const WAITING_MAX = 1000;
 
 /**
- * Called with a message, and whether this user sent it, here or on another device. While a promise
- * that it gives back is pending, the chat's next message waits.
+ * Called with a message, and whether this user sent it, on any device. If the listener returns a
+ * promise, the chat's next message waits for it.
  */
 export type MessageListener = (message: Message, own: boolean) => unknown;
 
-/** Who is told of progress. */
+/** The callbacks of a delivery. */
 export interface DeliveryEvents {
-  /** The application has had this message. */
+  /** The application has received this message. */
   handedOver(message: Message): void;
-  /** Nobody listens to this chat: what follows this number was not handed over. */
+  /** The chat has no listener: messages after this sequence were not delivered. */
   left(chat_id: ChatId, sequence: number): void;
-  /** Messages may come again that were not accepted before: of this chat, or of all. */
+  /** Messages are accepted again that were not accepted before: of this chat, or of all. */
   accepts(chat_id: ChatId | undefined): void;
 }
 
-/** What waits for the application. */
+/** The queues of messages for the application. */
 export class Delivery {
   readonly #events: DeliveryEvents;
   readonly #everywhere = new Listeners<[Message, boolean]>();
@@ -29,14 +29,14 @@ export class Delivery {
   readonly #queues = new Map<ChatId, Message[]>();
   #waiting = 0;
   #wasFull = false;
-  /** Whose messages are own ones. */
+  /** The user whose messages count as own. */
   user_id: string | undefined;
 
   constructor(events: DeliveryEvents) {
     this.#events = events;
   }
 
-  /** Adds a listener for a chat, or for all. */
+  /** Adds a listener for a chat, or for all chats. */
   listen(chat_id: ChatId | undefined, listener: MessageListener): Unsubscribe {
     const listeners = chat_id === undefined ? this.#everywhere : this.#listenersOf(chat_id);
     const remove = listeners.add(listener);
@@ -49,19 +49,19 @@ export class Delivery {
     };
   }
 
-  /** Whether somebody listens to the chat. */
+  /** Whether the chat has a listener. */
   isHeard(chat_id: ChatId): boolean {
     return this.#everywhere.size > 0 || this.#inChat.has(chat_id);
   }
 
-  /** Whether messages of a chat have somewhere to go: a listener, and room. */
+  /** Whether messages of a chat can be queued: there is a listener, and room. */
   accepts(chat_id: ChatId): boolean {
     const isFull = this.#waiting >= WAITING_MAX;
     this.#wasFull ||= isFull;
     return !isFull && this.isHeard(chat_id);
   }
 
-  /** Hands messages of one chat over, in this order. */
+  /** Queues messages of one chat, in this order. */
   push(chat_id: ChatId, messages: Message[]): void {
     const [first] = messages;
     if (first === undefined) return;
@@ -79,19 +79,19 @@ export class Delivery {
     this.#run(chat_id);
   }
 
-  /** Nothing more of a chat is handed over. */
+  /** Stops delivering a chat. */
   forget(chat_id: ChatId): void {
     this.#waiting -= this.#queues.get(chat_id)?.length ?? 0;
     this.#queues.delete(chat_id);
   }
 
-  /** Nothing more is handed over. */
+  /** Stops delivering. */
   clear(): void {
     this.#queues.clear();
     this.#waiting = 0;
   }
 
-  /** While a chat's queue exists, its messages are being handed over. */
+  /** While a chat has a queue, its messages are being delivered. */
   #run(chat_id: ChatId): void {
     for (;;) {
       const message = this.#queues.get(chat_id)?.[0];
@@ -112,7 +112,7 @@ export class Delivery {
     this.#queues.delete(chat_id);
   }
 
-  /** What nobody listens to any more is left with the server, but for what is being taken. */
+  /** Leaves messages without a listener on the server, except the one being delivered. */
   #leave(chat_id: ChatId, queue: Message[]): void {
     const [taken] = queue;
     if (taken === undefined || this.isHeard(chat_id)) return;
@@ -121,7 +121,10 @@ export class Delivery {
     this.#events.left(chat_id, taken.sequence);
   }
 
-  /** The application has had a message. Answers whether it still goes on: not if it was dropped. */
+  /**
+   * The application has received a message. Returns whether delivery continues: not if the queue
+   * was dropped.
+   */
   #done(chat_id: ChatId, message: Message): boolean {
     const queue = this.#queues.get(chat_id);
     if (queue?.[0] !== message) return false;

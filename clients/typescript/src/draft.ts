@@ -1,4 +1,4 @@
-/** A message that the application wants sent. */
+/** A message that is not stored yet. */
 import { type ClientErrorCode, HeartlineError } from "./error.js";
 import {
   CONTENT_BYTES_MAX,
@@ -10,7 +10,7 @@ import {
   type MessageAck,
 } from "./protocol.gen.js";
 
-/** A message before it is acknowledged. Its id stays the same however often it is sent. */
+/** A message before its acknowledgement. Its id is the same in every attempt. */
 export interface Draft {
   chat_id: ChatId;
   client_message_id: ClientMessageId;
@@ -18,46 +18,47 @@ export interface Draft {
   content_type?: string;
 }
 
-/** A draft in an outbox, and its place there. */
+/** A draft in an outbox, with its position. */
 export interface StoredDraft extends Draft {
   order: number;
 }
 
-/** What a message was answered. */
+/** The acknowledgement of a message. */
 export type Receipt = Pick<
   MessageAck,
   "chat_id" | "client_message_id" | "message_id" | "sequence" | "created_at" | "duplicate"
 >;
 
-/** A draft's name in an outbox: one sender names a message once in a chat. */
+/** The key of a draft in an outbox: a sender uses a `client_message_id` once per chat. */
 export function keyOf(draft: { chat_id: ChatId; client_message_id: ClientMessageId }): string {
   return `${draft.chat_id}/${draft.client_message_id}`;
 }
 
-/** An id that nobody makes again. */
+/** Returns a new unique id. */
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Throws for what no server could take. */
+/** Throws if the server would reject the draft. */
 export function check(draft: Draft): void {
   const { content, content_type = DEFAULT_CONTENT_TYPE } = draft;
-  checkBytes("INVALID_CONTENT", content, CONTENT_BYTES_MAX);
-  checkBytes("INVALID_CONTENT_TYPE", content_type, CONTENT_TYPE_BYTES_MAX);
+  checkBytes("INVALID_CONTENT", "content", content, CONTENT_BYTES_MAX);
+  checkBytes("INVALID_CONTENT_TYPE", "content_type", content_type, CONTENT_TYPE_BYTES_MAX);
   if (!/^[\w.@|:+-]{1,64}$/.test(draft.client_message_id)) {
-    const message = "client_message_id must have 1 to 64 of A-Z a-z 0-9 _ . @ | : + -";
+    const form = "1 to 64 of A-Z a-z 0-9 _ . @ | : + -";
+    const message = `client_message_id "${draft.client_message_id}" must have ${form}`;
     throw new HeartlineError("INVALID_CLIENT_MESSAGE_ID", message);
   }
 }
 
-function checkBytes(code: ClientErrorCode, text: string, bytesMax: number): void {
+function checkBytes(code: ClientErrorCode, field: string, text: string, bytesMax: number): void {
   const bytes = new TextEncoder().encode(text).length;
-  const isWithin = bytes >= 1 && bytes <= bytesMax;
-  if (!isWithin) throw new HeartlineError(code, `it must have 1 to ${bytesMax} bytes: ${bytes}`);
+  if (bytes >= 1 && bytes <= bytesMax) return;
+  throw new HeartlineError(code, `${field} has ${bytes} bytes; 1 to ${bytesMax} are allowed`);
 }
 
-/** The message as everybody else sees it, now that the server has acknowledged it. */
+/** The message as other users see it, built from the draft and its acknowledgement. */
 export function messageOf(draft: Draft, receipt: Receipt, sender_id: string): Message {
   const { chat_id, client_message_id, content, content_type = DEFAULT_CONTENT_TYPE } = draft;
   const { sequence, message_id, created_at } = receipt;

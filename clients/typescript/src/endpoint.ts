@@ -1,4 +1,4 @@
-/** Where a server is. */
+/** The URLs of a server. */
 
 /** The addresses of one server. */
 export interface Endpoint {
@@ -9,13 +9,15 @@ export interface Endpoint {
 }
 
 /**
- * Takes `https://chat.example.com`, or with `http`, `ws` or `wss`, perhaps with a path in front of
- * `/v1`. Throws for what is no such URL.
+ * Accepts `https://chat.example.com`, also with `http`, `ws` or `wss`, and with a path before
+ * `/v1`. Throws for any other URL.
  */
 export function endpointOf(url: string): Endpoint {
   const parsed = new URL(url);
   const [, secure] = /^(?:http|ws)(s?):$/.exec(parsed.protocol) ?? [];
-  if (secure === undefined) throw new TypeError(`${url} must begin with http, https, ws or wss`);
+  if (secure === undefined) {
+    throw new TypeError(`the URL "${url}" must begin with http, https, ws or wss`);
+  }
   const path = parsed.pathname.replace(/\/+$/, "").replace(/\/v1(\/ws)?$/, "");
   const base = `${secure}://${parsed.host}${path}/v1`;
   return { socket_url: `ws${base}/ws`, rest_url: `http${base}` };

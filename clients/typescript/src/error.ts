@@ -1,34 +1,34 @@
-/** Everything that can be refused, as errors with a code. */
+/** The errors of the library, each with a code. */
 import type { ErrorCode, ErrorDetails, ErrorFrame } from "./protocol.gen.js";
 
-/** What the client itself refuses, without asking a server. */
+/** Errors that the client raises without asking a server. */
 export type ClientErrorCode =
-  /** As many messages wait for their answer as may. */
+  /** The outbox is full. */
   | "OUTBOX_FULL"
-  /** The content is empty or over its limit. */
+  /** The content is empty or too long. */
   | "INVALID_CONTENT"
-  /** The content type is empty or over its limit. */
+  /** The content type is empty or too long. */
   | "INVALID_CONTENT_TYPE"
-  /** The `client_message_id` has another form than the server takes. */
+  /** The `client_message_id` has a form that the server does not accept. */
   | "INVALID_CLIENT_MESSAGE_ID"
-  /** A message with this `client_message_id` waits in this chat already. */
+  /** A message with this `client_message_id` is already pending in this chat. */
   | "ALREADY_WAITING"
-  /** More users than one connection may watch; none of them is. */
+  /** More users than one connection may observe; none of them was added. */
   | "TOO_MANY_USERS"
-  /** The client was closed. What waits in a lasting outbox stays there. */
+  /** The client was closed. A persistent outbox keeps its pending messages. */
   | "CLOSED"
-  /** The client has stopped; its `stop_reason` says why. */
+  /** The client has stopped; see `stop_reason`. */
   | "STOPPED"
-  /** No answer came in time. */
+  /** The server did not answer in time. */
   | "TIMEOUT"
   /** The server cannot be reached. */
   | "UNREACHABLE"
-  /** There is no token now. */
+  /** The token provider returned no valid token. */
   | "NO_TOKEN"
-  /** There will be no token any more: thrown by a token provider, it stops the client. */
+  /** Thrown by a token provider to stop the client: there will be no more tokens. */
   | "TOKEN_ENDED";
 
-/** Something that did not happen. */
+/** An error with a code. */
 export class HeartlineError extends Error {
   override readonly name: string = "HeartlineError";
 
@@ -41,24 +41,24 @@ export class HeartlineError extends Error {
   }
 }
 
-/** The client was closed. */
+/** The error for a closed client. */
 export function closed(): HeartlineError {
   return new HeartlineError("CLOSED", "the client is closed");
 }
 
-/** A server's refusal. */
+/** An error that the server returned. */
 export class RefusedError extends HeartlineError {
   override readonly name = "RefusedError";
   declare readonly code: ErrorCode;
   /** Whether the same request may succeed later. */
   declare readonly retryable: boolean;
-  /** When to try again. */
+  /** The delay after which to retry, in seconds. */
   declare readonly retry_after_seconds: number | undefined;
-  /** More about it. */
+  /** Details, such as the field that is wrong. */
   declare readonly details: ErrorDetails;
-  /** The HTTP status, if it was refused over REST. */
+  /** The HTTP status, for requests over REST. */
   declare readonly status: number | undefined;
-  /** Names the request in the server's log, if it was refused over REST. */
+  /** The id of the request in the server's log, for requests over REST. */
   declare readonly request_id: string | undefined;
 
   constructor(error: Omit<ErrorFrame, "request_id"> & { request_id?: string }, status?: number) {

@@ -1,19 +1,19 @@
-/** Something that has frames to send from time to time. */
+/** A source of frames to send. */
 import type { ClientFrame } from "./protocol.gen.js";
 
 /**
- * How long an answer may take. Every request is answered, so this is for servers that break their
- * word.
+ * The time limit for an answer. The server answers every request, so this limit guards against
+ * server bugs.
  */
 export const REQUEST_TIMEOUT_MS = 20_000;
 
-/** The moment of what will not happen. */
+/** The time of an event that will never happen. */
 export const NEVER = Number.POSITIVE_INFINITY;
 
-/** Something that has frames to send. Moments are those of `performance.now()`. */
+/** A source of frames to send. Times are those of `performance.now()`. */
 export interface FrameSource {
-  /** When there is a frame to send. */
+  /** The time at which the next frame is due. */
   dueAt(now: number): number;
-  /** The frame to send now. */
+  /** Returns the frame to send now. */
   next(now: number): ClientFrame | undefined;
 }

@@ -1,18 +1,18 @@
-/** When to say "I am alive", and when the server is not. */
+/** When to send heartbeats, and when to consider the server dead. */
 import { NEVER } from "./frame_source.js";
 
-/** A shorter advertised interval is a mistake of the server and would keep the client spinning. */
+/** The shortest accepted interval; a shorter one is a server bug and would make the client spin. */
 const INTERVAL_MIN_MS = 10;
 
 /** The heartbeats of one established connection. */
 export class Heartbeat {
   readonly intervalMs: number;
   readonly #timeoutMs: number;
-  /** When the next one is due. */
+  /** The time of the next heartbeat. */
   nextAt: number;
-  /** When the server will count as dead, if nothing comes before. */
+  /** The time at which the server counts as dead if nothing arrives before. */
   deadAt = NEVER;
-  /** Whether the client has stood still since it last heard something. */
+  /** Whether the client was suspended since it last received a frame. */
   #hasResumed = false;
 
   constructor(intervalMs: number, timeoutMs: number, now: number) {
@@ -22,22 +22,23 @@ export class Heartbeat {
   }
 
   /**
-   * One was sent; an answer is waited for no longer than this, or than the server's own timeout.
+   * A heartbeat was sent. The client waits for an answer for this time, or for the server's timeout
+   * if that is shorter.
    */
   sent(now: number, patienceMs: number = this.#timeoutMs): void {
     this.nextAt = now + this.intervalMs;
     this.deadAt = Math.min(this.deadAt, now + Math.min(patienceMs, this.#timeoutMs));
   }
 
-  /** Something came from the server: whatever it is, it is alive. */
+  /** A frame arrived, which proves that the server is alive. */
   heard(): void {
     this.deadAt = NEVER;
     this.#hasResumed = false;
   }
 
   /**
-   * The client itself stood still for a while, frozen or busy. That silence was its own, so the
-   * wait for an answer begins anew: once, because the timers of a hidden page are always late.
+   * The client was suspended, frozen or busy. The silence was its own, so the wait for an answer
+   * starts again: once, because the timers of a hidden page are always late.
    */
   resumed(now: number): void {
     if (this.deadAt === NEVER || this.#hasResumed) return;

@@ -1,7 +1,4 @@
-/**
- * Everything that comes in chats: from frames to messages that the application gets once and in
- * order.
- */
+/** Turns the frames of chats into messages that the application receives once and in order. */
 import { BackOff } from "./back_off.js";
 import { CatchUp } from "./catch_up.js";
 import { Cursors } from "./cursor.js";
@@ -21,30 +18,32 @@ import { Receipts } from "./receipts.js";
 import { Sync } from "./sync.js";
 
 /**
- * How long a hole may be open before it is a gap: an ack may overtake the pushes before it, and the
- * server itself waits 100 ms for what comes in the wrong order.
+ * How long a gap may stay open before the client requests a page: an ack can overtake the pushes
+ * before it, and the server itself waits 100 ms for messages out of order.
  */
 const GAP_PATIENCE_MS = 250;
 
-/** How much of a chat is handed over that the client knows nothing of. */
+/** How much of a chat is delivered that the client does not know yet. */
 export type Backlog =
-  /** Every message from the first one on: for an application that keeps them. */
+  /** Every message from the first one, for an application that keeps them. */
   | "all"
-  /** What this user has not acknowledged on any device, and no more than so many messages. */
+  /** The messages that the user has acknowledged on no device, at most this many. */
   | { unread_max: number };
 
-/** What an inbox needs to know of the rest. */
+/** The callbacks of an inbox. */
 export interface InboxSetup {
   backlog: Backlog;
-  /** If a message of this chat is on its way on this connection: its number will be above this. */
+  /**
+   * If a message of this chat is being sent on this connection: its sequence will be above this.
+   */
   unansweredAbove(chat_id: ChatId): number | undefined;
-  /** There may be something to send. */
+  /** There may be a frame to send. */
   kick(): void;
-  /** How far the application has come; undefined when the chat is over. */
+  /** The application's position in a chat; undefined when the chat was removed. */
   cursorMoved(chat_id: ChatId, sequence: number | undefined): void;
 }
 
-/** What comes in chats. */
+/** The inbox of a client. */
 export class Inbox {
   readonly onSynced = new Listeners<[]>();
   readonly onChatChanged = new Listeners<[ServerFrameOf<"chat_changed">]>();
@@ -54,9 +53,11 @@ export class Inbox {
   readonly receipts = new Receipts();
   readonly #setup: InboxSetup;
   readonly #cursors = new Cursors();
-  /** Up to where the application has had each chat, also one that the user has left. */
+  /**
+   * The sequence up to which the application has received each chat, also after the user left it.
+   */
   readonly #handed = new Map<ChatId, number>();
-  /** Chats of which something came before it was said where they begin. */
+  /** Chats with messages that arrived before their start is known. */
   readonly #unmet = new Set<ChatId>();
   #catchUp = new CatchUp();
   #isConnected = false;
@@ -73,7 +74,7 @@ export class Inbox {
     });
   }
 
-  /** Cursors of an earlier life. */
+  /** Loads the cursors of an earlier page. */
   restore(cursors: Iterable<[ChatId, number]>): void {
     for (const [chat_id, sequence] of cursors) {
       this.#cursors.begin(chat_id, sequence);
@@ -81,12 +82,12 @@ export class Inbox {
     }
   }
 
-  /** The highest number seen anywhere in a chat. */
+  /** The highest sequence seen in a chat. */
   highestSeen(chat_id: ChatId): number {
     return this.#cursors.highestSeen(chat_id);
   }
 
-  /** A connection begins. */
+  /** A connection was opened. */
   established(user_id: string, limits: ClientLimits, now: number): void {
     this.delivery.user_id = user_id;
     this.#isConnected = true;
@@ -95,14 +96,14 @@ export class Inbox {
     this.manifest.established(now);
   }
 
-  /** It is over. */
+  /** The connection has ended. */
   ended(): void {
     this.#isConnected = false;
     this.manifest.ended();
     this.sync.ended();
   }
 
-  /** A frame came. */
+  /** Handles a frame. */
   onFrame(frame: ServerFrame, now: number): void {
     switch (frame.type) {
       case "message":
@@ -128,7 +129,7 @@ export class Inbox {
     this.#follow(now);
   }
 
-  /** An error came; answers whether it was about something here. */
+  /** Handles an error frame; returns whether it belongs to a request of the inbox. */
   refused(error: ErrorFrame, now: number): boolean {
     const chat_id = this.sync.refused(error, now);
     if (chat_id === undefined) return this.manifest.refused(error, now);
@@ -136,14 +137,14 @@ export class Inbox {
     return true;
   }
 
-  /** A message came, be it by push or as the answer to an own one. */
+  /** Takes a message, from a push or from the answer to an own send. */
   take(message: Message, now: number): void {
     const { chat_id, sequence } = message;
     if (this.delivery.accepts(chat_id)) this.#handOver(chat_id, this.#cursors.take(message));
     this.saw(chat_id, sequence, now);
   }
 
-  /** A number exists: what is missing up to there is asked for, unless it comes by itself. */
+  /** Records that a sequence exists, and requests missing messages unless they arrive by push. */
   saw(chat_id: ChatId, sequence: number, now: number): void {
     this.#cursors.saw(chat_id, sequence);
     if (!this.#cursors.hasBegun(chat_id)) this.#unmet.add(chat_id);
@@ -151,14 +152,14 @@ export class Inbox {
     this.#follow(now);
   }
 
-  /** Asks for a page at that time if something is missing. */
+  /** Schedules a page request, sent if messages are still missing then. */
   review(chat_id: ChatId, at: number): void {
     if (this.#isConnected && this.#hasGap(chat_id)) this.sync.want(chat_id, at);
   }
 
   /**
-   * After a page the next one is wanted at once, if there is one; after a page that brought
-   * nothing, with a pause.
+   * After a page, requests the next one at once if there is one; after a page without news, after a
+   * delay.
    */
   #onPage(frame: ServerFrameOf<"sync_response">, now: number): void {
     const { chat_id, messages, has_more, head_sequence } = frame;
@@ -196,7 +197,7 @@ export class Inbox {
     this.onChatChanged.tell(frame);
   }
 
-  /** A chat with its head is named. If it was not known, this says where it begins. */
+  /** Takes a chat and its head from the manifest, which also sets the start of an unknown chat. */
   #begin(chat_id: ChatId, head: number, acked: number): void {
     const { backlog } = this.#setup;
     this.#unmet.delete(chat_id);
@@ -224,7 +225,7 @@ export class Inbox {
     return isMissing && this.delivery.accepts(chat_id);
   }
 
-  /** Messages are accepted again: what was passed by is asked for. */
+  /** Messages are accepted again: requests the ones that were skipped. */
   #reviewAll(chat_id: ChatId | undefined): void {
     const chatIds = chat_id === undefined ? this.#cursors.chatIds() : [chat_id];
     for (const id of chatIds) this.review(id, performance.now());
@@ -232,8 +233,8 @@ export class Inbox {
   }
 
   /**
-   * What follows from whatever came. Only the manifest knows how far the user has come in a chat
-   * that is new here: whatever comes of one that it has not named is worth another reading.
+   * Schedules the requests that follow from a frame. Only the manifest knows how far the user is in
+   * an unknown chat, so messages of a chat that it did not list cause another reading of it.
    */
   #follow(now: number): void {
     if (this.#unmet.size > 0 && this.manifest.dueAt(now) === NEVER) {
@@ -243,7 +244,7 @@ export class Inbox {
     if (this.#catchUp.announce()) this.onSynced.tell();
   }
 
-  /** The user is no longer a member: what waits is dropped. */
+  /** Removes a chat: the user is no longer a member. Its queued messages are dropped. */
   #forget(chat_id: ChatId): void {
     this.#cursors.forget(chat_id);
     this.delivery.forget(chat_id);

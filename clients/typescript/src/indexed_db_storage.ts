@@ -1,4 +1,4 @@
-/** A storage that outlives the page and is shared by its tabs. */
+/** A persistent storage, shared by the tabs of a user. */
 import { type Draft, type StoredDraft, keyOf } from "./draft.js";
 import { Listeners, type Unsubscribe } from "./listeners.js";
 import { alreadyWaiting, outboxFull } from "./memory_storage.js";
@@ -8,7 +8,7 @@ import { OUTCOMES_MAX, type Outcome, type Storage } from "./storage.js";
 const STORES = ["drafts", "outcomes", "cursors", "lease"] as const;
 type StoreName = (typeof STORES)[number];
 
-/** A draft as it is stored; its key keeps it from being stored twice. */
+/** A draft as it is stored; its key prevents duplicates. */
 type DraftRecord = StoredDraft & { key: string };
 
 interface OutcomeRecord {
@@ -16,23 +16,25 @@ interface OutcomeRecord {
   outcome: Outcome;
 }
 
-/** Where a user's outbox is. */
+/** Options of an IndexedDB storage. */
 export interface IndexedDbOptions {
-  /** Whose outbox it is: users of one browser must not send each other's messages. */
+  /** The user who owns the outbox: users of one browser must not send each other's messages. */
   user_id: string;
   /** Distinguishes applications on one origin. */
   name?: string;
 }
 
-/** Keeps everything in an IndexedDB of the user's own. */
+/** Stores everything in an IndexedDB database per user. */
 export class IndexedDbStorage implements Storage {
   readonly user_id: string;
-  /** The name of the database, too. */
+  /** Also the name of the database. */
   readonly lock_name: string;
   readonly hearsOthers = typeof BroadcastChannel === "function";
-  /** None before the first use, and once it was closed, lost or could not be opened. */
+  /**
+   * Undefined before the first use, and after the database was closed, lost or could not be opened.
+   */
   #database: Promise<IDBDatabase> | undefined;
-  /** Is open as long as the database may be. */
+  /** Open while the database may be used. */
   #channel: BroadcastChannel | undefined;
   readonly #changed = new Listeners<[]>();
 
@@ -50,7 +52,7 @@ export class IndexedDbStorage implements Storage {
       if (same > 0) throw alreadyWaiting();
       if (count >= draftsMax) throw outboxFull(draftsMax);
       await result(drafts.add({ ...draft, key }));
-      // How an earlier attempt under this name ended is not how this one does.
+      // Forget the outcome of an earlier attempt with the same id.
       const earlier = await result(store("outcomes").index("key").getKey(key));
       if (earlier !== undefined) store("outcomes").delete(earlier);
     });
@@ -142,25 +144,25 @@ export class IndexedDbStorage implements Storage {
     if (this.hearsOthers && this.#channel === undefined) {
       this.#channel = new BroadcastChannel(this.lock_name);
       this.#channel.onmessage = () => void this.#changed.tell();
-      // In Node a channel would keep the process alive.
+      // In Node an open channel would keep the process running.
       (this.#channel as { unref?: () => void }).unref?.();
     }
     const lost = () => (this.#database = undefined);
     const database = open(this.lock_name, lost);
-    // Whoever waits for it hears of the failure; the next one tries again.
+    // The caller receives the failure; the next call opens the database again.
     database.catch(lost);
     return database;
   }
 
-  /** Other clients of this page hear of it as well as other tabs. */
+  /** Notifies the other clients of this page and the other tabs. */
   #tell(): void {
     this.#changed.tell();
     this.#channel?.postMessage(null);
   }
 
   /**
-   * Does something in one transaction. Transactions that may write wait for each other, so they
-   * happen in the order in which they were begun, in all tabs.
+   * Runs work in one transaction. Write transactions wait for each other, so they run in the order
+   * in which they were started, in all tabs.
    */
   async #change<T>(
     names: StoreName[],
@@ -172,7 +174,7 @@ export class IndexedDbStorage implements Storage {
       transaction.oncomplete = () => resolve();
       transaction.onabort = () => reject(transaction.error ?? new Error("aborted"));
     });
-    // If the work fails, its own error is the one to be told.
+    // If the work fails, reject with its own error.
     completed.catch(() => {});
     let answer: T;
     try {
@@ -186,7 +188,7 @@ export class IndexedDbStorage implements Storage {
   }
 }
 
-/** Opens a database, and tells when it is lost: some browsers do that to a page that sleeps. */
+/** Opens a database, and reports its loss: some browsers close the databases of a frozen page. */
 function open(name: string, lost: () => void): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(name, 1);
@@ -195,7 +197,7 @@ function open(name: string, lost: () => void): Promise<IDBDatabase> {
       const ordered = { keyPath: "order", autoIncrement: true };
       const drafts = database.createObjectStore("drafts", ordered);
       drafts.createIndex("key", "key", { unique: true });
-      // Places go on rising when a browser has cleared the storage under a page that stays.
+      // Keys keep rising even if the browser clears the storage of an open page.
       drafts.put({ order: Date.now() });
       drafts.clear();
       const outcomes = database.createObjectStore("outcomes", { autoIncrement: true });
@@ -206,7 +208,8 @@ function open(name: string, lost: () => void): Promise<IDBDatabase> {
     request.onsuccess = () => {
       const database = request.result;
       database.onclose = lost;
-      // A later version of the library in another tab may change the shape, or somebody delete it.
+      // A later version of the library in another tab may upgrade the database, or the user may
+      // delete it.
       database.onversionchange = () => {
         database.close();
         lost();

@@ -1,28 +1,25 @@
-/** Whoever wants to be told of something. */
+/** Lists of listeners. */
 
-/** Ends what it was given for. */
+/** Removes a listener. */
 export type Unsubscribe = () => void;
 
-/**
- * Functions that are called when something happens. One that throws does not keep the others from
- * hearing of it.
- */
+/** Functions that are called when an event occurs. If one throws, the others are still called. */
 export class Listeners<Arguments extends unknown[]> {
   readonly #listeners = new Set<{ call: (...values: Arguments) => unknown }>();
 
-  /** How many there are. */
+  /** The number of listeners. */
   get size(): number {
     return this.#listeners.size;
   }
 
-  /** Adds one; the result removes it again. */
+  /** Adds a listener; the result removes it. */
   add(call: (...values: Arguments) => unknown): Unsubscribe {
     const listener = { call };
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Tells everybody; answers the promises that some of them gave back. */
+  /** Calls every listener; returns the promises that some of them returned. */
   tell(...values: Arguments): Promise<unknown>[] {
     const promises: Promise<unknown>[] = [];
     for (const { call } of [...this.#listeners]) {
@@ -37,7 +34,7 @@ export class Listeners<Arguments extends unknown[]> {
   }
 }
 
-/** An error of the application is shown as one, as the platform does for its own events. */
+/** Reports an error of the application, as the platform does for its own events. */
 export function report(error: unknown): void {
   if (typeof globalThis.reportError === "function") globalThis.reportError(error);
   else

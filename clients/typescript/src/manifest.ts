@@ -1,4 +1,4 @@
-/** Asking for the manifest: every chat of the user with its head, page by page. */
+/** Requests the manifest: every chat of the user with its head, page by page. */
 import { BackOff, SERVER_DELAY_MAX_MS } from "./back_off.js";
 import { type FrameSource, NEVER, REQUEST_TIMEOUT_MS } from "./frame_source.js";
 import type { ChatId, ClientFrame, ErrorFrame, ManifestChat } from "./protocol.gen.js";
@@ -7,28 +7,28 @@ import { judge } from "./verdict.js";
 /** One reading of the manifest, from its first page to its last. */
 interface Round {
   dueAt: number;
-  /** The chats that still have to be met; none means all. */
+  /** The chats that must be found; undefined means all. */
   only: Set<ChatId> | undefined;
-  /** The page to ask for next. */
+  /** The page to request next. */
   page: string | undefined;
-  /** The request on its way. */
+  /** The pending request. */
   request_id: string | undefined;
 }
 
-/** What a page of the manifest meant. */
+/** The result of a page of the manifest. */
 export type PageTaken =
-  /** Nobody here asked for it. */
+  /** The page belongs to no request of this manifest. */
   | "not_mine"
-  /** There is more to read. */
+  /** More pages follow. */
   | "more"
   /** The round is complete. */
   | "complete";
 
-/** The manifest of one connection: the round under way, and the one that follows. */
+/** The manifest of one connection: the current round, and the next one. */
 export class Manifest implements FrameSource {
   readonly #backOff: BackOff;
   #current: Round | undefined;
-  /** A round that was asked for while the current one had begun, and may have been too early. */
+  /** A round that was requested after the current one had begun, which may have read too early. */
   #following: Round | undefined;
   #pausedUntil = 0;
   #requests = 0;
@@ -37,24 +37,24 @@ export class Manifest implements FrameSource {
     this.#backOff = backOff;
   }
 
-  /** A connection begins, so everything is asked for. */
+  /** A connection was opened: request the whole manifest. */
   established(now: number): void {
     this.ended();
     this.#current = round(now, undefined);
   }
 
-  /** The connection is over, and every question with it. */
+  /** The connection has ended, and every request with it. */
   ended(): void {
     this.#current = this.#following = undefined;
     this.#pausedUntil = 0;
   }
 
-  /** A newer token is in force: what waited for it goes on. */
+  /** A newer token is valid: requests that waited for it continue. */
   tokenRefreshed(): void {
     this.#pausedUntil = 0;
   }
 
-  /** Something may have been missed in these chats, or in all. */
+  /** Messages may have been missed in these chats, or in all. */
   resync(chat_ids: ChatId[] | undefined, delayMs: number, now: number): void {
     const only = chat_ids === undefined ? undefined : new Set(chat_ids);
     const wanted = round(now + Math.min(delayMs, SERVER_DELAY_MAX_MS), only);
@@ -76,13 +76,13 @@ export class Manifest implements FrameSource {
     if (current === undefined || this.dueAt(now) > now) return undefined;
     const request_id = `manifest-${++this.#requests}`;
     current.request_id = request_id;
-    // If nothing is answered, the same page is due again then.
+    // If no answer arrives, the same page is due again at this time.
     current.dueAt = now + REQUEST_TIMEOUT_MS;
     const page = current.page === undefined ? {} : { page: current.page };
     return { type: "sync_manifest", request_id, ...page };
   }
 
-  /** A page came. */
+  /** Takes a page. */
   answered(
     request_id: string,
     chats: ManifestChat[],
@@ -103,8 +103,8 @@ export class Manifest implements FrameSource {
   }
 
   /**
-   * An error came. Whether it was about the manifest: then the same page is asked for again, or the
-   * first one if this page is refused for good.
+   * Handles an error; returns whether it belongs to the manifest. The same page is then requested
+   * again, or the first one if the page is rejected for good.
    */
   refused(error: ErrorFrame, now: number): boolean {
     const current = this.#current;
@@ -122,7 +122,7 @@ function round(dueAt: number, only: Set<ChatId> | undefined): Round {
   return { dueAt, only, page: undefined, request_id: undefined };
 }
 
-/** One round that serves both. */
+/** Merges two rounds into one. */
 function merged(one: Round | undefined, other: Round): Round {
   if (one === undefined) return other;
   const only = one.only && other.only && new Set([...one.only, ...other.only]);

@@ -1,11 +1,11 @@
-/** A storage that ends with the page. */
+/** A storage that is lost with the page. */
 import { type Draft, type StoredDraft, keyOf } from "./draft.js";
 import { HeartlineError } from "./error.js";
 import { Listeners, type Unsubscribe } from "./listeners.js";
 import type { ChatId } from "./protocol.gen.js";
 import { OUTCOMES_MAX, type Outcome, type Storage } from "./storage.js";
 
-/** Keeps everything in memory. Clients of one page may share one. */
+/** Keeps everything in memory. The clients of one page can share a storage. */
 export class MemoryStorage implements Storage {
   readonly user_id: string | undefined;
   readonly lock_name = undefined;
@@ -26,7 +26,7 @@ export class MemoryStorage implements Storage {
     if (this.#drafts.has(key)) throw alreadyWaiting();
     if (this.#drafts.size >= draftsMax) throw outboxFull(draftsMax);
     this.#drafts.set(key, { ...draft, order: ++this.#order });
-    // How an earlier attempt under this name ended is not how this one does.
+    // Forget the outcome of an earlier attempt with the same id.
     this.#outcomes.delete(key);
     this.#changed.tell();
   }
@@ -80,13 +80,13 @@ export class MemoryStorage implements Storage {
   close(): void {}
 }
 
-/** As many messages wait as may. */
+/** The error for a full outbox. */
 export function outboxFull(draftsMax: number): HeartlineError {
-  return new HeartlineError("OUTBOX_FULL", `${draftsMax} messages wait already`);
+  return new HeartlineError("OUTBOX_FULL", `the outbox is full: ${draftsMax} messages are pending`);
 }
 
-/** The message waits already. */
+/** The error for a `client_message_id` that is already pending. */
 export function alreadyWaiting(): HeartlineError {
-  const message = "this client_message_id waits in this chat already";
+  const message = "a message with this client_message_id is already pending in this chat";
   return new HeartlineError("ALREADY_WAITING", message);
 }

@@ -1,5 +1,5 @@
 /**
- * What is to be sent, until its definite answer: one message of a chat at a time, so that each chat
+ * The messages without a definite answer. One message per chat is sent at a time, so that each chat
  * keeps its order.
  */
 import { BackOff } from "./back_off.js";
@@ -16,22 +16,22 @@ import {
 import { judge } from "./verdict.js";
 
 /**
- * Messages on their way at once, each of another chat; well below the requests that a server lets
- * wait.
+ * The number of messages sent at once, each of a different chat; well below the server's limit of
+ * pending requests.
  */
 const IN_FLIGHT_MAX = 32;
 
 interface Entry {
   draft: StoredDraft;
   notBefore: number;
-  /** The attempt under way. */
+  /** The current attempt. */
   sent: { request_id: string; until: number; above: number } | undefined;
 }
 
-/** What was refused. */
+/** A rejected message. */
 export interface SendRefused {
   draft: StoredDraft;
-  /** Whether it is definitely not stored; if not, it stays. */
+  /** Whether the message was definitely not stored; if not, it stays in the outbox. */
   isFinal: boolean;
 }
 
@@ -51,27 +51,27 @@ export class Outbox implements FrameSource {
     this.#backOff = backOff;
   }
 
-  /** Takes the next message of its chat. */
+  /** Adds the next message of its chat. */
   push(draft: StoredDraft): void {
     const queue = this.#chats.get(draft.chat_id) ?? [];
     queue.push({ draft, notBefore: 0, sent: undefined });
     this.#chats.set(draft.chat_id, queue);
   }
 
-  /** A connection begins, with these limits. */
+  /** A connection was opened, with these limits. */
   established(limits: ClientLimits): void {
     this.ended();
     this.#pace = new Pace(limits.send_rate, limits.send_burst);
   }
 
-  /** The connection is over. What is without an answer is read from the storage again. */
+  /** The connection has ended. Unanswered messages are read from the storage again. */
   ended(): void {
     this.#chats.clear();
     this.#inFlight = 0;
     this.#pausedUntil = 0;
   }
 
-  /** A newer token is in force: what waited for it goes on. */
+  /** A newer token is valid: messages that waited for it continue. */
   tokenRefreshed(): void {
     this.#pausedUntil = 0;
   }
@@ -90,7 +90,7 @@ export class Outbox implements FrameSource {
     return Math.min(expiresAt, isFull ? NEVER : sendAt);
   }
 
-  /** The message to send now: of all that may go, the one that came first. */
+  /** Returns the message to send now: the oldest of those that may be sent. */
   next(now: number): ClientFrame | undefined {
     const isReady = this.#pausedUntil <= now && this.#pace.readyAt(now) <= now;
     if (!isReady || this.#inFlight >= IN_FLIGHT_MAX) return undefined;
@@ -107,7 +107,7 @@ export class Outbox implements FrameSource {
     return { type: "send_message", request_id, ...draft };
   }
 
-  /** An ack came. Gives back the message if it is one of this outbox. */
+  /** Handles an ack; returns the message if it belongs to this outbox. */
   acked(ack: MessageAck): StoredDraft | undefined {
     const entry = this.#chats.get(ack.chat_id)?.[0];
     if (entry === undefined || keyOf(entry.draft) !== keyOf(ack)) return undefined;
@@ -116,7 +116,7 @@ export class Outbox implements FrameSource {
     return entry.draft;
   }
 
-  /** An error came. Gives back what it was about if that is a message of this outbox. */
+  /** Handles an error; returns the message if the error belongs to this outbox. */
   refused(error: ErrorFrame, now: number): SendRefused | undefined {
     const firsts = [...this.#chats.values()].flatMap(([entry]) => entry ?? []);
     const entry = firsts.find((first) => first.sent?.request_id === error.request_id && first.sent);
@@ -135,12 +135,14 @@ export class Outbox implements FrameSource {
     return { draft, isFinal: false };
   }
 
-  /** If a message of this chat is on its way on this connection: its number will be above this. */
+  /**
+   * If a message of this chat is being sent on this connection: its sequence will be above this.
+   */
   unansweredAbove(chat_id: ChatId): number | undefined {
     return this.#chats.get(chat_id)?.[0]?.sent?.above;
   }
 
-  /** A server that broke its word and did not answer is asked again, with the same id. */
+  /** Sends a message again, with the same id, if the server did not answer. */
   #expire(entry: Entry, now: number): void {
     if (entry.sent === undefined || entry.sent.until > now) return;
     this.#inFlight -= 1;

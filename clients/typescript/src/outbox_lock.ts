@@ -1,16 +1,16 @@
-/** Which of several tabs sends. */
+/** Decides which of several tabs sends. */
 import { newId } from "./draft.js";
 import { NEVER } from "./frame_source.js";
 import type { Storage } from "./storage.js";
 
-/** How long a tab without Web Locks keeps the right to send when it is not heard of. */
+/** How long a tab without Web Locks keeps its lease without a renewal. */
 const LEASE_MS = 5000;
-/** How often it renews it, and how often others ask. */
+/** The interval of renewals, and of attempts by other tabs. */
 const CLAIM_INTERVAL_MS = 1000;
-/** How long a tab waits for a Web Lock before it takes it away, if somebody waits for that. */
+/** How long a tab with pending messages waits for a Web Lock before it steals the lock. */
 const PATIENCE_MS = 10_000;
 
-/** What is needed of `navigator.locks`. */
+/** The members of `navigator.locks` that the client uses. */
 export interface LockManagerLike {
   request(
     name: string,
@@ -20,10 +20,10 @@ export interface LockManagerLike {
 }
 
 /**
- * The right to send from a shared outbox. One tab has it at a time: by a Web Lock, which the
- * browser gives on when a tab ends, or where there are none by a lease in the storage. Should two
- * tabs ever hold it, nothing is stored twice: the server knows a message by its id. So a tab may
- * take the lock from one that does not send, because the browser lets it stand still.
+ * The lock of a shared outbox. One tab holds it at a time: by a Web Lock, which the browser passes
+ * on when a tab is closed, or, without Web Locks, by a lease in the storage. If two tabs ever hold
+ * it, nothing is stored twice, because the server identifies a message by its id. A tab can
+ * therefore steal the lock from a tab that the browser has frozen.
  */
 export class OutboxLock {
   readonly #storage: Storage;
@@ -32,7 +32,7 @@ export class OutboxLock {
   #abort: AbortController | undefined;
   #release: (() => void) | undefined;
   #heldUntil = 0;
-  /** The last claim, until its lease is given back. */
+  /** The last claim, until its lease is released. */
   #claiming: Promise<void> = Promise.resolve();
 
   constructor(storage: Storage, locks: LockManagerLike | undefined, isUrgent: () => boolean) {
@@ -46,7 +46,7 @@ export class OutboxLock {
     return Date.now() < this.#heldUntil;
   }
 
-  /** Waits for the right to send, and calls when it has come. */
+  /** Waits for the lock, and calls back when this tab holds it. */
   acquire(held: () => void, steal = false): void {
     this.release();
     const abort = new AbortController();
@@ -55,7 +55,7 @@ export class OutboxLock {
     else this.#claiming = this.#claim(abort.signal, held);
   }
 
-  /** Gives it to the next, or waits no longer. */
+  /** Releases the lock, or stops waiting for it. */
   release(): void {
     this.#heldUntil = 0;
     this.#abort?.abort();
@@ -64,7 +64,7 @@ export class OutboxLock {
     this.#release = undefined;
   }
 
-  /** Gives it up for good, and waits until others can see that. */
+  /** Releases the lock for good, and waits until other tabs can see that. */
   async close(): Promise<void> {
     this.release();
     await this.#claiming;
@@ -85,21 +85,21 @@ export class OutboxLock {
     this.#release = () => clearTimeout(timer);
     const name = `outbox:${this.#storage.lock_name}`;
     locks.request(name, steal ? { steal } : { signal }, hold).catch(() => {
-      // It rejects when it is aborted, which only this class does, or was taken by another tab.
+      // The promise rejects when this class aborts it, or when another tab steals the lock.
       if (wasHeld && !signal.aborted) this.acquire(held);
     });
   }
 
   async #claim(signal: AbortSignal, held: () => void): Promise<void> {
-    // Each time another one, so that giving up a lease never ends the one after it.
+    // Each claim has its own id, so that releasing one lease never ends the next.
     const owner = newId();
     while (!signal.aborted) {
       const asked = Date.now();
-      // A storage that fails now may work in a second; sends say so themselves.
+      // The storage may work again in a second; sends report its errors themselves.
       const isMine = await this.#storage.claim(owner, LEASE_MS).catch(() => false);
       if (signal.aborted) break;
       const wasHeld = this.isHeld;
-      // A second less than is written, so that the next one never begins before this one ends.
+      // One second less than the stored lease, so that two tabs never hold it at once.
       this.#heldUntil = isMine ? asked + LEASE_MS - CLAIM_INTERVAL_MS : 0;
       if (isMine && !wasHeld) held();
       await new Promise<void>((resolve) => {

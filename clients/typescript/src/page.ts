@@ -1,22 +1,22 @@
-/** What a browser says about its page: that it sleeps, wakes, or has lost the network. */
+/** The browser's events about its page: frozen, resumed, offline. */
 
-/** What is needed of `window`. */
+/** The members of `window` that the client uses. */
 export type PageWindow = Pick<EventTarget, "addEventListener" | "removeEventListener">;
 
-/** What is needed of `document`. */
+/** The members of `document` that the client uses. */
 export type PageDocument = PageWindow & { readonly visibilityState: string };
 
-/** What follows from the page's events. */
+/** The callbacks for the page's events. */
 export interface PageActions {
-  /** The page is shown again, or the network is back: whatever waits should be tried now. */
+  /** The page is visible again, or the network is back: retry now. */
   wake(): void;
-  /** The page is about to stand still: nothing of it will run. */
+  /** The page is about to be frozen: none of its code will run. */
   sleep(): void;
-  /** The browser says that the network is gone. */
+  /** The browser reports that the network is gone. */
   offline(): void;
 }
 
-/** Listens to the page, where there is one. */
+/** Listens to the page's events, in a browser. */
 export class Page {
   readonly #ends: (() => void)[] = [];
   readonly #document: PageDocument | undefined;
@@ -31,7 +31,7 @@ export class Page {
     this.#on(window, "offline", () => actions.offline());
     this.#on(window, "pageshow", () => actions.wake());
     this.#on(window, "pagehide", (event) => {
-      // A page that is not kept is over anyway, and its socket with it.
+      // A page that is not cached ends anyway, and its socket with it.
       if ((event as PageTransitionEvent).persisted) actions.sleep();
     });
     this.#on(document, "freeze", () => actions.sleep());
@@ -41,12 +41,12 @@ export class Page {
     });
   }
 
-  /** Whether somebody may be looking at it. */
+  /** Whether the page is visible. */
   get isVisible(): boolean {
     return this.#document?.visibilityState === "visible";
   }
 
-  /** Listens no more. */
+  /** Removes the listeners. */
   close(): void {
     for (const end of this.#ends) end();
   }

@@ -1,47 +1,47 @@
-/** Whether, when and where to come back: the reconnect rules of the protocol, without a socket. */
+/** Whether, when and where to reconnect: the rules of the protocol, without a socket. */
 import { BackOff, SERVER_DELAY_MAX_MS } from "./back_off.js";
 import { CLOSE_REASONS, type CloseReason, type ConnectionClosing } from "./protocol.gen.js";
 
 /** How an attempt or a connection ended. */
 export type Ending =
-  /** The server, or something between, closed it; `closing` is what it said before. */
+  /** The server, or a proxy, closed the connection; `closing` is the frame that it sent before. */
   | { kind: "closed"; code: number; closing: ConnectionClosing | undefined }
   /** The upgrade failed. A browser does not say why. */
   | { kind: "unopened"; error: unknown }
-  /** It broke, or was given up. */
+  /** The connection broke, or the client gave it up. */
   | { kind: "lost" }
   /** There was no token. */
   | { kind: "no_token"; hasEnded: boolean };
 
-/** Why a client makes no further attempt. */
+/** Why a client stops. */
 export type StopReason =
   | CloseReason
-  /** A second token was refused, or the provider had no other one. */
+  /** The server rejected a second token, or the provider returned the same one. */
   | "token_refused"
-  /** The provider said that there will be none. */
+  /** The provider threw `TOKEN_ENDED`. */
   | "token_ended"
-  /** The outbox of this storage belongs to somebody else. */
+  /** The storage belongs to another user. */
   | "storage_of_another_user";
 
-/** What follows an ending. */
+/** What to do after an ending. */
 export type Next =
   | {
       kind: "retry";
       afterMs: number;
-      /** Whether the server asked for this pause, so that nothing may shorten it. */
+      /** Whether the server requested this delay, so that nothing may shorten it. */
       isAsked: boolean;
       needsNewToken: boolean;
     }
   | { kind: "stop"; reason: StopReason };
 
-/** The memory of the rules: what was tried since the last established connection. */
+/** The state of the rules: the attempts since the last established connection. */
 export class Policy {
   readonly #backOff: BackOff;
   readonly #urlCount: number;
   #hasReplacedToken = false;
-  /** Whose turn it is among the URLs. */
+  /** The index of the URL to use. */
   urlIndex = 0;
-  /** Endings since the last established connection. */
+  /** The number of endings since the last established connection. */
   failures = 0;
 
   constructor(backOff: BackOff, urlCount: number) {
@@ -49,14 +49,14 @@ export class Policy {
     this.#urlCount = urlCount;
   }
 
-  /** The server admitted the connection, so all that was held against it is forgotten. */
+  /** The server admitted the connection: resets all counters. */
   established(): void {
     this.#backOff.reset();
     this.failures = 0;
     this.#hasReplacedToken = false;
   }
 
-  /** Decides what follows an ending. */
+  /** Decides what to do after an ending. */
   ended(ending: Ending): Next {
     this.failures += 1;
     this.urlIndex = (this.urlIndex + 1) % this.#urlCount;
@@ -85,8 +85,8 @@ export class Policy {
 }
 
 /**
- * The closing frame was lost, so the code alone speaks; reasons that share one have the same rule.
- * A code of nobody's is like a reason that only a later server knows.
+ * Maps a close code to a reason when the closing frame was lost; reasons with the same code have
+ * the same rule. An unknown code is treated like an unknown reason.
  */
 function reasonOf(code: number): CloseReason {
   const isIt = (reason: string) => CLOSE_REASONS[reason as CloseReason].code === code;

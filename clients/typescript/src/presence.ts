@@ -1,4 +1,4 @@
-/** Who is online, as far as the user may know. */
+/** The presence of other users, as far as this user may see it. */
 import { BackOff } from "./back_off.js";
 import { RefusedError } from "./error.js";
 import { Listeners, type Unsubscribe } from "./listeners.js";
@@ -13,14 +13,14 @@ import type {
 import { Watching } from "./watching.js";
 
 /**
- * How long the last word of a connection stands after its end, unless the next one says something:
- * as long as a lease on the server.
+ * How long a status stays valid after the connection has ended, unless the next connection updates
+ * it: as long as a lease on the server.
  */
 const LAST_WORD_MS = 15_000;
 
-/** Whom the application watches, and what is known of them. */
+/** The users whom the application observes, and their presence. */
 export class Presence {
-  /** What tells the server; for the client's own use. */
+  /** Sends the subscriptions; for the client's own use. */
   readonly watching: Watching;
   readonly #view = new PresenceView();
   readonly #changed = new Listeners<[PresenceState]>();
@@ -34,8 +34,9 @@ export class Presence {
   }
 
   /**
-   * Watches users from now on, on this connection and every later one. Each is told of, also if
-   * they were watched already. If they are too many together, none is, and it throws.
+   * Subscribes to users, on this connection and every later one. The listener is called for each of
+   * them, also for users who were subscribed already. Throws, and subscribes to none of them, if
+   * there are too many.
    */
   subscribe(user_ids: UserId[]): void {
     this.watching.subscribe(user_ids);
@@ -44,8 +45,8 @@ export class Presence {
   }
 
   /**
-   * Watches users no longer. Those who share an active chat with this user are told of all the
-   * same.
+   * Unsubscribes from users. The server still reports users who share an active chat with this
+   * user.
    */
   unsubscribe(user_ids: UserId[]): void {
     this.watching.unsubscribe(user_ids);
@@ -53,27 +54,27 @@ export class Presence {
     this.#kick();
   }
 
-  /** What is known of a user: `unknown` too is an answer, and means what it says. */
+  /** The known presence of a user; `unknown` if it is hidden or cannot be read. */
   get(user_id: UserId): PresenceState {
     return this.#view.get(user_id) ?? { user_id, status: "unknown" };
   }
 
-  /** Tells of everybody who comes or goes, or is no longer or again to be known about. */
+  /** Calls the listener when the presence of a user changes. */
   onChange(listener: (presence: PresenceState) => void): Unsubscribe {
     return this.#changed.add(listener);
   }
 
-  /** Tells of users who are not watched, because the server refuses it for good. */
+  /** Calls the listener with users whom the server refuses to report. */
   onRefused(listener: (user_ids: UserId[], error: RefusedError) => void): Unsubscribe {
     return this.#refused.add(listener);
   }
 
-  /** A connection begins. @internal */
+  /** A connection was opened. @internal */
   established(limits: ClientLimits): void {
     this.watching.established(limits);
   }
 
-  /** It is over. @internal */
+  /** The connection has ended. @internal */
   ended(): void {
     this.watching.ended();
     this.#view.ended();
@@ -88,7 +89,7 @@ export class Presence {
     clearTimeout(this.#timer);
   }
 
-  /** A frame came. @internal */
+  /** Handles a frame. @internal */
   onFrame(frame: ServerFrame): void {
     if (frame.type === "presence_snapshot") {
       this.watching.answered(frame.request_id);
@@ -99,7 +100,7 @@ export class Presence {
     } else if (frame.type === "token_refreshed") this.watching.tokenRefreshed();
   }
 
-  /** An error came; answers whether it was about this. @internal */
+  /** Handles an error; returns whether it belongs to a subscription. @internal */
   refused(error: ErrorFrame, now: number): boolean {
     const user_ids = this.watching.refused(error, now);
     for (const user_id of user_ids ?? []) this.#view.forget(user_id);
@@ -109,7 +110,7 @@ export class Presence {
     return user_ids !== undefined;
   }
 
-  /** What is said of somebody who is being left alone was on its way already. */
+  /** Ignores a status that the server sent before it handled the unsubscription. */
   #take(presence: PresenceState): void {
     if (this.watching.isEnding(presence.user_id)) return;
     if (this.#view.take(presence)) this.#changed.tell(presence);

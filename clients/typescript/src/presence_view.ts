@@ -1,30 +1,31 @@
-/** What a client knows of the presence of others. */
+/** The client's knowledge of the presence of others. */
 import type { Presence, UserId } from "./protocol.gen.js";
 
-/** Users whose presence is kept although nobody asked for it. The oldest give way. */
+/** The number of users kept without a subscription. The oldest are removed first. */
 const UNASKED_MAX = 1000;
 
 /**
- * The presence of others as far as this client was told.
- *
- * What the server says may come late or twice: a state counts only if its version is newer than the
- * one known. `unknown` has no version. It always counts, and so does whatever follows it, and
- * whatever is said first on another connection.
+ * The presence of others, as received. Frames can arrive late or twice: a state counts only if its
+ * version is newer than the known one. `unknown` has no version; it always counts, and so does the
+ * next state after it, and the first state on another connection.
  */
 export class PresenceView {
-  /** What is known, and above which version news begin; none if whatever follows counts. */
+  /**
+   * The known presence, and the version that a newer state must exceed; undefined if any state
+   * counts.
+   */
   readonly #known = new Map<UserId, { presence: Presence; version: number | undefined }>();
-  /** Users who are asked for and therefore never give way. */
+  /** The subscribed users, who are never removed. */
   readonly #watched = new Set<UserId>();
 
-  /** What is known of a user; none if nothing was ever said. */
+  /** The known presence of a user; undefined if none was received. */
   get(user_id: UserId): Presence | undefined {
     return this.#known.get(user_id)?.presence;
   }
 
   /**
-   * Takes what the server says. Answers whether that is news: what is late, and what says only what
-   * is known, is not.
+   * Takes a state from the server. Returns whether it changes anything: a late or repeated state
+   * does not.
    */
   take(presence: Presence): boolean {
     const { user_id, version } = presence;
@@ -37,26 +38,28 @@ export class PresenceView {
     return known === undefined || !isSame(known.presence, presence);
   }
 
-  /** A user is asked for from now on. What was known is forgotten, so that the answer is news. */
+  /** Subscribes to a user. The old state is removed, so that the answer counts as a change. */
   watch(user_id: UserId): void {
     this.forget(user_id);
     this.#watched.add(user_id);
   }
 
-  /** A user is asked for no longer, and nothing of them is known. */
+  /** Unsubscribes from a user and removes the state. */
   forget(user_id: UserId): void {
     this.#known.delete(user_id);
     this.#watched.delete(user_id);
   }
 
-  /** The connection is over: whatever the next one says counts. Until then the last word stands. */
+  /**
+   * The connection has ended: any state on the next one counts. Until then the last state stays.
+   */
   ended(): void {
     for (const known of this.#known.values()) known.version = undefined;
   }
 
   /**
-   * It has been over for so long that nobody knows any more what was not said again. Answers whose
-   * state has changed by that.
+   * The connection has been down too long: states that were not received again become unknown.
+   * Returns the users whose state changed.
    */
   lose(): Presence[] {
     const lost = [...this.#known.values()].filter(
@@ -79,9 +82,7 @@ export class PresenceView {
   }
 }
 
-/**
- * Whether two states say the same to a person. A version that rose without a change says nothing.
- */
+/** Whether two states look the same to a user. A higher version alone is no difference. */
 function isSame(one: Presence, other: Presence): boolean {
   const isBothStale = (one.stale ?? false) === (other.stale ?? false);
   return one.status === other.status && one.last_seen === other.last_seen && isBothStale;

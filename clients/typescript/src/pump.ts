@@ -1,24 +1,24 @@
-/** Sends what is due, and comes back when the next is. */
+/** Sends frames when they are due. */
 import { type FrameSource, NEVER } from "./frame_source.js";
 import { Pace } from "./pace.js";
 import type { ClientFrame, ClientLimits } from "./protocol.gen.js";
 
-/** What frames are written to. */
+/** The socket to which frames are written. */
 export interface FrameSink {
   readonly isOpen: boolean;
   readonly isCongested: boolean;
   send(frame: ClientFrame): void;
 }
 
-/** How soon a socket that has too much to write is looked at again. */
+/** How soon a full socket is checked again. */
 const CONGESTED_MS = 50;
-/** No timer can run for longer. */
+/** The longest delay of a timer. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** Messages first, then everything else, each within the server's rate. */
+/** Sends messages first, then all other frames, within the server's rate. */
 export class Pump {
   readonly #sink: FrameSink;
-  /** Paces itself. */
+  /** A source that limits its own rate. */
   readonly #messages: FrameSource;
   readonly #others: FrameSource[];
   #pace = new Pace();
@@ -31,13 +31,13 @@ export class Pump {
     this.#others = others;
   }
 
-  /** A connection begins, with these limits. */
+  /** A connection was opened, with these limits. */
   established(limits: ClientLimits): void {
     this.#pace = new Pace(limits.frame_rate, limits.frame_burst);
     this.kick();
   }
 
-  /** There may be something to send, once whatever is happening has happened. */
+  /** Checks for frames to send, after the current task. */
   kick(): void {
     if (this.#isKicked) return;
     this.#isKicked = true;
@@ -47,7 +47,7 @@ export class Pump {
     });
   }
 
-  /** Sends nothing any more. */
+  /** Stops sending. */
   stop(): void {
     clearTimeout(this.#timer);
   }

@@ -1,26 +1,26 @@
-/** Telling the server how far the application has come, without a frame for every message. */
+/** Acknowledges delivered messages, without a frame for every message. */
 import type { FrameSource } from "./frame_source.js";
 import type { ChatId, ClientFrame } from "./protocol.gen.js";
 
-/** An ack goes out at the latest when so many messages of a chat were handed over… */
+/** An ack is sent after at most this many delivered messages of a chat… */
 const MESSAGES_MAX = 10;
-/** …or when the first of them was handed over that long ago. */
+/** …or this long after the first of them was delivered. */
 const DELAY_MAX_MS = 1000;
 
 interface Untold {
-  /** Everything up to here was handed over. */
+  /** Every message up to this sequence was delivered. */
   sequence: number;
-  /** How many messages that is since the last ack. */
+  /** The number of messages delivered since the last ack. */
   messages: number;
-  /** When the first of them was handed over. */
+  /** The time at which the first of them was delivered. */
   since: number;
 }
 
-/** What was handed to the application and not yet told to the server. */
+/** The messages that were delivered to the application and not yet acknowledged. */
 export class Receipts implements FrameSource {
   readonly #chats = new Map<ChatId, Untold>();
 
-  /** A message was handed over, and everything before it. */
+  /** A message was delivered, and every message before it. */
   handedOver(chat_id: ChatId, sequence: number, now: number): void {
     const untold = this.#chats.get(chat_id) ?? { sequence, messages: 0, since: now };
     untold.sequence = Math.max(untold.sequence, sequence);
@@ -29,14 +29,14 @@ export class Receipts implements FrameSource {
   }
 
   /**
-   * The server says how far it knows this user to be. An ack can be lost with its connection, so a
-   * server that knows less than this device is told again.
+   * Takes the server's watermark of this user. An ack can be lost with its connection, so a lower
+   * watermark than this device's is acknowledged again.
    */
   serverKnows(chat_id: ChatId, known: number, handed: number, now: number): void {
     if (known < handed) this.handedOver(chat_id, handed, now);
   }
 
-  /** The user is no longer a member. */
+  /** Removes a chat: the user is no longer a member. */
   forget(chat_id: ChatId): void {
     this.#chats.delete(chat_id);
   }
@@ -50,7 +50,7 @@ export class Receipts implements FrameSource {
     return due && this.#take(...due);
   }
 
-  /** Everything that the server does not know yet, due or not. */
+  /** Returns every outstanding ack, due or not. */
   takeAll(): ClientFrame[] {
     return [...this.#chats].map((untold) => this.#take(...untold));
   }

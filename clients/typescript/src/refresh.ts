@@ -1,31 +1,28 @@
-/** When a newer token is due, and which one is on its way. */
+/** Decides when a newer token is due, and tracks the one being sent. */
 import { NEVER } from "./frame_source.js";
 import type { TokenNeed } from "./token.js";
 
 /**
- * How long to wait at least between two tokens, so that neither a short-lived token nor a provider
- * without news makes the client spin.
+ * The shortest interval between two tokens, so that neither a short-lived token nor a provider
+ * without a new one makes the client spin.
  */
 const PAUSE_MIN_MS = 1000;
-/** The share of a token's remaining life after which a newer one is fetched. */
+/** The share of a token's remaining lifetime after which a newer one is requested. */
 const REMAINING_LIFE_SHARE = 0.8;
 
-/**
- * The state of a connection's token. Moments are of two clocks: `now` runs evenly, `wall` is the
- * date.
- */
+/** The state of a connection's token. `now` is monotonic, `wall` is the date. */
 export class Refresh {
-  /** When the token in force ends by the date, if that is known. */
+  /** The expiry of the current token, if it is known. */
   #expiresAt: number | undefined;
   #offered: { request_id: string; token: string } | undefined;
   #lastWasRefused = false;
   #offers = 0;
-  /** When to ask the provider. */
+  /** The time at which to call the provider. */
   dueAt = NEVER;
 
   /**
-   * The server took a token. If that has ended already by the client's date, then the date is
-   * wrong, and the server will say when the token ends.
+   * The server accepted a token. If the token has already expired by the client's date, the date is
+   * wrong, and the server will report the expiry.
    */
   inForce(expiresAt: number | undefined, now: number, wall: number): void {
     const end = expiresAt !== undefined && expiresAt > wall ? expiresAt : undefined;
@@ -34,25 +31,28 @@ export class Refresh {
     this.dueAt = end === undefined ? NEVER : now + pauseBefore(end, wall);
   }
 
-  /** The server says that the token has ended. A fetch or an offer under way goes on. */
+  /** The server reports that the token has expired. A request under way continues. */
   expired(now: number): void {
     this.#expiresAt = undefined;
     if (this.#offered === undefined) this.dueAt = now;
   }
 
-  /** The provider is being asked. */
+  /** The provider was called. */
   begin(): TokenNeed {
     this.dueAt = NEVER;
     return this.#lastWasRefused ? "refused" : "refresh";
   }
 
-  /** The provider had nothing new: it is asked again later, and once a second in the end. */
+  /**
+   * The provider returned no new token: it is called again later, and once a second near the
+   * expiry.
+   */
   notYet(now: number, wall: number): void {
     const end = this.#expiresAt;
     this.dueAt = now + (end === undefined ? PAUSE_MIN_MS : pauseBefore(end, wall));
   }
 
-  /** A newer token is sent to the server in the request of this name. */
+  /** Starts sending a newer token to the server; returns the id of the request. */
   offer(token: string): string {
     this.dueAt = NEVER;
     const request_id = `refresh-${++this.#offers}`;
@@ -60,7 +60,7 @@ export class Refresh {
     return request_id;
   }
 
-  /** The server took the token of this request; gives it back. */
+  /** The server accepted the token of this request; returns the token. */
   accepted(request_id: string): string | undefined {
     if (this.#offered?.request_id !== request_id) return undefined;
     const { token } = this.#offered;
@@ -68,7 +68,7 @@ export class Refresh {
     return token;
   }
 
-  /** The server refused this request. If it was an offer, another token is fetched. */
+  /** The server rejected this request. If it was a token, another one is requested. */
   refused(request_id: string, now: number, wall: number): void {
     if (this.#offered?.request_id !== request_id) return;
     this.#offered = undefined;

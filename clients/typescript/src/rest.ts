@@ -1,4 +1,4 @@
-/** Everything but live messages, over plain HTTP. */
+/** Requests over HTTP: everything except live messages. */
 import { HeartlineError, RefusedError } from "./error.js";
 import {
   type Chat,
@@ -24,37 +24,37 @@ import {
 } from "./protocol.gen.js";
 import type { TokenSource } from "./token.js";
 
-/** How long an answer may take. */
+/** The time limit of a request. */
 const TIMEOUT_MS = 15_000;
 
-/** Which page of a list. */
+/** A page of a list. */
 export interface PageOptions {
-  /** Items at most: 50 unless given, at most 200. */
+  /** The maximum number of items: default 50, at most 200. */
   limit?: number;
-  /** The `next_cursor` of the page before. */
+  /** The `next_cursor` of the previous page. */
   cursor?: string;
 }
 
-/** Which page of a chat's messages; always ascending, the newest unless told otherwise. */
+/** A page of a chat's messages, in ascending order; by default the newest. */
 export interface HistoryOptions {
   before_sequence?: number;
   after_sequence?: number;
   limit?: number;
 }
 
-/** What a request carries besides its path. */
+/** Parameters of a request besides its path. */
 interface RequestOptions {
   query?: object;
   body?: unknown;
   headers?: Record<string, string>;
 }
 
-/** The routes that a client uses. Refusals reject with a `RefusedError`. */
+/** The routes that a client uses. Errors of the server reject with a `RefusedError`. */
 export class Rest {
   readonly #urls: string[];
   readonly #tokens: TokenSource;
   readonly #fetch: typeof fetch;
-  /** The server that answered last is asked first. */
+  /** The server that answered last is used first. */
   #urlIndex = 0;
 
   constructor(urls: string[], tokens: TokenSource, fetcher: typeof fetch) {
@@ -64,8 +64,8 @@ export class Rest {
   }
 
   /**
-   * Makes a chat; an existing direct chat of the pair is given instead. With the same key it is
-   * made once, however often it is asked for within 24 hours.
+   * Creates a chat, or returns the existing direct chat of the two users. Requests with the same
+   * key within 24 hours create one chat.
    */
   createChat(chat: CreateChat, idempotency_key?: string): Promise<Chat> {
     const headers = idempotency_key === undefined ? {} : { "Idempotency-Key": idempotency_key };
@@ -81,7 +81,7 @@ export class Rest {
     return this.request("GET", `/chats/${chat_id}`);
   }
 
-  /** Gives a group another name, or none. */
+  /** Renames a group; undefined removes the name. */
   renameChat(chat_id: ChatId, name: string | null): Promise<Chat> {
     return this.request("PATCH", `/chats/${chat_id}`, { body: { name } });
   }
@@ -112,12 +112,12 @@ export class Rest {
     return this.request("GET", `/chats/${chat_id}/messages`, { query: page });
   }
 
-  /** Sends without a socket and without the outbox: try again with the same `client_message_id`. */
+  /** Sends a message without the socket and the outbox: retry with the same `client_message_id`. */
   sendMessage(chat_id: ChatId, message: SendMessageBody): Promise<SentMessage> {
     return this.request("POST", `/chats/${chat_id}/messages`, { body: message });
   }
 
-  /** How far each member has received the chat, as far as this user may know. */
+  /** The watermark of each member of the chat, as far as this user may see it. */
   listDelivery(chat_id: ChatId, page: PageOptions = {}): Promise<Page<Delivery>> {
     return this.request("GET", `/chats/${chat_id}/delivery`, { query: page });
   }
@@ -139,7 +139,7 @@ export class Rest {
     return this.request("GET", "/contacts", { query: page });
   }
 
-  /** Two users are contacts when each has put the other. */
+  /** Adds a contact. Two users become contacts once each has added the other. */
   putContact(user_id: UserId): Promise<void> {
     return this.request("PUT", `/contacts/${user(user_id)}`);
   }
@@ -148,7 +148,7 @@ export class Rest {
     return this.request("DELETE", `/contacts/${user(user_id)}`);
   }
 
-  /** Who may see whether this user is online. */
+  /** Sets who may see whether this user is online. */
   getVisibility(): Promise<VisibilitySetting> {
     return this.request("GET", "/presence/visibility");
   }
@@ -161,14 +161,14 @@ export class Rest {
     return this.request("GET", `/presence/${user(user_id)}`);
   }
 
-  /** The presence of up to 500 users, once. */
+  /** The presence of up to 500 users, read once. */
   queryPresence(user_ids: UserId[]): Promise<Page<Presence>> {
     return this.request("POST", "/presence/query", { body: { user_ids } });
   }
 
   /**
-   * Any request under `/v1`. A refused token is replaced once; a server that is away gives way to
-   * the next.
+   * Sends any request under `/v1`. A rejected token is replaced once; if a server cannot be
+   * reached, the next URL is used.
    */
   async request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
     const answered = await this.#ask(method, path, options, await this.#tokens.current());
@@ -201,24 +201,23 @@ export class Rest {
       } catch (error) {
         failure = error;
         this.#urlIndex = (this.#urlIndex + 1) % this.#urls.length;
-        // It may have been done: only what changes nothing is asked of another one.
+        // The request may have succeeded: only safe requests are sent to another server.
         if (method !== "GET") break;
       }
     }
     const isLate = failure instanceof DOMException && failure.name === "TimeoutError";
-    throw new HeartlineError(isLate ? "TIMEOUT" : "UNREACHABLE", "the server did not answer", {
-      cause: failure,
-    });
+    const message = isLate ? "the server did not answer in time" : "the server cannot be reached";
+    throw new HeartlineError(isLate ? "TIMEOUT" : "UNREACHABLE", message, { cause: failure });
   }
 }
 
-/** An answer, and its whole body. */
+/** An answer with its whole body. */
 interface Answered {
   answer: Response;
   text: string;
 }
 
-/** User ids may contain what a path may not. */
+/** User ids can contain characters that a path may not. */
 function user(user_id: UserId): string {
   return encodeURIComponent(user_id);
 }
@@ -234,7 +233,7 @@ function read<T>({ answer, text }: Answered): T {
   throw new RefusedError(error, answer.status);
 }
 
-/** What a proxy answers in a server's place has another form. */
+/** A proxy's error has another form than the server's. */
 function errorIn(text: string, status: number): ErrorBody["error"] {
   try {
     const { error } = JSON.parse(text) as Partial<ErrorBody>;
@@ -244,5 +243,5 @@ function errorIn(text: string, status: number): ErrorBody["error"] {
   }
   const isTheirs = status >= 400 && status < 500;
   const code: ErrorCode = isTheirs ? "INVALID_MESSAGE" : "SERVICE_UNAVAILABLE";
-  return { code, message: `HTTP status ${status}`, request_id: "" };
+  return { code, message: `the server answered with HTTP status ${status}`, request_id: "" };
 }

@@ -1,4 +1,4 @@
-/** From `send` to the durable answer: across connections, tabs and pages. */
+/** Sends messages until they are stored: across connections, tabs and pages. */
 import { BackOff } from "./back_off.js";
 import { type Draft, type Receipt, type StoredDraft, check, keyOf } from "./draft.js";
 import { RefusedError, closed } from "./error.js";
@@ -17,31 +17,31 @@ import type {
 import type { Outcome, Storage } from "./storage.js";
 import { Turns } from "./turns.js";
 
-/** How often others are looked at where they cannot be heard. */
+/** The interval at which the storage is read if it reports no changes of other tabs. */
 const LOOK_INTERVAL_MS = 2000;
 
-/** What sending needs to know of the rest. */
+/** The callbacks of sending. */
 export interface SendingSetup {
   storage: Storage;
   lock: OutboxLock;
   draftsMax: number;
   highestSeen(chat_id: ChatId): number;
-  /** There may be something to send. */
+  /** There may be a frame to send. */
   kick(): void;
 }
 
-/** Somebody waits for the end of a message. */
+/** A caller that awaits the result of a message. */
 interface Waiter {
   draft: Draft;
   resolve(receipt: Receipt): void;
   reject(error: Error): void;
 }
 
-/** What is being sent. */
+/** The sender of a client. */
 export class Sending implements FrameSource {
   /**
-   * A message is definitely not stored, and nobody here waits to be told: it is from an earlier
-   * page, or from another tab.
+   * A message was definitely not stored, and no `send` in this page awaits it: it is from an
+   * earlier page, or from another tab.
    */
   readonly onRefused = new Listeners<[Draft, RefusedError]>();
   readonly #setup: SendingSetup;
@@ -51,9 +51,9 @@ export class Sending implements FrameSource {
   readonly #loading = new Turns(() => this.#load());
   readonly #asking = new Turns(() => this.#askOutcomes());
   #lookTimer: ReturnType<typeof setInterval> | undefined;
-  /** The place of the last draft that was read from the storage. */
+  /** The position of the last draft that was read from the storage. */
   #lastOrder = 0;
-  /** Changes whenever drafts have to be read from the first again. */
+  /** Changes whenever the drafts must be read from the start. */
   #term = 0;
   #isClosed = false;
 
@@ -64,12 +64,12 @@ export class Sending implements FrameSource {
     if (!setup.storage.hearsOthers) this.#lookOften();
   }
 
-  /** Whether somebody waits for the end of a message. */
+  /** Whether a `send` of this page is pending. */
   get isAwaited(): boolean {
     return this.#waiters.size > 0;
   }
 
-  /** Takes a message for sending. It resolves once the server has stored it. */
+  /** Takes a message for sending. Resolves when the server has stored it. */
   async send(draft: Draft): Promise<Receipt> {
     if (this.#isClosed) throw closed();
     check(draft);
@@ -79,42 +79,42 @@ export class Sending implements FrameSource {
     if (this.#isClosed) throw closed();
     return await new Promise((resolve, reject) => {
       this.#waiters.set(key, { draft, resolve, reject });
-      // Another tab may have been so quick that its answer is there already.
+      // Another tab may already have stored the message.
       this.look();
     });
   }
 
-  /** A connection begins. */
+  /** A connection was opened. */
   established(limits: ClientLimits): void {
     this.#outbox.established(limits);
     this.#begin();
     this.#setup.lock.acquire(() => {
       this.#begin();
       void this.#loading.take();
-      // The one who sent before may have had answers that were not heard of here.
+      // The tab that sent before may have stored results that this tab has not read.
       void this.#asking.take();
     });
   }
 
-  /** It is over: another tab may send now. */
+  /** The connection has ended: another tab may send. */
   ended(): void {
     this.#setup.lock.release();
     this.#begin();
   }
 
-  /** A newer token is in force. */
+  /** A newer token is valid. */
   tokenRefreshed(): void {
     this.#outbox.tokenRefreshed();
   }
 
-  /** Something may have happened in another tab. */
+  /** Another tab may have changed the storage. */
   look(): void {
     void this.#loading.take();
-    // Whoever sends knows the answers first.
+    // The sending tab knows the results first.
     if (!this.#setup.lock.isHeld) void this.#asking.take();
   }
 
-  /** Sends nothing more. Whoever waits is told. */
+  /** Stops sending, and rejects the pending sends. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#unsubscribe();
@@ -138,7 +138,7 @@ export class Sending implements FrameSource {
     return this.#outbox.unansweredAbove(chat_id);
   }
 
-  /** An ack came; gives back the message if it was sent here. */
+  /** Handles an ack; returns the message if it was sent here. */
   acked(ack: ServerFrameOf<"message_ack">): Draft | undefined {
     const draft = this.#outbox.acked(ack);
     if (draft === undefined) return undefined;
@@ -147,7 +147,7 @@ export class Sending implements FrameSource {
     return draft;
   }
 
-  /** An error came; answers the chat if it was about a message. */
+  /** Handles an error; returns the chat if the error belongs to a message. */
   refused(error: ErrorFrame, now: number): ChatId | undefined {
     const refused = this.#outbox.refused(error, now);
     if (refused?.isFinal) {
@@ -160,7 +160,7 @@ export class Sending implements FrameSource {
 
   #settle(draft: StoredDraft, outcome: Outcome): void {
     this.#tell(keyOf(draft), outcome);
-    // A draft that cannot be removed is sent again with the same id, which changes nothing.
+    // A draft that cannot be removed is sent again with the same id, which has no effect.
     this.#setup.storage.settle(draft, outcome).catch(() => {});
   }
 
@@ -171,7 +171,7 @@ export class Sending implements FrameSource {
     else waiter?.reject(new RefusedError(outcome.error));
   }
 
-  /** Nobody tells of what happens in the storage, or it has failed. */
+  /** The storage reports no changes, or has failed. */
   #lookOften(): void {
     if (!this.#isClosed) this.#lookTimer ??= setInterval(() => this.look(), LOOK_INTERVAL_MS);
   }
@@ -182,7 +182,7 @@ export class Sending implements FrameSource {
     this.#outbox.ended();
   }
 
-  /** Reads what was added, in this tab or in another, in the order in which it was. */
+  /** Reads the drafts that were added, in this tab or in another, in order. */
   async #load(): Promise<void> {
     const term = this.#term;
     if (!this.#setup.lock.isHeld) return;
@@ -197,19 +197,19 @@ export class Sending implements FrameSource {
     this.#setup.kick();
   }
 
-  /** Asks how messages ended that another tab has sent. */
+  /** Reads the results of messages that another tab has sent. */
   async #askOutcomes(): Promise<void> {
     const waiters = [...this.#waiters];
     if (waiters.length === 0) return;
     const { storage, draftsMax } = this.#setup;
     try {
-      // In this order: what is settled between the two has an outcome.
+      // In this order: a message settled between the two reads has an outcome.
       const waiting = new Set((await storage.draftsAfter(0)).map(keyOf));
       const outcomes = new Map(await storage.outcomes(waiters.map(([key]) => key)));
       for (const [key, { draft }] of waiters) {
         const outcome = outcomes.get(key);
         if (outcome !== undefined) this.#tell(key, outcome);
-        // It ended so long ago that only the server remembers how.
+        // The outcome is no longer in the storage: only the server knows it.
         else if (this.#waiters.has(key) && !waiting.has(key)) await storage.add(draft, draftsMax);
       }
     } catch {

@@ -1,4 +1,4 @@
-/** The lasting connection: one WebSocket after another, by the rules of the protocol. */
+/** The permanent connection: one WebSocket after another, by the rules of the protocol. */
 import { BackOff } from "./back_off.js";
 import { Connection, type WebSocketConstructor } from "./connection.js";
 import { HeartlineError } from "./error.js";
@@ -7,42 +7,42 @@ import { type Ending, Policy, type StopReason } from "./policy.js";
 import type { ClientFrame, ServerFrame, ServerFrameOf } from "./protocol.gen.js";
 import type { TokenSource } from "./token.js";
 
-/** Where a client stands. */
+/** The state of a client's connection. */
 export type SocketState =
-  /** Not asked to connect yet. */
+  /** `connect` was not called yet. */
   | "idle"
-  /** The first attempts. */
+  /** First attempts to connect. */
   | "connecting"
   | "connected"
-  /** Between two connections. */
+  /** The connection was lost; reconnecting. */
   | "reconnecting"
-  /** Ten attempts failed, or the browser says that the network is gone. Attempts go on. */
+  /** Ten attempts failed, or the browser reports no network. Attempts continue. */
   | "offline"
-  /** The page stands still; the client comes back with it. */
+  /** The page is frozen; the client reconnects when it resumes. */
   | "asleep"
-  /** The server, or the token provider, does not want this client back. `connect` begins anew. */
+  /** The server or the token provider ended the session. `connect` starts again. */
   | "stopped"
   /** Closed by the application, for good. */
   | "closed";
 
-/** What a lasting connection needs. */
+/** The settings of a permanent connection. */
 export interface SocketSetup {
   WebSocket: WebSocketConstructor;
-  /** Where to connect, in turn. */
+  /** The URLs, used in turn. */
   urls: string[];
   device_id: string;
   tokens: TokenSource;
-  /** Whether the client must not go on as whom the server takes it for. */
+  /** Whether the client must stop because the server reports another user. */
   objection(frame: ServerFrameOf<"connection_established">): StopReason | undefined;
   random?: () => number;
 }
 
-/** Failures after which the user should be told. */
+/** The number of failures after which the state becomes `offline`. */
 const FAILURES_UNTIL_OFFLINE = 10;
-/** Attempts are at least so far apart, whatever wakes the page. */
+/** The shortest interval between attempts. */
 const ATTEMPT_INTERVAL_MIN_MS = 1000;
 
-/** The lasting connection. */
+/** The permanent connection. */
 export class Socket {
   readonly onState = new Listeners<[SocketState]>();
   readonly onNextAttempt = new Listeners<[number | undefined]>();
@@ -54,24 +54,24 @@ export class Socket {
   #state: SocketState = "idle";
   #connection: Connection | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Until then the server wants to be left alone. */
+  /** The end of the delay that the server requested. */
   #pausedUntil = 0;
-  /** The token that the server refused, until it takes another one; none is empty. */
+  /** The token that the server rejected, until it accepts another one; empty if none. */
   #refusedToken = "";
   /**
-   * After a failed upgrade the next attempt sends its token in band: a browser is not told why an
-   * upgrade fails.
+   * After a failed upgrade the next attempt sends its token in a frame, because a browser does not
+   * learn why an upgrade fails.
    */
   #isInBand = false;
   #hasConnected = false;
   #lastAttemptAt = 0;
-  /** Changes when an attempt is of no interest any more. */
+  /** Changes when an attempt becomes obsolete. */
   #generation = 0;
-  /** The date of the next attempt, while one is waited for. */
+  /** The time of the next attempt, while the client waits for it. */
   next_attempt_at: number | undefined;
-  /** Why it has stopped. */
+  /** Why the client has stopped. */
   stop_reason: StopReason | undefined;
-  /** Why the last attempt came to nothing, if that is known here. */
+  /** Why the last attempt failed, if that is known. */
   last_error: unknown;
 
   constructor(setup: SocketSetup) {
@@ -88,12 +88,12 @@ export class Socket {
     return this.#state === "connected" && this.#connection?.isOpen === true;
   }
 
-  /** Whether so much waits to be written that the rest should wait outside. */
+  /** Whether the socket's buffer is so full that frames should stay queued in the client. */
   get isCongested(): boolean {
     return this.#connection?.isCongested === true;
   }
 
-  /** Begins to connect, unless it has begun; after a stop it begins anew. */
+  /** Starts connecting, unless started already; after a stop it starts again. */
   connect(): void {
     if (this.#state !== "idle" && this.#state !== "stopped") return;
     this.stop_reason = undefined;
@@ -102,30 +102,30 @@ export class Socket {
     void this.#attempt();
   }
 
-  /** Hands a newer token to the server; the next connection asks for one anyway. */
+  /** Sends a newer token to the server; without a connection the next one requests it anyway. */
   offer(token: string): void {
     this.#connection?.offer(token);
   }
 
-  /** Sends a frame on the present connection. */
+  /** Sends a frame on the current connection. */
   send(frame: ClientFrame): void {
     this.#connection?.send(frame);
   }
 
-  /** Ends it for good. */
+  /** Closes it for good. */
   close(): void {
     this.#leave("closed");
   }
 
-  /** Ends it until the application asks again. */
+  /** Stops until the application calls `connect` again. */
   stop(reason: StopReason): void {
     this.stop_reason = reason;
     this.#leave("stopped");
   }
 
   /**
-   * The page wakes: what waits by the client's own choice is tried now, and what may be dead is
-   * asked.
+   * The page resumes: retries now unless the server requested a delay, and checks a connection that
+   * may be dead.
    */
   wake(): void {
     if (this.#state === "connected") this.#connection?.probe();
@@ -135,12 +135,14 @@ export class Socket {
     }
   }
 
-  /** The page is about to stand still: a socket that nobody reads would only fill up. */
+  /** The page is about to be frozen: closes the socket, because no code would read it. */
   sleep(): void {
     if (!["idle", "stopped", "closed"].includes(this.#state)) this.#leave("asleep");
   }
 
-  /** The browser says that the network is gone. It may be wrong, so the server is asked. */
+  /**
+   * The browser reports that the network is gone. It can be wrong, so the client sends a heartbeat.
+   */
   offline(): void {
     if (this.#state === "connected") this.#connection?.probe();
     else if (this.#isWaiting) this.#setState("offline");
@@ -174,7 +176,7 @@ export class Socket {
       void this.#attempt();
     }, delayMs);
     this.#setNextAttempt(Date.now() + delayMs);
-    // Whoever was told may have closed it.
+    // A listener may have closed the client.
     if (this.#timer !== undefined) this.#showTrying();
   }
 
@@ -196,7 +198,7 @@ export class Socket {
     }
     if (generation !== this.#generation) return;
     if (token === this.#refusedToken) {
-      // Whoever was not asked for another one may still have it.
+      // The provider may still return the rejected token.
       if (need === "connect") void this.#attempt();
       else this.stop("token_refused");
       return;
@@ -210,7 +212,7 @@ export class Socket {
         ended: (ending) => this.#ended(ending),
       });
     } catch (error) {
-      // A browser may forbid the address.
+      // A browser may forbid the URL.
       this.last_error = error;
       this.#ended({ kind: "lost" });
     }
@@ -228,7 +230,7 @@ export class Socket {
     this.#isInBand = false;
     this.#refusedToken = "";
     this.#setState("connected");
-    // Whoever was told may have closed it.
+    // A listener may have closed the client.
     if (this.#connection !== undefined) this.onEstablished.tell(frame);
   }
 

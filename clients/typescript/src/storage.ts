@@ -1,43 +1,46 @@
-/** Where a client keeps what must outlive a connection, and perhaps a page. */
+/** The storage of a client: data that must survive a connection, and perhaps a page. */
 import type { Draft, Receipt, StoredDraft } from "./draft.js";
 import type { Unsubscribe } from "./listeners.js";
 import type { ChatId, ErrorFrame } from "./protocol.gen.js";
 
-/** How a message ended, for whoever waits for it in another tab. */
+/** The result of a message, for a caller in another tab. */
 export type Outcome = { receipt: Receipt } | { error: ErrorFrame };
 
 /**
- * The outbox and the cursors of one user. Several tabs may share one; then every method is atomic
+ * The outbox and the cursors of one user. If several tabs share a storage, every method is atomic
  * among all of them.
  */
 export interface Storage {
-  /** Whose it is. A client of somebody else refuses to send from it. */
+  /** The owner. A client of another user refuses to use the storage. */
   readonly user_id: string | undefined;
-  /** What the tabs that share it call its Web Lock; none if it is shared within one page only. */
+  /** The name of the Web Lock among the tabs; undefined if only one page uses the storage. */
   readonly lock_name: string | undefined;
-  /** Whether `onChange` hears of other tabs; without, they are looked at from time to time. */
+  /**
+   * Whether `onChange` reports changes by other tabs; if not, the client reads the storage at
+   * intervals.
+   */
   readonly hearsOthers: boolean;
-  /** Adds a draft behind all others. Rejects with `OUTBOX_FULL` or `ALREADY_WAITING`. */
+  /** Adds a draft at the end. Rejects with `OUTBOX_FULL` or `ALREADY_WAITING`. */
   add(draft: Draft, draftsMax: number): Promise<void>;
-  /** The drafts after this place, in order. */
+  /** The drafts after this position, in order. */
   draftsAfter(order: number): Promise<StoredDraft[]>;
-  /** Removes a draft and remembers for a while how it ended. */
+  /** Removes a draft and keeps its result for a while. */
   settle(draft: StoredDraft, outcome: Outcome): Promise<void>;
-  /** How messages ended; those that wait still, or are forgotten, are left out. */
+  /** The results of messages; pending and forgotten ones are left out. */
   outcomes(keys: string[]): Promise<[string, Outcome][]>;
-  /** Takes or renews the right to send, for a while; answers whether it has it. */
+  /** Takes or renews the lease of sending; returns whether the caller holds it. */
   claim(owner: string, milliseconds: number): Promise<boolean>;
-  /** Gives it back. */
+  /** Releases the lease. */
   release(owner: string): Promise<void>;
-  /** How far the application had come in each chat. */
+  /** The stored position in each chat. */
   cursors(): Promise<[ChatId, number][]>;
-  /** Remembers that; a number only rises, and undefined forgets the chat. */
+  /** Stores a position; a position only rises, and undefined removes the chat. */
   saveCursors(cursors: [ChatId, number | undefined][]): Promise<void>;
-  /** Tells when something may have been added or settled, by this tab or another. */
+  /** Calls the listener when this tab or another may have added or settled a draft. */
   onChange(listener: () => void): Unsubscribe;
-  /** Is needed no longer. */
+  /** Closes the storage. */
   close(): void;
 }
 
-/** Outcomes that are remembered. */
+/** The number of results that are kept. */
 export const OUTCOMES_MAX = 200;

@@ -1,4 +1,4 @@
-/** Asking for the pages of chats that are behind. */
+/** Requests the pages of chats that are behind. */
 import { BackOff } from "./back_off.js";
 import type { Cursors, PageRange } from "./cursor.js";
 import { type FrameSource, REQUEST_TIMEOUT_MS } from "./frame_source.js";
@@ -6,38 +6,34 @@ import type { ChatId, ClientFrame, ClientLimits, ErrorFrame } from "./protocol.g
 import { judge } from "./verdict.js";
 
 /**
- * Pages on their way at once, each of another chat. The server reads one at a time for a
- * connection; the others wait there, so that it never has to wait for the client.
+ * The number of page requests under way, each for a different chat. The server handles one per
+ * connection at a time; the others queue there, so that the server never waits for the client.
  */
 const IN_FLIGHT_MAX = 5;
 
-/**
- * Bytes that a message takes in a page at most, except for content that JSON writes much longer.
- */
+/** The maximum size of a message in a page, except for content that grows in JSON. */
 const MESSAGE_BYTES = 5000;
 
-/** When to ask for a page. */
+/** When to request a page. */
 interface Want {
   at: number;
-  /** The end of the pause after a refusal, which nothing shortens. */
+  /** The end of the delay after a rejection; nothing shortens it. */
   notBefore: number;
 }
 
-/** A page on its way. */
+/** A requested page. */
 export interface Asked {
   chat_id: ChatId;
   range: PageRange;
   until: number;
 }
 
-/** The pages that one connection wants and waits for. */
+/** The pages that a connection needs and waits for. */
 export class Sync implements FrameSource {
   readonly #cursors: Cursors;
   readonly #hasGap: (chat_id: ChatId) => boolean;
   readonly #backOff: BackOff;
-  /**
-   * The chats that seem to be behind. Whether they still are is looked at when their time has come.
-   */
+  /** The chats that seem to be behind. Each is checked again when its request is due. */
   readonly #wanted = new Map<ChatId, Want>();
   readonly #inFlight = new Map<string, Asked>();
   #pausedUntil = 0;
@@ -51,8 +47,7 @@ export class Sync implements FrameSource {
   }
 
   /**
-   * A connection begins. A page must fit into what the server holds for it, beside what comes
-   * meanwhile.
+   * A connection was opened. A page must fit into the server's buffer for it, beside new pushes.
    */
   established(limits: ClientLimits): void {
     this.ended();
@@ -60,19 +55,19 @@ export class Sync implements FrameSource {
     this.#limit = Math.max(1, Math.min(100, fitting, limits.sync_page_messages));
   }
 
-  /** The connection is over. The manifest of the next one tells again which chats are behind. */
+  /** The connection has ended. The manifest of the next one lists the chats that are behind. */
   ended(): void {
     this.#wanted.clear();
     this.#inFlight.clear();
     this.#pausedUntil = 0;
   }
 
-  /** A newer token is in force: what waited for it goes on. */
+  /** A newer token is valid: requests that waited for it continue. */
   tokenRefreshed(): void {
     this.#pausedUntil = 0;
   }
 
-  /** A chat seems to be behind: ask at that time, unless it is asked for earlier anyway. */
+  /** A chat seems to be behind: schedules a request, unless an earlier one is scheduled. */
   want(chat_id: ChatId, at: number): void {
     if ([...this.#inFlight.values()].some((asked) => asked.chat_id === chat_id)) return;
     const want = this.#wanted.get(chat_id);
@@ -80,12 +75,12 @@ export class Sync implements FrameSource {
     else want.at = Math.min(want.at, at);
   }
 
-  /** A page brought nothing though something is missing: ask again, but not in a loop. */
+  /** A page was empty although messages are missing: requests it again after a delay. */
   wantAfterPause(chat_id: ChatId, now: number): void {
     this.#wanted.set(chat_id, { at: now, notBefore: now + this.#backOff.next() });
   }
 
-  /** The chat is no concern any more. */
+  /** Removes a chat. */
   forget(chat_id: ChatId): void {
     this.#wanted.delete(chat_id);
   }
@@ -103,8 +98,8 @@ export class Sync implements FrameSource {
   }
 
   /**
-   * The page to ask for now. A chat that has caught up meanwhile, or whose missing number is that
-   * of a send under way, is passed over.
+   * Returns the page to request now. Skips chats that have caught up, or whose missing sequence is
+   * that of an unanswered send.
    */
   next(now: number): ClientFrame | undefined {
     if (this.#inFlight.size >= IN_FLIGHT_MAX || this.#pausedUntil > now) return undefined;
@@ -116,21 +111,21 @@ export class Sync implements FrameSource {
     return undefined;
   }
 
-  /** A page came. Gives back what was asked, if it was asked here. */
+  /** Takes a page; returns its request, if it was made here. */
   answered(request_id: string): Asked | undefined {
     const asked = this.#inFlight.get(request_id);
     this.#inFlight.delete(request_id);
     return asked;
   }
 
-  /** A page brought something new. */
+  /** A page brought new messages. */
   progressed(): void {
     this.#backOff.reset();
   }
 
   /**
-   * An error came. Answers the chat if it was about a page: that is asked for again, or if it is
-   * refused for good, not before something new is seen in the chat.
+   * Handles an error; returns the chat if the error belongs to a page. The page is requested again,
+   * or, if it was rejected for good, only after a new message in the chat.
    */
   refused(error: ErrorFrame, now: number): ChatId | undefined {
     const chat_id = this.answered(error.request_id ?? "")?.chat_id;

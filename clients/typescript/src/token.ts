@@ -1,48 +1,51 @@
-/** Where tokens come from, and when they end. */
+/** Calls the token provider, and reads the expiry of tokens. */
 import { HeartlineError } from "./error.js";
 import { NEVER } from "./frame_source.js";
 import { TOKEN_BYTES_MAX } from "./protocol.gen.js";
 
-/** Why the client asks for a token. */
+/** Why the client requests a token. */
 export type TokenNeed =
-  /** To connect, or for a REST request; the last token given is as good as a new one. */
+  /** To connect, or for a REST request; the last token is as good as a new one. */
   | "connect"
-  /** The present one is about to end, or has ended: only a newer one helps. */
+  /** The current token is about to expire, or has expired: a newer one is needed. */
   | "refresh"
-  /** The server did not accept the last one: only a different one helps. */
+  /** The server rejected the last token: a different one is needed. */
   | "refused";
 
 /**
- * Gives tokens to a client. It is asked before every attempt to connect and before a token ends.
- * Throwing means "not now"; throwing a `HeartlineError` with the code `TOKEN_ENDED` means "never
- * again", and the client stops.
+ * Returns tokens to a client. The client calls it before every attempt to connect and before a
+ * token expires. If it throws, the client tries again later; if it throws a `HeartlineError` with
+ * the code `TOKEN_ENDED`, the client stops.
  */
 export type TokenProvider = (need: TokenNeed) => string | Promise<string>;
 
-/** How long a provider may take. */
+/** The time limit of a provider. */
 const PROVIDER_TIMEOUT_MS = 30_000;
 
-/** Asks a provider, within a time. */
+/** Calls a provider, with a time limit. */
 export class TokenSource {
   readonly #provider: TokenProvider;
-  /** The last token given. */
+  /** The last token. */
   last: string | undefined;
 
   constructor(token: string | TokenProvider) {
     this.#provider = typeof token === "string" ? () => token : token;
   }
 
-  /** The token to use now. */
+  /** Returns the token to use now. */
   async get(need: TokenNeed): Promise<string> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const late = new Promise<never>((_, reject) => {
-      const error = new HeartlineError("NO_TOKEN", "no token came in time");
+      const error = new HeartlineError("NO_TOKEN", "the token provider did not answer in time");
       timer = setTimeout(() => reject(error), PROVIDER_TIMEOUT_MS);
     });
     try {
       const asked = Promise.resolve().then(() => this.#provider(need));
       const token = await Promise.race([asked, late]);
-      if (!isLegal(token)) throw new HeartlineError("NO_TOKEN", "this cannot be a token");
+      if (!isLegal(token)) {
+        const message = "the token provider returned no token: it must return a JWT as a string";
+        throw new HeartlineError("NO_TOKEN", message);
+      }
       this.last = token;
       return token;
     } finally {
@@ -50,7 +53,7 @@ export class TokenSource {
     }
   }
 
-  /** The last token, unless it has ended or there is none. */
+  /** The last token, if there is one and it has not expired. */
   async current(): Promise<string> {
     const { last } = this;
     const isGood = last !== undefined && (expiryOf(last) ?? NEVER) > Date.now();
@@ -59,8 +62,8 @@ export class TokenSource {
 }
 
 /**
- * When a token says that it ends, in milliseconds since the epoch. Nothing is verified, the server
- * does that; a token that is no JWT, or has no `exp`, has no known end.
+ * The expiry of a token, in milliseconds since the epoch. The token is not verified, which is the
+ * server's task; undefined if it is not a JWT or has no `exp`.
  */
 export function expiryOf(token: string): number | undefined {
   try {
@@ -73,7 +76,7 @@ export function expiryOf(token: string): number | undefined {
   }
 }
 
-/** Whether a token can stand in the list of subprotocols without changing what it says. */
+/** Whether a token can be sent in the list of subprotocols unchanged. */
 function isLegal(token: unknown): token is string {
   const isText = typeof token === "string" && token.length <= TOKEN_BYTES_MAX;
   return isText && /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$/.test(token);

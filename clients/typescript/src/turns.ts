@@ -1,9 +1,6 @@
-/** Work that is done in turns. */
+/** Serialises repeated work. */
 
-/**
- * Does something whenever it is asked for, one turn after the other: whoever asks during a turn has
- * one more.
- */
+/** Runs work on request, one run at a time: requests during a run cause one more. */
 export class Turns {
   readonly #work: () => Promise<void>;
   #isWanted = false;
@@ -13,7 +10,7 @@ export class Turns {
     this.#work = work;
   }
 
-  /** Has it done from the beginning. Resolves when nobody wants another turn. */
+  /** Runs the work from the start. Resolves when no further run is requested. */
   take(): Promise<void> {
     this.#isWanted = true;
     this.#working ??= this.#run();

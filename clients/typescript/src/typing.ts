@@ -1,20 +1,18 @@
-/** Who is typing, and saying so. */
+/** Typing indicators, sent and received. */
 import type { FrameSource } from "./frame_source.js";
 import { Listeners } from "./listeners.js";
 import type { ChatId, ClientFrame, UserId } from "./protocol.gen.js";
 
-/** How long somebody counts as typing. */
+/** How long a user counts as typing. */
 const INDICATOR_MS = 10_000;
-/**
- * How often others are told of one who goes on typing: well before they would think it has ended.
- */
+/** The interval at which a continued indicator is sent again, well before it would end. */
 const REPEAT_MS = 4000;
-/** One frame a chat and second, as the server passes on. */
+/** The server passes on one frame per chat and second. */
 const INTERVAL_MS = 1000;
-/** Chats, or typing users, that are kept; nobody misses what is more. */
+/** The number of chats, or typing users, that are kept; further ones are ignored. */
 const KEPT_MAX = 256;
 
-/** Somebody counts as typing until then. */
+/** The time until which a user counts as typing. */
 interface Indicator {
   end: () => void;
   timer: ReturnType<typeof setTimeout>;
@@ -28,13 +26,16 @@ interface Said {
 /** Typing in both directions. */
 export class Typing implements FrameSource {
   readonly onTyping = new Listeners<[ChatId, UserId, boolean]>();
-  /** What others were last told, and when. */
+  /** The last indicator that was sent, and when. */
   readonly #said = new Map<ChatId, Said>();
-  /** What they are still to be told. */
+  /** The indicators still to be sent. */
   readonly #unsaid = new Map<ChatId, boolean>();
   readonly #indicators = new Map<string, Indicator>();
 
-  /** The user is typing, or no longer. It may be called with every key: most of it is not sent. */
+  /**
+   * Reports that the user is typing, or has stopped. Call it on every keystroke: most calls send
+   * nothing.
+   */
   say(chat_id: ChatId, is_typing: boolean, now: number): void {
     const said = this.#said.get(chat_id);
     const isSame = (said?.is_typing ?? false) === is_typing;
@@ -60,7 +61,7 @@ export class Typing implements FrameSource {
     return undefined;
   }
 
-  /** The user sends a message, by which others see that the typing has ended. */
+  /** The user sends a message, which ends the indicator for others. */
   sent(chat_id: ChatId): void {
     this.#unsaid.delete(chat_id);
     const said = this.#said.get(chat_id);
@@ -68,8 +69,7 @@ export class Typing implements FrameSource {
   }
 
   /**
-   * Somebody is typing, or no longer: they said so, or have sent their message. Without another
-   * word it ends by itself.
+   * Handles an indicator, or a message, of another user. An indicator ends after a while by itself.
    */
   heard(chat_id: ChatId, user_id: UserId, is_typing: boolean): void {
     const key = `${chat_id}/${user_id}`;
@@ -87,7 +87,7 @@ export class Typing implements FrameSource {
     if (isKept !== (known !== undefined)) this.onTyping.tell(chat_id, user_id, isKept);
   }
 
-  /** The connection is over: nobody is known to type, and nobody waits to hear of this user. */
+  /** The connection has ended: clears all indicators, received and outstanding. */
   ended(): void {
     this.#said.clear();
     this.#unsaid.clear();

@@ -1,20 +1,20 @@
-/** What an error frame means for the request that it answers. */
+/** The meaning of an error frame for its request. */
 import type { BackOff } from "./back_off.js";
 import type { ErrorFrame } from "./protocol.gen.js";
 
-/** What to do with a refused request. */
+/** What to do with a rejected request. */
 export type Verdict =
-  /** The refusal is definite. */
+  /** The rejection is definite. */
   | { kind: "final" }
-  /** Try it again after the pause; others may go on. */
+  /** Retry after the delay; other requests continue. */
   | { kind: "pause_one"; pauseMs: number }
   /**
-   * Try it again after the pause, and hold everything of its kind until then: the whole connection
-   * was meant.
+   * Retry after the delay, and hold all requests of this kind until then: the error concerns the
+   * whole connection.
    */
   | { kind: "pause_all"; pauseMs: number };
 
-/** Judges an error. One that leaves the outcome open is never definite, whatever else it says. */
+/** Classifies an error. An error with an unknown outcome is never definite. */
 export function judge(error: ErrorFrame, backOff: BackOff): Verdict {
   if (!error.retryable && error.details?.outcome !== "unknown") return { kind: "final" };
   const pauseMs = backOff.afterRefusal(error.retry_after_seconds);

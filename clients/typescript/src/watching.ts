@@ -1,4 +1,4 @@
-/** Whose presence the application wants to know, and telling the server so on every connection. */
+/** Keeps the presence subscriptions of the application, and sends them on every connection. */
 import { BackOff } from "./back_off.js";
 import { HeartlineError } from "./error.js";
 import { type FrameSource, NEVER, REQUEST_TIMEOUT_MS } from "./frame_source.js";
@@ -21,14 +21,14 @@ interface Asked {
   until: number;
 }
 
-/** Whom the application watches. */
+/** The users whom the application observes. */
 export class Watching implements FrameSource {
   readonly #backOff: BackOff;
-  /** What the application wants, whatever happens to connections. */
+  /** The users that the application subscribed to, independent of connections. */
   readonly #wanted = new Set<UserId>();
-  /** What the server is still to be told. A later wish takes the place of an earlier one. */
+  /** The changes still to be sent. A later change replaces an earlier one. */
   readonly #untold = new Map<UserId, Wish>();
-  /** The request on its way. There is one at a time, so that wishes arrive in their order. */
+  /** The pending request. There is one at a time, so that changes arrive in order. */
   #asked: Asked | undefined;
   #pausedUntil = 0;
   #usersMax = PRESENCE_USERS_PER_CONNECTION_MAX;
@@ -41,12 +41,13 @@ export class Watching implements FrameSource {
     this.#backOff = backOff;
   }
 
-  /** The application wants to watch users: all or, if they are too many, none. */
+  /** Adds users: all of them, or none if there are too many. */
   subscribe(user_ids: UserId[]): void {
     const all = new Set([...this.#wanted, ...user_ids]);
     const max = this.#usersMax;
     if (all.size > max) {
-      throw new HeartlineError("TOO_MANY_USERS", `at most ${max} users can be watched`);
+      const message = `a client can subscribe to at most ${max} users`;
+      throw new HeartlineError("TOO_MANY_USERS", message);
     }
     for (const user_id of user_ids) {
       this.#wanted.add(user_id);
@@ -54,7 +55,7 @@ export class Watching implements FrameSource {
     }
   }
 
-  /** It does no longer. */
+  /** Removes users. */
   unsubscribe(user_ids: UserId[]): void {
     for (const user_id of user_ids) {
       const wasWanted = this.#wanted.delete(user_id);
@@ -62,13 +63,13 @@ export class Watching implements FrameSource {
     }
   }
 
-  /** Whether what the server still says of a user is of no interest any more. */
+  /** Whether states of a user are to be ignored. */
   isEnding(user_id: UserId): boolean {
     const asked = this.#asked?.user_ids.includes(user_id) ? this.#asked.wish : undefined;
     return (this.#untold.get(user_id) ?? asked) === "end";
   }
 
-  /** A connection begins, which watches nobody yet. */
+  /** A connection was opened; it has no subscriptions yet. */
   established(limits: ClientLimits): void {
     this.ended();
     this.#isConnected = true;
@@ -78,7 +79,7 @@ export class Watching implements FrameSource {
     for (const user_id of this.#wanted) this.#untold.set(user_id, "begin");
   }
 
-  /** The connection is over, and its watches with it. */
+  /** The connection has ended, and its subscriptions with it. */
   ended(): void {
     this.#isConnected = false;
     this.#asked = undefined;
@@ -86,7 +87,7 @@ export class Watching implements FrameSource {
     this.#untold.clear();
   }
 
-  /** A newer token is in force: what waited for it goes on. */
+  /** A newer token is valid: requests that waited for it continue. */
   tokenRefreshed(): void {
     this.#pausedUntil = 0;
   }
@@ -98,7 +99,7 @@ export class Watching implements FrameSource {
     return Math.max(this.#pace.readyAt(now), this.#pausedUntil);
   }
 
-  /** What to tell it now. Ends come first, because they make room. */
+  /** Returns the change to send now. Removals come first, because they free room. */
   next(now: number): ClientFrame | undefined {
     if (this.dueAt(now) > now || this.#asked !== undefined) return undefined;
     const wish: Wish = [...this.#untold.values()].includes("end") ? "end" : "begin";
@@ -112,7 +113,7 @@ export class Watching implements FrameSource {
     return { type, request_id, user_ids };
   }
 
-  /** A snapshot came, perhaps to what was asked here. */
+  /** Handles a snapshot, perhaps the answer to a request made here. */
   answered(request_id: string): void {
     if (this.#asked?.request_id !== request_id) return;
     this.#backOff.reset();
@@ -120,8 +121,8 @@ export class Watching implements FrameSource {
   }
 
   /**
-   * An error came; answers whom nobody watches because of it, or undefined if it is about something
-   * else.
+   * Handles an error; returns the users who are not subscribed because of it, or undefined if it
+   * belongs to something else.
    */
   refused(error: ErrorFrame, now: number): UserId[] | undefined {
     const asked = this.#asked;

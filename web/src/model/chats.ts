@@ -1,14 +1,14 @@
-/** The chats of the user: their names, last messages and what is unread. */
+/** The user's chats: names, last messages and unread counts. */
 import type { Client, Draft, ListedChat, Message } from "heartline";
 import { Conversation } from "./conversation.js";
-import { demandName } from "./name.js";
+import { requireValidName } from "./name.js";
 import { Observable } from "./observable.js";
 
-/** Chats that are asked for at once. */
+/** The size of a page of chats. */
 const PAGE = 100;
-/** Pages of chats that are asked for; beyond, a chat appears when something is said in it. */
+/** The number of pages requested; further chats appear with their next message. */
 const PAGES_MAX = 10;
-/** Conversations that are kept open in memory. */
+/** The number of conversations kept in memory. */
 const CONVERSATIONS_MAX = 20;
 
 /** A chat as the server describes it. */
@@ -18,7 +18,7 @@ export type Chat = Omit<ListedChat, "last_acked_sequence" | "last_message">;
 export interface ChatEntry {
   chat: Chat;
   last: Message | undefined;
-  /** Up to where it was read in this browser; unknown until the list has come. */
+  /** The highest sequence read in this browser; undefined until the list has loaded. */
   read: number | undefined;
 }
 
@@ -27,19 +27,19 @@ export class Chats extends Observable {
   readonly #client: Client;
   readonly #user_id: string;
   readonly #entries = new Map<string, ChatEntry>();
-  /** The first and the last message that came of chats whose description has not come yet. */
+  /** The first and the last message of chats whose description has not arrived yet. */
   readonly #unlisted = new Map<string, { first: Message; last: Message }>();
   readonly #conversations = new Map<string, Conversation>();
   readonly #typing = new Map<string, Set<string>>();
-  /** What waits to be stored, of every tab of this user and of the page before a reload. */
+  /** The pending messages of every tab of this user and of the page before a reload. */
   #drafts: readonly Draft[] = [];
-  /** Another tab may have read something. */
+  /** Another tab may have read messages. */
   readonly #storageChanged = () => this.changed();
-  /** Whether the list has come. */
+  /** Whether the list has loaded. */
   isLoaded = false;
-  /** What went wrong last, in words. */
+  /** The last error. */
   error: string | undefined;
-  /** Called when there are members whose presence may be of interest. */
+  /** Called with members whose presence the page should show. */
   onMembers: (user_ids: string[]) => void = () => {};
 
   constructor(client: Client, user_id: string) {
@@ -59,13 +59,13 @@ export class Chats extends Observable {
       this.#typing.set(chat_id, users);
       this.changed();
     });
-    // Names and members may have changed while nobody was told.
+    // Names and members may have changed during the disconnect.
     client.onState((state) => {
       if (state === "connected") void this.load();
     });
     client.outbox.onChange(() => void this.#readOutbox());
     void this.#readOutbox();
-    // Requests may get through before a socket does.
+    // REST may work before the socket is open.
     void this.load();
     client.onRefused((draft, error) => {
       this.conversation(draft.chat_id).refuse(draft, error.message);
@@ -73,13 +73,13 @@ export class Chats extends Observable {
     window.addEventListener("storage", this.#storageChanged);
   }
 
-  /** Ends it: the window outlives the client. */
+  /** Removes the listeners: the window outlives the client. */
   close(): void {
     window.removeEventListener("storage", this.#storageChanged);
     for (const chat_id of this.#conversations.keys()) this.#drop(chat_id);
   }
 
-  /** The chats, those first in which something was said last. */
+  /** The chats, most recent message first. */
   get list(): ChatEntry[] {
     return [...this.#entries.values()].sort((one, other) =>
       lastAt(other).localeCompare(lastAt(one)),
@@ -90,7 +90,7 @@ export class Chats extends Observable {
     return this.#entries.get(chat_id);
   }
 
-  /** What a chat is called, for this user. */
+  /** The title of a chat, for this user. */
   title(chat: Chat): string {
     if (chat.name !== undefined) return chat.name;
     const others = chat.members
@@ -99,7 +99,7 @@ export class Chats extends Observable {
     return others.length === 0 ? "Only you" : others.join(", ");
   }
 
-  /** The other one of a direct chat. */
+  /** The other member of a direct chat. */
   peer(chat: Chat): string | undefined {
     if (chat.type !== "direct") return undefined;
     return chat.members.find((member) => member.user_id !== this.#user_id)?.user_id;
@@ -116,12 +116,12 @@ export class Chats extends Observable {
     return [...this.#entries.values()].reduce((sum, entry) => sum + this.unread(entry), 0);
   }
 
-  /** Who is typing in a chat. */
+  /** The users who are typing in a chat. */
   typing(chat_id: string): string[] {
     return [...(this.#typing.get(chat_id) ?? [])];
   }
 
-  /** The conversation of a chat, as far as it was loaded. */
+  /** The conversation of a chat, as far as it is loaded. */
   conversation(chat_id: string): Conversation {
     let conversation = this.#conversations.get(chat_id);
     if (conversation === undefined) {
@@ -136,7 +136,7 @@ export class Chats extends Observable {
     return conversation;
   }
 
-  /** Everything in a chat was seen. */
+  /** Marks all messages of a chat as read. */
   markRead(chat_id: string): void {
     const entry = this.#entries.get(chat_id);
     if (entry === undefined || this.unread(entry) === 0) return;
@@ -144,7 +144,7 @@ export class Chats extends Observable {
     this.changed();
   }
 
-  /** Asks for the list. */
+  /** Loads the list. */
   async load(): Promise<void> {
     try {
       let cursor: string | undefined;
@@ -160,20 +160,20 @@ export class Chats extends Observable {
         cursor = next_cursor ?? undefined;
         if (cursor === undefined) break;
       }
-      // Whoever was removed from a chat while away was not told.
+      // A removal from a chat during the disconnect was not reported.
       if (cursor === undefined) for (const chat_id of missing) this.#remove(chat_id);
       this.isLoaded = true;
       this.error = undefined;
       for (const chat_id of this.#unlisted.keys()) void this.#fetch(chat_id);
     } catch (error) {
-      this.error = wordsOf(error);
+      this.error = errorText(error);
     }
     this.changed();
   }
 
-  /** Makes a chat, or finds the direct one that there is; answers its id. */
+  /** Creates a chat, or finds the existing direct one; returns its id. */
   async create(member_ids: string[], name: string | undefined): Promise<string> {
-    member_ids.forEach(demandName);
+    member_ids.forEach(requireValidName);
     const isDirect = member_ids.length === 1 && name === undefined;
     const chat = await this.#client.rest.createChat(
       isDirect
@@ -187,20 +187,20 @@ export class Chats extends Observable {
 
   /** Adds a member to a group. */
   async addMember(chat_id: string, user_id: string): Promise<void> {
-    demandName(user_id);
+    requireValidName(user_id);
     await this.#client.rest.addMember(chat_id, user_id);
     this.#put(await this.#client.rest.getChat(chat_id));
     this.changed();
   }
 
-  /** Makes another member the owner of a group, whose owner so far becomes an admin. */
+  /** Makes another member the owner of a group; the previous owner becomes an admin. */
   async makeOwner(chat_id: string, user_id: string): Promise<void> {
     await this.#client.rest.setRole(chat_id, user_id, "owner");
     this.#put(await this.#client.rest.getChat(chat_id));
     this.changed();
   }
 
-  /** Takes a member out of a group. */
+  /** Removes a member from a group. */
   async removeMember(chat_id: string, user_id: string): Promise<void> {
     await this.#client.rest.removeMember(chat_id, user_id);
     this.#put(await this.#client.rest.getChat(chat_id));
@@ -223,7 +223,7 @@ export class Chats extends Observable {
     this.changed();
   }
 
-  /** A message of a chat that is not in the list: not yet, or beyond its pages. */
+  /** Takes a message of a chat that is not in the list: not yet, or beyond its pages. */
   #takeUnlisted(message: Message): void {
     const { chat_id } = message;
     const known = this.#unlisted.get(chat_id);
@@ -232,7 +232,7 @@ export class Chats extends Observable {
   }
 
   async #readOutbox(): Promise<void> {
-    // A storage that cannot be read shows only what this page is sending.
+    // If the storage cannot be read, only the messages that this page is sending are shown.
     this.#drafts = await this.#client.outbox.list().catch(() => []);
     for (const [chat_id, conversation] of this.#conversations) {
       conversation.drafts = this.#draftsOf(chat_id);
@@ -248,12 +248,12 @@ export class Chats extends Observable {
       this.#put(await this.#client.rest.getChat(chat_id));
     } catch (error) {
       this.#unlisted.delete(chat_id);
-      this.error = wordsOf(error);
+      this.error = errorText(error);
     }
     this.changed();
   }
 
-  /** Takes a description of a chat, and up to where its messages were received before. */
+  /** Stores the description of a chat, with the user's watermark if it is known. */
   #put(chat: Chat, acked?: number): ChatEntry {
     const { chat_id } = chat;
     const known = this.#entries.get(chat_id);
@@ -264,7 +264,7 @@ export class Chats extends Observable {
     this.#entries.set(chat_id, entry);
     this.#unlisted.delete(chat_id);
     if (read === undefined) {
-      // What has come meanwhile was received, but not read.
+      // Messages that arrived meanwhile were received, but not read.
       const before = unlisted === undefined ? undefined : unlisted.first.sequence - 1;
       const first = Math.min(acked ?? Infinity, before ?? Infinity);
       if (first !== Infinity) this.#read(entry, first);
@@ -282,7 +282,7 @@ export class Chats extends Observable {
     this.#unlisted.delete(chat_id);
   }
 
-  /** Keeps a conversation no longer. */
+  /** Closes and removes a conversation. */
   #drop(chat_id: string): void {
     this.#conversations.get(chat_id)?.close();
     this.#conversations.delete(chat_id);
@@ -291,7 +291,7 @@ export class Chats extends Observable {
   #setLast(entry: ChatEntry, message: Message): void {
     if (message.sequence >= (entry.last?.sequence ?? 0)) entry.last = message;
     entry.chat.head_sequence = Math.max(entry.chat.head_sequence, message.sequence);
-    // Who says something has read what was said before.
+    // The sender of a message has read the messages before it.
     if (message.sender_id === this.#user_id) this.#read(entry, message.sequence);
   }
 
@@ -314,7 +314,7 @@ function lastAt(entry: ChatEntry): string {
   return entry.last?.created_at ?? entry.chat.created_at;
 }
 
-/** What went wrong, in words. */
-export function wordsOf(error: unknown): string {
+/** The message of an error. */
+export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -21,7 +21,7 @@ const SUGGESTIONS: readonly (readonly [name: string, difficulty: string])[] = [
 /** The grades that a new climb can have. */
 export const DIFFICULTIES: readonly string[] = SUGGESTIONS.map(([, difficulty]) => difficulty);
 
-/** A climb that the queue does not hold yet, while there is one. */
+/** A climb that is not in the queue yet, while there is one. */
 export function suggestion(queue: readonly ClimbQueueItem[], user_id: string): ClimbQueueItem {
   const isThere = (name: string) => queue.some((item) => item.climb.name === name);
   const found = SUGGESTIONS.find(([name]) => !isThere(name)) ?? SUGGESTIONS[0];
@@ -29,7 +29,7 @@ export function suggestion(queue: readonly ClimbQueueItem[], user_id: string): C
   return newItem(name, difficulty, user_id);
 }
 
-/** A queue to begin with. */
+/** The initial queue. */
 export function firstQueue(user_id: string): ClimbQueueItem[] {
   return SUGGESTIONS.slice(0, 3).map(([name, difficulty]) => newItem(name, difficulty, user_id));
 }

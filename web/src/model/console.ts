@@ -1,22 +1,22 @@
-/** What the console shows: figures of the last two minutes, nodes and connections. */
+/** The data of the console: metrics of the last two minutes, nodes and connections. */
 import { Metrics, rate } from "./metrics.js";
 import { Observable } from "./observable.js";
 import { type ClusterNode, type OpenConnection, type Operator, ServerRefusal } from "./server.js";
 
-/** How often the server is asked. */
+/** The interval of the requests. */
 const INTERVAL_MS = 2000;
-/** How far the charts reach back. */
+/** The time range of the charts. */
 export const WINDOW_MS = 120_000;
-/** Connections that are listed. */
+/** The number of connections listed. */
 export const CONNECTIONS_LISTED = 50;
 
-/** A figure at a moment. */
+/** A value at a time. */
 export interface Point {
   at: number;
   value: number;
 }
 
-/** The figures that are drawn. */
+/** The series that are drawn. */
 export const SERIES = ["connections", "deliveries", "sends", "outboxBytes"] as const;
 export type SeriesName = (typeof SERIES)[number];
 
@@ -26,7 +26,7 @@ export class Console extends Observable {
   nodes: ClusterNode[] = [];
   connections: OpenConnection[] = [];
   metrics: Metrics | undefined;
-  /** Why nothing new is shown. */
+  /** Why the data is not current. */
   error: string | undefined;
   /** Whether another token is needed. */
   isRefused = false;
@@ -34,7 +34,7 @@ export class Console extends Observable {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isOpen = false;
 
-  /** Who asks; nothing is asked before somebody can. */
+  /** The operator whose token is used; nothing is requested without one. */
   set operator(operator: Operator | undefined) {
     this.#operator = operator;
     this.isRefused = false;
@@ -45,7 +45,7 @@ export class Console extends Observable {
     return this.#operator !== undefined;
   }
 
-  /** Begins to ask; answers how to stop. */
+  /** Starts the requests; returns a function that stops them. */
   open(): () => void {
     this.#isOpen = true;
     void this.#read();

@@ -1,18 +1,18 @@
-/** The messages of one chat: what was said before, what comes, and what is being sent. */
+/** The messages of one chat: stored, new and pending. */
 import { type Client, type Draft, HeartlineError, type Message } from "heartline";
 import { Observable } from "./observable.js";
 import { uuid } from "./uuid.js";
 
-/** Messages that are asked for at once. */
+/** The size of a page of messages. */
 const PAGE = 40;
-/** How often it is asked whether messages have arrived, while that is of interest. */
+/** The interval at which the delivery state is requested, while it is shown. */
 const DELIVERY_INTERVAL_MS = 2500;
 
 /** A message that is not stored yet, or will not be. */
 export interface Pending {
   client_message_id: string;
   content: string;
-  /** Why the server refused it for good. */
+  /** Why the server rejected it for good. */
   refusal: string | undefined;
 }
 
@@ -21,23 +21,23 @@ export class Conversation extends Observable {
   readonly #client: Client;
   readonly #user_id: string;
   readonly #messages = new Map<number, Message>();
-  /** What this page is sending, or was refused. */
+  /** The messages that this page is sending, or that were rejected. */
   #pending: Pending[] = [];
   #drafts: readonly Draft[] = [];
-  /** The own messages that are known to be stored, by the ids that they were sent with. */
+  /** The client ids of own messages that are known to be stored. */
   readonly #stored = new Set<string>();
-  /** How far each other member has received the chat, as far as it may be known. */
+  /** The watermark of each other member, as far as it is known. */
   readonly #received = new Map<string, number | undefined>();
   readonly #stopListening: () => void;
   #isLoading = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isShown = false;
-  /** Whether the first page has come. */
+  /** Whether the first page has loaded. */
   isLoaded = false;
   /** Whether there are older messages. */
   hasOlder = false;
   error: string | undefined;
-  /** What is being written and was not sent, for when the reader comes back to it. */
+  /** The text in the input field, kept while another chat is open. */
   text = "";
 
   constructor(
@@ -48,7 +48,7 @@ export class Conversation extends Observable {
     super();
     this.#client = client;
     this.#user_id = user_id;
-    // What could not be had while the server was away is asked for again.
+    // Repeats requests that failed while the server could not be reached.
     this.#stopListening = client.onState((state) => {
       const isMissing = !this.isLoaded || this.error !== undefined;
       if (state === "connected" && this.#isShown && isMissing) void this.older();
@@ -60,7 +60,7 @@ export class Conversation extends Observable {
     return [...this.#messages.values()].sort((one, other) => one.sequence - other.sequence);
   }
 
-  /** The messages that are on their way, in order. */
+  /** The pending messages, in order. */
   get pending(): readonly Pending[] {
     const waiting = this.#drafts.filter(({ client_message_id: id }) => !this.#stored.has(id));
     const ids = new Set(waiting.map((draft) => draft.client_message_id));
@@ -68,20 +68,22 @@ export class Conversation extends Observable {
     return [...waiting.map((draft) => ({ ...draft, refusal: undefined })), ...fresh];
   }
 
-  /** What waits in the outbox: of this page, of other tabs, and of the page before a reload. */
+  /** The messages in the outbox: of this page, of other tabs, and of the page before a reload. */
   set drafts(drafts: readonly Draft[]) {
     this.#drafts = drafts;
     this.changed();
   }
 
-  /** Up to where everything has reached every other member; undefined if one of them is unknown. */
+  /**
+   * The sequence up to which every other member has received the chat; undefined if one is unknown.
+   */
   get deliveredToAll(): number | undefined {
     const numbers = [...this.#received.values()];
     if (numbers.length === 0 || numbers.includes(undefined)) return undefined;
     return Math.min(...(numbers as number[]));
   }
 
-  /** The conversation is on the screen; answers how to say that it no longer is. */
+  /** The conversation is visible; returns a function to call when it no longer is. */
   show(): () => void {
     this.#isShown = true;
     if (!this.isLoaded) void this.older();
@@ -89,13 +91,13 @@ export class Conversation extends Observable {
     return () => this.#hide();
   }
 
-  /** The conversation is kept no longer. */
+  /** Closes the conversation. */
   close(): void {
     this.#stopListening();
     this.#hide();
   }
 
-  /** Asks for older messages, or for the newest if there are none yet. */
+  /** Loads older messages, or the newest if none is loaded. */
   async older(): Promise<void> {
     if (this.#isLoading || (this.isLoaded && !this.hasOlder)) return;
     this.#isLoading = true;
@@ -114,7 +116,7 @@ export class Conversation extends Observable {
     this.changed();
   }
 
-  /** Sends a message. It is shown at once, and marked once it is stored. */
+  /** Sends a message. It is shown at once, and marked when it is stored. */
   async send(content: string): Promise<void> {
     const client_message_id = uuid();
     this.#pending = [...this.#pending, { client_message_id, content, refusal: undefined }];
@@ -122,7 +124,7 @@ export class Conversation extends Observable {
     try {
       await this.#client.chat(this.chat_id).send(content, { client_message_id });
     } catch (error) {
-      // A client that was closed sends it again when the user comes back.
+      // If the client was closed, the outbox sends the message when the user returns.
       if (error instanceof HeartlineError && error.code === "CLOSED") return;
       const refusal = error instanceof Error ? error.message : String(error);
       this.#pending = this.#pending.map((one) =>
@@ -132,24 +134,24 @@ export class Conversation extends Observable {
     }
   }
 
-  /** A message of the page before a reload was refused for good. */
+  /** A message of the page before a reload was rejected for good. */
   refuse({ client_message_id, content }: Draft, refusal: string): void {
     this.#pending = [...this.#pending, { client_message_id, content, refusal }];
     this.changed();
   }
 
-  /** Shows a refused message no longer. */
+  /** Removes a rejected message. */
   discard(client_message_id: string): void {
     this.#pending = this.#pending.filter((one) => one.client_message_id !== client_message_id);
     this.changed();
   }
 
-  /** The user is typing, or no longer. */
+  /** Reports that the user is typing, or has stopped. */
   typing(is_typing: boolean): void {
     this.#client.chat(this.chat_id).typing(is_typing);
   }
 
-  /** A message came. */
+  /** Takes a message. */
   take(message: Message): void {
     this.#put(message);
     if (message.sender_id === this.#user_id) this.#planDelivery();
@@ -169,7 +171,7 @@ export class Conversation extends Observable {
     clearTimeout(this.#timer);
   }
 
-  /** Whether an own message is shown of which it is not known that everybody has it. */
+  /** Whether an own message is visible that is not known to be delivered to all members. */
   get #isCurious(): boolean {
     const own = this.messages.findLast((message) => message.sender_id === this.#user_id);
     return own !== undefined && own.sequence > (this.deliveredToAll ?? 0);
@@ -192,7 +194,7 @@ export class Conversation extends Observable {
         }
         this.changed();
       } catch {
-        // The marks stay as they are; the next round asks again.
+        // Keep the marks; the next request repeats this one.
       }
     }
     this.#planDelivery();

@@ -1,10 +1,11 @@
-/** Which device this tab is: every tab counts as one, and stays the same one over a reload. */
+/** The device id of this tab: every tab is a device, and keeps its id over a reload. */
 
 const KEY = "heartline.device_id";
 
 /**
- * This tab's device. A tab that was duplicated brings its original's id with it, and two sockets of
- * one device would replace each other for ever: whoever finds the id taken takes another.
+ * Returns this tab's device id. A duplicated tab starts with the id of its original, and two
+ * connections with one id would replace each other forever, so a tab whose id is in use takes a new
+ * one.
  */
 export async function claimDevice(): Promise<string> {
   const kept = sessionStorage.getItem(KEY);
@@ -15,9 +16,9 @@ export async function claimDevice(): Promise<string> {
   return device_id;
 }
 
-/** Takes the id for as long as this tab lives, if nobody else has it. */
+/** Locks the id while this tab is open, if no other tab has it. */
 function isFree(device_id: string): Promise<boolean> {
-  // Pages that came over plain HTTP from another machine have no locks; they take their chance.
+  // Pages loaded over plain HTTP from another machine have no locks; they use the id unlocked.
   if (!("locks" in navigator)) return Promise.resolve(true);
   return new Promise((resolve) => {
     const held = (lock: Lock | null) => {

@@ -1,8 +1,8 @@
-/** What happened after a fault, in plain words. */
+/** The log of injected faults and their effects. */
 import { Observable } from "./observable.js";
 import type { Frame, SocketEvent, SocketTap } from "./tapped_socket.js";
 
-/** What a line tells of: a deed, what went wrong, what the contracts did, that all is well. */
+/** The kind of a line: an action of the user, a fault, the protocol's reaction, the recovery. */
 export type Tone = "deed" | "fault" | "contract" | "good";
 
 /** A line of the log. */
@@ -13,25 +13,25 @@ export interface Line {
   text: string;
 }
 
-/** Lines that are kept. */
+/** The number of lines kept. */
 const LINES_MAX = 200;
 
-/** Why the server closes, in words. */
+/** Texts for closing reasons. */
 const REASONS: Record<string, string> = {
-  token_expired: "the token has ended and no newer one came",
-  slow_consumer: "nothing was read for too long",
-  rate_limited: "too much was sent for too long",
-  heartbeat_timeout: "nothing was heard for too long",
+  token_expired: "the token expired and no new one arrived",
+  slow_consumer: "the client read too slowly",
+  rate_limited: "the client exceeded the rate limit for too long",
+  heartbeat_timeout: "the client sent nothing for too long",
   session_replaced: "the same device connected again",
   session_ended: "an operator ended the connection",
-  server_shutdown: "the server is going down",
+  server_shutdown: "the server is shutting down",
 };
 
 /** The log, newest line last. */
 export class FaultLog extends Observable {
   lines: readonly Line[] = [];
   #count = 0;
-  /** Whether something is being tried, so that what happens is of interest. */
+  /** Whether a fault was injected, so that events are logged. */
   #isListening = false;
   #closedAt: number | undefined;
 
@@ -41,7 +41,7 @@ export class FaultLog extends Observable {
     party.listen((event) => this.#hearParty(event));
   }
 
-  /** Something is tried. */
+  /** Logs the start of a fault. */
   begin(text: string): void {
     this.#isListening = true;
     this.write("deed", text);
@@ -63,16 +63,16 @@ export class FaultLog extends Observable {
     if (!this.#isListening) return;
     switch (event.kind) {
       case "opening":
-        this.#writePause("The client tries again");
+        this.#writePause("The client reconnects");
         break;
       case "closed":
         this.#closedAt = performance.now();
-        this.write("fault", closedWords(event.code, event.reason, event.isOurs));
+        this.write("fault", closedText(event.code, event.reason, event.isOurs));
         break;
       case "swallowed":
         this.write(
           "fault",
-          `Message ${event.frame["sequence"]} came and was lost before the client saw it.`,
+          `Message ${event.frame["sequence"]} was dropped before the client read it.`,
         );
         break;
       case "received":
@@ -88,39 +88,39 @@ export class FaultLog extends Observable {
       case "connection_established":
         this.write(
           "good",
-          `Connected again as ${frame["connection_id"]}; the client compares every chat.`,
+          `Reconnected as ${frame["connection_id"]}; the client compares every chat.`,
         );
         break;
       case "sync_response": {
         const count = (frame["messages"] as unknown[]).length;
-        const what = count === 1 ? "One missing message came" : `${count} missing messages came`;
+        const what = count === 1 ? "One missing message arrived" : `${count} missing messages arrived`;
         this.write("good", `${what}, in order.`);
         break;
       }
       case "resync_required":
         this.write(
           "contract",
-          `The server says that something may be missing (${frame["reason"]}).`,
+          `The server reports that messages may be missing (${frame["reason"]}).`,
         );
         break;
       case "token_expired": {
         const seconds = frame["grace_period_seconds"];
-        const text = `The token has ended. For ${seconds} s messages come, requests are refused.`;
+        const text = `The token has expired. For ${seconds} s messages arrive, but requests are rejected.`;
         this.write("contract", text);
         break;
       }
       case "token_refreshed":
-        this.write("good", "The server took the newer token, without a new connection.");
+        this.write("good", "The server accepted the new token, on the same connection.");
         break;
       case "connection_closing": {
         const reason = String(frame["reason"]);
         const words = REASONS[reason] ?? reason.replaceAll("_", " ");
-        this.write("contract", `The server says that it closes, and why: ${words} (${reason}).`);
+        this.write("contract", `The server closes the connection: ${words} (${reason}).`);
         break;
       }
       case "error":
         if (frame["code"] === "SLOW_CONSUMER") {
-          this.write("contract", "The server warns: SLOW_CONSUMER, read faster or be cut.");
+          this.write("contract", "The server warns: SLOW_CONSUMER, the client reads too slowly.");
         }
     }
   }
@@ -129,26 +129,26 @@ export class FaultLog extends Observable {
     if (frame.type === "sync_request") {
       this.write(
         "contract",
-        `The client noticed a gap and asks for what follows message ${frame["after_sequence"]}.`,
+        `The client found a gap and requests the messages after ${frame["after_sequence"]}.`,
       );
     } else if (frame.type === "refresh_token")
-      this.write("contract", "The client offers a newer token.");
+      this.write("contract", "The client sends a new token.");
   }
 
   #hearParty(event: SocketEvent): void {
     if (!this.#isListening) return;
     if (event.kind === "swallowed") {
       const sequence = partyEvent(event.frame)?.["sequence"];
-      this.write("fault", `Party event ${sequence} came and was lost before the client saw it.`);
+      this.write("fault", `Party event ${sequence} was dropped before the client read it.`);
     } else if (event.kind === "sent" && JSON.stringify(event.frame).includes("eventsReplay")) {
       this.write(
         "contract",
-        "The client noticed a gap in the party's events and asks for a replay.",
+        "The client found a gap in the party's events and requests a replay.",
       );
     } else if (event.kind === "received" && hasReplay(event.frame)) {
       this.write(
         "good",
-        "The missing party events came, and the hash of the queue is right again.",
+        "The missing party events arrived, and the hash of the queue matches again.",
       );
     }
   }
@@ -161,7 +161,7 @@ export class FaultLog extends Observable {
   }
 }
 
-/** The event of a party's queue that a frame carries, if it does. */
+/** The event of a party's queue in a frame, if there is one. */
 export function partyEvent(frame: Frame): Record<string, unknown> | undefined {
   const payload = frame["payload"] as { data?: Record<string, unknown> } | undefined;
   return payload?.data?.["queueUpdates"] as Record<string, unknown> | undefined;
@@ -172,8 +172,8 @@ function hasReplay(frame: Frame): boolean {
   return payload?.data?.["eventsReplay"] !== undefined;
 }
 
-function closedWords(code: number, reason: string, isOurs: boolean): string {
-  if (isOurs) return "The socket is gone: no close frame, no reason (close code 1006).";
+function closedText(code: number, reason: string, isOurs: boolean): string {
+  if (isOurs) return "The socket ended without a close frame (close code 1006).";
   const why = reason === "" ? "" : `, reason “${reason}”`;
   return `The socket closed with code ${code}${why}.`;
 }

@@ -1,6 +1,6 @@
-/** Faults that can be tried out, each of which the client library really meets. */
+/** The faults that the page can inject into the client library's socket. */
 import type { Chats } from "./chats.js";
-import { wordsOf } from "./chats.js";
+import { errorText } from "./chats.js";
 import { suggestion } from "./climbs.js";
 import { FaultLog, partyEvent } from "./fault_log.js";
 import type { Identity } from "./identity.js";
@@ -12,24 +12,24 @@ import { HAS_STREAMS } from "./stream_socket.js";
 import type { Frame, SocketTap } from "./tapped_socket.js";
 import { uuid } from "./uuid.js";
 
-/** The chat that faults are tried in, and who speaks there. */
+/** The chat used by the faults, and its second member. */
 export const CHAT_NAME = "Break it";
 const ROBOT = "robot";
-/** How long a token lives whose end is to be seen. */
+/** The lifetime of a token for the expiry fault. */
 const SHORT_LIFE_SECONDS = 3;
-/** Messages of a flood: twice what may come at once. */
+/** The messages of a flood: twice the burst. */
 const FLOOD_MESSAGES = 40;
-/** How long a flood's answers may take. */
+/** The time limit for the answers to a flood. */
 const FLOOD_TIMEOUT_MS = 10_000;
 
-/** What is pushed at a reader that stands still: more than an outbox and the network hold. */
+/** The pushes to a stalled reader: more than an outbox and the network can buffer. */
 const BALLAST_BYTES = 15_000;
 const BALLAST_PUSHES = 1000;
 const BALLAST_AT_ONCE = 20;
-/** Counts connections that were cut because nobody read. */
+/** Counts connections closed as slow consumers. */
 const SLOW_METRIC = "gateway_slow_consumer_disconnects_total";
 
-/** What the faults need. */
+/** The dependencies of the faults. */
 export interface FaultsSetup {
   identity: Identity;
   operator: Operator;
@@ -50,35 +50,35 @@ export class Faults extends Observable {
     this.log = new FaultLog(setup.chatTap, setup.partyTap);
   }
 
-  /** Throws the socket away. */
+  /** Drops the socket. */
   async drop(): Promise<void> {
-    this.log.begin("You cut the connection, as a lost network does.");
+    this.log.begin("You dropped the connection, as a network failure does.");
     this.#setup.chatTap.current?.drop();
     await this.#speak(1);
   }
 
-  /** Reads nothing any more, while somebody goes on talking. */
+  /** Stops reading while the robot sends messages. */
   async stall(): Promise<void> {
     await this.#try(async () => {
       if (HAS_STREAMS) await this.#stream();
-      this.log.begin("You stopped reading. The robot says three things meanwhile.");
+      this.log.begin("You stopped reading. The robot sends three messages meanwhile.");
       const stalled = this.#setup.chatTap.current;
       stalled?.stall(true);
       if (HAS_STREAMS) await this.#weighDown();
       await this.#speak(3);
-      // Otherwise the heartbeat that nobody answers ends it.
+      // Otherwise the missing heartbeats end the connection.
       if (HAS_STREAMS) stalled?.stall(false);
     });
   }
 
   /**
-   * Connects with a token that ends soon, and withholds the next one until the server closes, or
-   * another fault ends the connection before.
+   * Connects with a token that expires soon, and withholds the next one until the server closes the
+   * connection, or another fault ends it before.
    */
   async expire(): Promise<void> {
     const { identity, chatTap } = this.#setup;
     if (identity.shortLifeSeconds !== undefined) return;
-    this.log.begin(`You reconnect with a token of ${SHORT_LIFE_SECONDS} s, and get no newer one.`);
+    this.log.begin(`You reconnect with a token of ${SHORT_LIFE_SECONDS} s; new tokens are withheld.`);
     identity.shortLifeSeconds = SHORT_LIFE_SECONDS;
     const stop = chatTap.listen((event) => {
       const type = event.kind === "received" ? event.frame.type : undefined;
@@ -88,29 +88,29 @@ export class Faults extends Observable {
       stop();
       identity.isWithheld = false;
       identity.shortLifeSeconds = undefined;
-      this.log.write("deed", "Now a new token may be had.");
+      this.log.write("deed", "New tokens are available again.");
     });
     chatTap.current?.drop();
   }
 
-  /** Sends far more than may be sent, past the library, which would keep within the rate. */
+  /** Sends more than the rate limit, bypassing the library, which would stay within it. */
   async flood(): Promise<void> {
     await this.#try(async () => {
       const chat_id = await this.#chat();
-      this.log.begin(`You send ${FLOOD_MESSAGES} messages at once, past the client's own brake.`);
+      this.log.begin(`You send ${FLOOD_MESSAGES} messages at once, bypassing the client's rate limit.`);
       const { stored, refused, retryAfter } = await this.#floodIn(chat_id);
       this.log.write("good", `${stored} messages were stored and acknowledged.`);
       const wait = `try again after ${retryAfter} s`;
-      const text = `${refused} were refused with RATE_LIMITED: ${wait}. Nothing was cut.`;
+      const text = `${refused} were rejected with RATE_LIMITED: ${wait}. The connection stayed open.`;
       if (refused > 0) this.log.write("contract", text);
     });
   }
 
-  /** Loses one message, and lets another one follow. */
+  /** Drops one message, and lets another one follow. */
   async lose(): Promise<void> {
     await this.#try(async () => {
       const chat_id = await this.#chat();
-      this.log.begin("The next message to you gets lost on the last metre; another one follows.");
+      this.log.begin("The next message to you is dropped before the client reads it; another one follows.");
       const { chatTap } = this.#setup;
       chatTap.swallows = (frame) => {
         const isIt = frame.type === "message" && frame["chat_id"] === chat_id;
@@ -121,14 +121,14 @@ export class Faults extends Observable {
     });
   }
 
-  /** Loses one event of the party, and lets another one follow. */
+  /** Drops one event of the party, and lets another one follow. */
   async loseOfParty(): Promise<void> {
     const { room, partyTap, identity } = this.#setup;
     if (room.state.status !== "live") {
-      this.log.begin("There is no party to lose an event of. Start one first.");
+      this.log.begin("You are in no party. Start one first.");
       return;
     }
-    this.log.begin("The next party event gets lost on the last metre; another one follows.");
+    this.log.begin("The next party event is dropped before the client reads it; another one follows.");
     partyTap.swallows = (frame: Frame) => {
       const event = partyEvent(frame);
       const isIt = event !== undefined && event["__typename"] !== "FullSync";
@@ -140,10 +140,10 @@ export class Faults extends Observable {
     await room.remove(item.uuid);
   }
 
-  /** Reconnects by a socket whose reader can really stand still. */
+  /** Reconnects with a socket whose reader can be stopped. */
   async #stream(): Promise<void> {
     const { chatTap } = this.#setup;
-    this.log.write("deed", "You reconnect by a socket that makes the server wait for its reader.");
+    this.log.write("deed", "You reconnect with a socket whose reader can block the server.");
     chatTap.makesStreams = true;
     await new Promise<void>((resolve) => {
       const stop = chatTap.listen((event) => {
@@ -156,7 +156,9 @@ export class Faults extends Observable {
     chatTap.makesStreams = false;
   }
 
-  /** Pushes more at the user than may wait for a connection, and looks at what the server does. */
+  /**
+   * Pushes more to the user than a connection's buffer holds, and reports the server's reaction.
+   */
   async #weighDown(): Promise<void> {
     const { operator, identity } = this.#setup;
     const cut = async () => new Metrics(await operator.metrics(), 0).value(SLOW_METRIC);
@@ -168,10 +170,10 @@ export class Faults extends Observable {
       );
       await Promise.all(pushes);
       if ((await cut()) === before) continue;
-      const text = "The server cut a slow consumer: 1 MiB waited for it, and no more is kept.";
+      const text = "The server closed a slow consumer: its buffer of 1 MiB was full.";
       return this.log.write("contract", text);
     }
-    this.log.write("fault", "The server still waits: this browser took everything.");
+    this.log.write("fault", "The server has not closed the connection: this browser read everything.");
   }
 
   async #floodIn(
@@ -210,7 +212,7 @@ export class Faults extends Observable {
     return outcome;
   }
 
-  /** Has the robot say something. */
+  /** Lets the robot send messages. */
   async #speak(times: number): Promise<void> {
     await this.#try(async () => {
       const chat_id = await this.#chat();
@@ -224,7 +226,7 @@ export class Faults extends Observable {
     });
   }
 
-  /** The chat with the robot. */
+  /** Returns the chat with the robot. */
   async #chat(): Promise<string> {
     const { chats } = this.#setup;
     const isIt = (name: string | undefined) => name === CHAT_NAME;
@@ -236,7 +238,7 @@ export class Faults extends Observable {
     try {
       await action();
     } catch (error) {
-      this.log.write("fault", `It could not be tried: ${wordsOf(error)}.`);
+      this.log.write("fault", `The fault could not be injected: ${errorText(error)}.`);
     }
   }
 }

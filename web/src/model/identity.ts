@@ -1,24 +1,24 @@
-/** Who is signed in in this tab, and where the tokens come from. */
+/** The user signed in in this tab, and the source of tokens. */
 import { HeartlineError } from "heartline";
 import { type ServerNode, askToken } from "./server.js";
 
-/** How somebody signed in: by a name, for which a development server signs, or by a token. */
+/** How the user signed in: by a name, for which a development server signs, or by a token. */
 export type SignIn = { name: string } | { token: string };
 
 const KEY = "heartline.sign_in";
-/** How long a development token lasts: short enough to see renewals in an afternoon. */
+/** The lifetime of a development token: short enough to see renewals in an afternoon. */
 const TTL_SECONDS = 900;
-/** Renewed this early. */
+/** How long before its expiry a token is renewed. */
 const RENEW_BEFORE_MS = 60_000;
 
-/** Somebody who is signed in. */
+/** A signed-in user. */
 export class Identity {
   readonly user_id: string;
-  /** Whether this page can have tokens signed, as a development server allows. */
+  /** Whether this page can request tokens, as a development server allows. */
   readonly isDevelopment: boolean;
-  /** While it is set, new tokens live that long; a fault that can be tried out. */
+  /** While set, new tokens have this lifetime; used by a fault. */
   shortLifeSeconds: number | undefined;
-  /** While it is set, nobody gets a newer token; another fault. */
+  /** While set, no new tokens are issued; used by a fault. */
   isWithheld = false;
   readonly #signIn: SignIn;
   #kept: { token: string; until: number } | undefined;
@@ -34,12 +34,12 @@ export class Identity {
     this.user_id = "name" in signIn ? signIn.name : subjectOf(signIn.token);
   }
 
-  /** Whether a token was pasted, so that only another one helps where it is no longer good. */
+  /** Whether a token was pasted, so that only another token helps once it is invalid. */
   get isByToken(): boolean {
     return "token" in this.#signIn;
   }
 
-  /** A token for this user. */
+  /** Returns a token for this user. */
   async token(): Promise<string> {
     if (this.isWithheld) throw new Error("the renewal is withheld");
     const { user_id, device_id } = this;
@@ -51,9 +51,9 @@ export class Identity {
   }
 
   /**
-   * What the client library is given. A token that is still good serves for another connection: a
-   * server that is away signs none. A pasted one cannot be renewed; where it was refused it is
-   * given again, by which the library knows that there is no other.
+   * The token provider of the client library. A valid token is used again for a new connection,
+   * because a server that is down signs none. A pasted token cannot be renewed; if it was rejected
+   * it is returned again, which tells the library that there is no other.
    */
   readonly provider = async (need: "connect" | "refresh" | "refused"): Promise<string> => {
     if (need === "refresh" && this.isByToken) {
@@ -75,7 +75,7 @@ export class Identity {
     return token;
   };
 
-  /** Keeps it over a reload of this tab. */
+  /** Keeps the sign-in over a reload of this tab. */
   remember(): void {
     sessionStorage.setItem(KEY, JSON.stringify(this.#signIn));
   }
@@ -92,7 +92,7 @@ export function forget(): void {
   sessionStorage.removeItem(KEY);
 }
 
-/** Whom a token is for; nothing is verified here, the server does that. */
+/** The user of a token. The token is not verified here; the server does that. */
 export function subjectOf(token: string): string {
   try {
     const payload = (token.split(".")[1] ?? "").replace(/-/g, "+").replace(/_/g, "/");

@@ -1,16 +1,16 @@
-/** How the connection is doing, in words for a person. */
+/** The state of the connection, as text. */
 import type { Client } from "heartline";
 import { Observable } from "./observable.js";
 
-/** What the indicator shows. */
+/** The states of the indicator. */
 export type LinkState = "connecting" | "live" | "degraded" | "reconnecting" | "offline" | "stopped";
 
-/** Why the library gives up, in words. */
+/** Texts for stop reasons. */
 const STOP_REASONS: Record<string, string> = {
-  session_replaced: "this device was opened somewhere else",
+  session_replaced: "this device connected elsewhere",
   session_ended: "an operator ended this connection",
-  token_ended: "the token has ended",
-  token_refused: "the server refused the token: expired, or signed with another secret",
+  token_ended: "the token has expired",
+  token_refused: "the server rejected the token: it is expired or signed with another secret",
 };
 
 /** The connection, as the page shows it. */
@@ -41,18 +41,18 @@ export class Link extends Observable {
     }
   }
 
-  /** What the server cannot do at the moment. */
+  /** The parts of the server that do not work at the moment. */
   get degraded(): string[] {
     return this.#client.connection?.degraded ?? [];
   }
 
-  /** Does not wait any longer. */
+  /** Retries at once. */
   retry(): void {
     if (this.isStopped) void this.#client.connect();
     else this.#client.retryNow();
   }
 
-  /** Whether the library comes back only if somebody wants it to. */
+  /** Whether the library reconnects only on request. */
   get isStopped(): boolean {
     return this.state === "stopped";
   }
@@ -63,12 +63,12 @@ export class Link extends Observable {
     return this.isStopped && ["token_ended", "token_refused"].includes(reason);
   }
 
-  /** Whether there was a connection and is none. */
+  /** Whether the connection was lost. */
   get isAway(): boolean {
     return ["reconnecting", "offline", "stopped"].includes(this.state);
   }
 
-  /** One short sentence. */
+  /** The state as a short text. */
   get text(): string {
     switch (this.state) {
       case "connecting":
@@ -86,7 +86,7 @@ export class Link extends Observable {
     }
   }
 
-  /** Seconds until the next attempt; undefined while there is one, or none is needed. */
+  /** Seconds until the next attempt; undefined during an attempt, or when none is needed. */
   get waitSeconds(): number | undefined {
     const seconds = Math.ceil(((this.#client.next_attempt_at ?? 0) - Date.now()) / 1000);
     return seconds > 0 ? seconds : undefined;

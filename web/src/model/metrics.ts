@@ -1,4 +1,4 @@
-/** Reading the server's metrics: OpenMetrics text, and rates from counters. */
+/** Reads the server's metrics: OpenMetrics text, and rates from counters. */
 
 /** A sample: labels as they are written, and the value. */
 export interface Sample {
@@ -25,18 +25,18 @@ export class Metrics {
     }
   }
 
-  /** The value of a metric, summed over its labels; zero if it is not there. */
+  /** The value of a metric, summed over its labels; zero if it is absent. */
   value(name: string): number {
     return (this.#samples.get(name) ?? []).reduce((sum, sample) => sum + sample.value, 0);
   }
 
-  /** Whether the server shows this metric. */
+  /** Whether the server exports this metric. */
   has(name: string): boolean {
     return this.#samples.has(name);
   }
 }
 
-/** How much a counter rose a second. A server that was restarted begins at zero. */
+/** The increase of a counter per second. After a restart of the server counters begin at zero. */
 export function rate(name: string, before: Metrics, after: Metrics): number {
   const seconds = (after.at - before.at) / 1000;
   const rise = after.value(name) - before.value(name);

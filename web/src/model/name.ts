@@ -1,20 +1,20 @@
-/** What people can be called. */
+/** The rules for user names. */
 
-/** What the server takes as a user id. */
+/** The user ids that the server accepts. */
 const PATTERN = /^[\w.@|:+-]*$/;
 const LENGTH_MAX = 128;
 
-/** Why this cannot be a name, in words; undefined if it can. */
-export function refusalOf(name: string): string | undefined {
-  if (name === "") return "nobody has an empty name";
+/** Why a name is invalid; undefined if it is valid. */
+export function nameError(name: string): string | undefined {
+  if (name === "") return "the name is empty";
   if (name.length > LENGTH_MAX) return `a name has at most ${LENGTH_MAX} characters`;
   if (PATTERN.test(name)) return undefined;
-  const rule = "letters, digits and _ . @ | : + - can be in one, spaces and accents cannot";
-  return `“${name}” cannot be a name: ${rule}`;
+  const rule = "use letters, digits and _ . @ | : + -, without spaces or accents";
+  return `“${name}” is not a valid name: ${rule}`;
 }
 
-/** Refuses what cannot be a name before the server does, whose words are for programmers. */
-export function demandName(name: string): void {
-  const refusal = refusalOf(name);
+/** Throws for an invalid name, with a message for users; the server's is for programmers. */
+export function requireValidName(name: string): void {
+  const refusal = nameError(name);
   if (refusal !== undefined) throw new Error(refusal);
 }

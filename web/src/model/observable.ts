@@ -1,30 +1,30 @@
-/** What the screen shows, and how it learns of changes. */
+/** Observable state, and the hooks that render it. */
 import { useEffect, useState } from "preact/hooks";
 
-/** Something that changes and can be watched. */
+/** State that changes and can be observed. */
 export class Observable {
   readonly #watchers = new Set<() => void>();
 
-  /** Calls the watcher after every change, until the answered function is called. */
+  /** Calls the watcher after every change; returns a function that removes it. */
   watch(watcher: () => void): () => void {
     this.#watchers.add(watcher);
     return () => void this.#watchers.delete(watcher);
   }
 
-  /** Tells every watcher. */
+  /** Calls every watcher. */
   protected changed(): void {
     for (const watcher of [...this.#watchers]) watcher();
   }
 }
 
-/** Shows a component again whenever something changes. */
+/** Renders a component again after every change. */
 export function useObservable<T extends Observable | undefined>(observable: T): T {
   const [, setVersion] = useState(0);
   useEffect(() => observable?.watch(() => setVersion((version) => version + 1)), [observable]);
   return observable;
 }
 
-/** Shows a component again every so often, for what ages by itself. */
+/** Renders a component again at an interval, for texts that depend on the time. */
 export function useTick(intervalMs: number): void {
   const [, setTick] = useState(0);
   useEffect(() => {

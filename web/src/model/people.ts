@@ -1,7 +1,7 @@
-/** Whom the user knows: presence, contacts, and who may see the user. */
+/** Presence, contacts and privacy. */
 import type { Client, Presence, Visibility } from "heartline";
-import { wordsOf } from "./chats.js";
-import { demandName } from "./name.js";
+import { errorText } from "./chats.js";
+import { requireValidName } from "./name.js";
 import { Observable } from "./observable.js";
 import type { OpenConnection, Operator } from "./server.js";
 
@@ -11,12 +11,14 @@ export class People extends Observable {
   readonly #user_id: string;
   readonly #operator: Operator | undefined;
   readonly #followed = new Set<string>();
-  /** Changes under way, and those that have ended: what was read beside one may be older. */
+  /**
+   * The changes under way, and the number of finished ones: data read during a change may be older.
+   */
   #changing = 0;
   #changes = 0;
   contacts: string[] = [];
   visibility: Visibility | undefined;
-  /** The user's own connections, on every device; undefined if this page may not ask. */
+  /** The user's own connections, on every device; undefined without an operator. */
   devices: OpenConnection[] | undefined;
   error: string | undefined;
 
@@ -29,7 +31,7 @@ export class People extends Observable {
     client.onState(() => this.changed());
   }
 
-  /** Follows people's presence from now on. */
+  /** Subscribes to the presence of users. */
   follow(user_ids: string[]): void {
     const limit = this.#client.connection?.limits.presence_users_per_connection ?? 1000;
     const fresh = user_ids.filter((id) => id !== this.#user_id && !this.#followed.has(id));
@@ -39,13 +41,13 @@ export class People extends Observable {
     this.#client.presence.subscribe(fitting);
   }
 
-  /** What is known of somebody. Oneself is online while the connection is. */
+  /** The presence of a user. The user of this page is online while connected. */
   presence(user_id: string): Presence {
     if (user_id !== this.#user_id) return this.#client.presence.get(user_id);
     return { user_id, status: this.#client.state === "connected" ? "online" : "unknown" };
   }
 
-  /** Asks for contacts, the privacy setting and the user's devices. */
+  /** Loads contacts, the privacy setting and the user's devices. */
   async load(): Promise<void> {
     await this.#try(async () => {
       const before = this.#changes;
@@ -62,7 +64,7 @@ export class People extends Observable {
     });
   }
 
-  /** Chooses who may see the user; it shows at once, and no more if it is refused. */
+  /** Sets who can see the user. The choice is shown at once, and reverted if it is rejected. */
   async setVisibility(visibility: Visibility): Promise<void> {
     const former = this.visibility;
     this.visibility = visibility;
@@ -79,7 +81,7 @@ export class People extends Observable {
 
   async addContact(user_id: string): Promise<void> {
     await this.#change(async () => {
-      demandName(user_id);
+      requireValidName(user_id);
       await this.#client.rest.putContact(user_id);
       this.contacts = [...new Set([...this.contacts, user_id])].sort();
       this.follow([user_id]);
@@ -105,7 +107,7 @@ export class People extends Observable {
       await action();
       this.error = undefined;
     } catch (error) {
-      this.error = wordsOf(error);
+      this.error = errorText(error);
     }
     this.changed();
   }

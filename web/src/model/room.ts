@@ -1,4 +1,4 @@
-/** The party of this tab: a queue of one's own until it is shared. */
+/** The party of this tab: a local queue until it is shared. */
 import { type ClimbQueueItem, Party, type PartyState } from "heartline/party";
 import { BOARD_PATH, firstQueue } from "./climbs.js";
 import type { Identity } from "./identity.js";
@@ -6,16 +6,16 @@ import { Observable } from "./observable.js";
 import { socketUrl } from "./server.js";
 import type { SocketTap } from "./tapped_socket.js";
 
-/** The party, and the queue before there is one. */
+/** The party, and the local queue before it. */
 export class Room extends Observable {
   /** The client library's party. */
   readonly party: Party;
-  /** The queue while nobody shares it. */
+  /** The local queue. */
   local: readonly ClimbQueueItem[];
-  /** The last edit that was refused, in words. */
+  /** The last error. */
   refusal: string | undefined;
   readonly #identity: Identity;
-  /** Whether the session was entered by its link, not started here. */
+  /** Whether the session was joined by a link. */
   #isByLink = false;
 
   constructor(identity: Identity, tap: SocketTap) {
@@ -43,26 +43,26 @@ export class Room extends Observable {
     return ["joining", "live", "reconnecting"].includes(this.state.status);
   }
 
-  /** The items as they are shown. */
+  /** The visible items. */
   get queue(): readonly ClimbQueueItem[] {
     return this.isShared ? this.state.queue : this.local;
   }
 
-  /** Whether a link led where nobody is or was: any id is a session, also a mistyped one. */
+  /** Whether a link led to an empty session: every id is a session, also a mistyped one. */
   get isUnheardOf(): boolean {
     const { sequence, members, queue } = this.state;
     const isEmpty = members.length <= 1 && queue.length === 0;
     return this.#isByLink && this.isShared && sequence === 0 && isEmpty;
   }
 
-  /** Shares the local queue with whoever gets the link. */
+  /** Starts a party with the local queue. */
   async start(): Promise<void> {
     this.#isByLink = false;
     const current = this.local[0] ?? null;
     await this.#try(this.party.start({ queue: this.local, current }, this.#joining()));
   }
 
-  /** Joins a session of somebody else. */
+  /** Joins a session by its id. */
   async join(sessionId: string): Promise<void> {
     if (this.isShared && this.state.sessionId === sessionId) return;
     this.#isByLink = true;
@@ -87,7 +87,7 @@ export class Room extends Observable {
     this.#setLocal(this.local.filter((item) => item.uuid !== uuid));
   }
 
-  /** Moves an item to a place of the queue. */
+  /** Moves an item to an index. */
   async move(uuid: string, index: number): Promise<void> {
     if (this.isShared) return await this.#try(this.party.reorder(uuid, index));
     const item = this.local.find((one) => one.uuid === uuid);
@@ -107,11 +107,11 @@ export class Room extends Observable {
     return { boardPath: BOARD_PATH, username: this.#identity.user_id };
   }
 
-  /** Whoever leaves a party, or sees it end, goes on with its queue as it was last. */
+  /** Keeps a copy of the shared queue for after the party. */
   #keep(): void {
     const { status, sequence, queue } = this.state;
     const isIn = status === "live" || status === "reconnecting";
-    // What a mistyped link leads to takes nothing from anybody.
+    // A mistyped link must not replace the local queue.
     if (isIn && sequence !== null && !this.isUnheardOf) this.local = queue;
   }
 
@@ -120,7 +120,7 @@ export class Room extends Observable {
     this.changed();
   }
 
-  /** Whatever is refused is said, once, and otherwise leaves the screen as it was. */
+  /** Stores the error of a failed action and renders again. */
   async #try(action: Promise<unknown>): Promise<void> {
     this.refusal = undefined;
     try {

@@ -1,11 +1,11 @@
-/** Which view is open: kept in the address, so that a link leads to it and "back" goes back. */
+/** The open view, kept in the URL, so that links and the browser's back button work. */
 import { Observable } from "./observable.js";
 
 /** The views. */
 export const VIEWS = ["chats", "party", "you", "console", "break"] as const;
 export type View = (typeof VIEWS)[number];
 
-/** The open view, and what it shows: a chat, or a party session. */
+/** The open view, and its subject: a chat, or a party session. */
 export class Route extends Observable {
   constructor() {
     super();
@@ -17,18 +17,18 @@ export class Route extends Observable {
     return VIEWS.find((known) => known === view) ?? "chats";
   }
 
-  /** What the view shows. */
+  /** The subject of the view. */
   get subject(): string | undefined {
     return this.#parts[1] || undefined;
   }
 
-  /** The person whose direct chat is wanted, if the address names one in the place of a chat. */
+  /** The user whose direct chat the URL names, if it does. */
   get person(): string | undefined {
     const { view, subject } = this;
     return view === "chats" && subject?.startsWith("@") ? subject.slice(1) : undefined;
   }
 
-  /** Who is to be signed in by this address; from then on it is that of the view alone. */
+  /** Takes the user to sign in from the URL, and removes it there. */
   takeGuest(): string | undefined {
     const [first, name, ...view] = this.#parts;
     if (first !== "as" || name === undefined) return undefined;
@@ -42,7 +42,7 @@ export class Route extends Observable {
     location.hash = linkTo(view, subject).slice(1);
   }
 
-  /** Opens a view in the place of the present one, so that "back" does not lead here. */
+  /** Opens a view in place of the current one in the browser's history. */
   replace(view: View, subject?: string): void {
     history.replaceState(null, "", linkTo(view, subject));
     this.changed();
@@ -53,7 +53,7 @@ export class Route extends Observable {
   }
 }
 
-/** A part of an address; one that somebody mistyped stands for itself. */
+/** Decodes a part of a URL; an invalid part is used as it is. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -62,22 +62,22 @@ function decoded(part: string): string {
   }
 }
 
-/** The address of a direct chat with somebody. */
+/** The link to a direct chat with a user. */
 export function linkToPerson(user_id: string): string {
   return linkTo("chats", `@${user_id}`);
 }
 
-/** The whole address by which a development server's page signs somebody in and opens a view. */
+/** The full URL with which a development server's page signs a user in and opens a view. */
 export function guestLink(name: string, link: string): string {
   return `${location.origin}${location.pathname}#/as/${encodeURIComponent(name)}/${link.slice(2)}`;
 }
 
-/** Somebody else to try things out with. */
+/** Another user, to try things out. */
 export function guestOf(user_id: string): string {
   return user_id === "bo" ? "ana" : "bo";
 }
 
-/** The address of a view, within this page. */
+/** The link to a view, within this page. */
 export function linkTo(view: View, subject?: string): string {
   return subject === undefined ? `#/${view}` : `#/${view}/${encodeURIComponent(subject)}`;
 }

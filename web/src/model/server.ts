@@ -1,15 +1,15 @@
-/** What this page asks of its own server beside the client library: who it is, and its console. */
+/** The requests of this page to its server without the client library: node data and console. */
 import { uuid } from "./uuid.js";
 
 /** The server behind this page. */
 export interface ServerNode {
   version: string;
   node_id: string;
-  /** How one signs in: by any name in development, else by a token. */
+  /** How users sign in: by any name in development, otherwise by a token. */
   sign_in: "name" | "token";
 }
 
-/** What a token is asked for. */
+/** The parameters of a token request. */
 export interface TokenRequest {
   user_id: string;
   device_id?: string;
@@ -38,10 +38,10 @@ export interface OpenConnection {
   outbox?: { messages: number; bytes: number };
 }
 
-/** How long an answer may take. */
+/** The time limit of a request. */
 const TIMEOUT_MS = 10_000;
 
-/** A refusal, in the server's words. */
+/** An error that the server returned. */
 export class ServerRefusal extends Error {
   constructor(
     readonly status: number,
@@ -51,17 +51,17 @@ export class ServerRefusal extends Error {
   }
 }
 
-/** Where sockets are opened. */
+/** The URL of a socket. */
 export function socketUrl(path: string): string {
   return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${path}`;
 }
 
-/** Asks which server this is. */
+/** Requests the data of the node that serves this page. */
 export async function askNode(): Promise<ServerNode> {
   return (await (await ask("/page/node.json")).json()) as ServerNode;
 }
 
-/** Has the development server sign a token. */
+/** Requests a token from the development server. */
 export async function askToken(request: TokenRequest): Promise<string> {
   const answer = await ask("/dev/token", {
     method: "POST",
@@ -71,7 +71,7 @@ export async function askToken(request: TokenRequest): Promise<string> {
   return ((await answer.json()) as { token: string }).token;
 }
 
-/** What only a token with the scope `service` may ask. */
+/** The requests that need a token with the scope `service`. */
 export class Operator {
   readonly #token: () => Promise<string>;
 
@@ -84,7 +84,7 @@ export class Operator {
     return await (await this.#ask("/v1/admin/metrics")).text();
   }
 
-  /** The connections of this node, those first whose outbox is fullest. */
+  /** The connections of this node, fullest outbox first. */
   async connections(limit: number): Promise<OpenConnection[]> {
     return await this.#list(`/v1/admin/connections?limit=${limit}`);
   }
@@ -105,7 +105,7 @@ export class Operator {
     await this.#ask(path, { method: "DELETE" });
   }
 
-  /** Sends a message in somebody's name. */
+  /** Sends a message as any user. */
   async sendAs(sender_id: string, chat_id: string, content: string): Promise<void> {
     const client_message_id = uuid();
     const path = `/v1/chats/${encodeURIComponent(chat_id)}/messages`;
@@ -135,7 +135,7 @@ export class Operator {
 async function ask(path: string, init: RequestInit = {}): Promise<Response> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const answer = await fetch(path, { ...init, signal }).catch((cause) => {
-    // Browsers have words of their own for it, each others.
+    // Browsers have different messages for this failure.
     throw new Error("the server did not answer", { cause });
   });
   if (answer.ok) return answer;

@@ -1,4 +1,4 @@
-/** Everything of one user who is signed in in this tab. */
+/** The objects of a signed-in user in this tab. */
 import { Client, IndexedDbStorage, MemoryStorage } from "heartline";
 import { Chats } from "./chats.js";
 import { Console } from "./console.js";
@@ -18,7 +18,7 @@ export class Session {
   readonly people: People;
   readonly room: Room;
   readonly console = new Console();
-  /** Only where this page may do what the faults need. */
+  /** Undefined unless the server is a development server. */
   readonly faults: Faults | undefined;
 
   constructor(readonly identity: Identity) {
@@ -46,10 +46,10 @@ export class Session {
     void this.client.connect();
   }
 
-  /** Ends it, because the user signs out. */
+  /** Closes everything when the user signs out. */
   async close(): Promise<void> {
     this.chats.close();
-    // Whoever signs in next in this tab must not come back as this member.
+    // The next user in this tab must not resume as this member.
     await Promise.all([this.room.leave(), this.client.close()]);
   }
 }

@@ -1,10 +1,10 @@
 /**
- * A WebSocket whose reader can really stand still. The browser reads an ordinary one whatever the
- * page does; of a `WebSocketStream`, where there is one, it reads no more than the page takes, so
- * that a page that takes nothing makes the server wait.
+ * A WebSocket whose reader can be stopped. A browser always reads an ordinary WebSocket; from a
+ * `WebSocketStream`, where it exists, it reads no more than the page takes, so a page that takes
+ * nothing blocks the server.
  */
 
-/** What is needed of the browser's `WebSocketStream`, which the type library does not know yet. */
+/** The members of the browser's `WebSocketStream` that are used; the type library lacks it. */
 interface Stream {
   opened: Promise<{ readable: ReadableStream<unknown>; writable: WritableStream<string> }>;
   closed: Promise<{ closeCode?: number; reason?: string }>;
@@ -15,7 +15,7 @@ type StreamConstructor = new (url: string, options: { protocols: string[] }) => 
 
 const constructor = (globalThis as { WebSocketStream?: StreamConstructor }).WebSocketStream;
 
-/** Whether this browser has such sockets. */
+/** Whether this browser has `WebSocketStream`. */
 export const HAS_STREAMS = constructor !== undefined;
 
 /** The socket, with the members of `WebSocket` that a client library uses. */
@@ -28,7 +28,7 @@ export class StreamSocket {
   readyState: number = WebSocket.CONNECTING;
   readonly #stream: Stream;
   #writer: WritableStreamDefaultWriter<string> | undefined;
-  /** While it is set, nothing is read; resolving it goes on. */
+  /** While set, nothing is read; resolving it continues. */
   #paused: Promise<void> | undefined;
   #resume: () => void = () => {};
 
@@ -39,7 +39,7 @@ export class StreamSocket {
   }
 
   send(text: string): void {
-    // A failed write is followed by the end of the socket, which says why.
+    // After a failed write the socket closes and reports the reason.
     this.#writer?.write(text).catch(() => {});
   }
 
@@ -52,7 +52,7 @@ export class StreamSocket {
     });
   }
 
-  /** Takes nothing more, or goes on. */
+  /** Stops reading, or continues. */
   pause(isPaused: boolean): void {
     if (!isPaused) this.#resume();
     this.#paused = isPaused ? new Promise((resolve) => (this.#resume = resolve)) : undefined;

@@ -1,6 +1,6 @@
 /**
- * A WebSocket that can be listened in on and made to fail. The client library is given it in the
- * place of the browser's own, so that the library really meets every fault of "Break it".
+ * A WebSocket that can be observed and made to fail. The client library uses it in place of the
+ * browser's, so that the library meets every fault of "Break it".
  */
 
 import { HAS_STREAMS, StreamSocket } from "./stream_socket.js";
@@ -8,29 +8,29 @@ import { HAS_STREAMS, StreamSocket } from "./stream_socket.js";
 /** A frame, read or written. */
 export type Frame = Record<string, unknown> & { type?: string };
 
-/** What happens on a socket. */
+/** The events of a socket. */
 export type SocketEvent =
   | { kind: "opening"; attempt: number }
   | { kind: "opened" }
   | { kind: "sent"; frame: Frame }
   | { kind: "received"; frame: Frame }
-  /** A frame came and was kept from the library. */
+  /** A frame arrived and was dropped before the library. */
   | { kind: "swallowed"; frame: Frame }
-  /** `isOurs`: the page threw it away; nobody closed it. */
+  /** `isOurs`: the page dropped the socket; no peer closed it. */
   | { kind: "closed"; code: number; reason: string; isOurs: boolean };
 
-/** Every socket of one purpose, one after the other: who listens to them, and how they fail. */
+/** All sockets of one purpose, one after the other: their listeners and faults. */
 export class SocketTap {
   readonly #listeners = new Set<(event: SocketEvent) => void>();
   #attempt = 0;
-  /** The socket in use. */
+  /** The current socket. */
   current: TappedSocket | undefined;
-  /** Whether the reader of the next sockets can really stand still, where the browser allows it. */
+  /** Whether the next sockets use a reader that can be stopped, where the browser allows it. */
   makesStreams = false;
-  /** Decides of each frame that comes whether it is lost. */
+  /** Decides for each received frame whether to drop it. */
   swallows: ((frame: Frame) => boolean) | undefined;
 
-  /** The class to give to the library. */
+  /** The class to pass to the library. */
   socketClass(): new (url: string, protocols: string | string[]) => TappedSocket {
     const tap = this;
     return class extends TappedSocket {
@@ -40,18 +40,18 @@ export class SocketTap {
     };
   }
 
-  /** Calls the listener with everything that happens, until the answered function is called. */
+  /** Calls the listener with every event; returns a function that removes it. */
   listen(listener: (event: SocketEvent) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Something happened. */
+  /** Calls the listeners. */
   tell(event: SocketEvent): void {
     for (const listener of [...this.#listeners]) listener(event);
   }
 
-  /** A socket is being opened. */
+  /** Records a socket that is being opened. */
   began(socket: TappedSocket): void {
     this.current = socket;
     this.#attempt += 1;
@@ -67,7 +67,7 @@ export class TappedSocket {
   onerror: ((event: any) => void) | null = null;
   readonly #tap: SocketTap;
   readonly #socket: WebSocket | StreamSocket;
-  /** What came while nothing was read. */
+  /** The frames received while stalled. */
   #unread: MessageEvent[] | undefined;
   #isOver = false;
 
@@ -105,13 +105,15 @@ export class TappedSocket {
     this.#socket.close(code, reason);
   }
 
-  /** Throws the socket away, as a lost network does: the library learns of it, and no more. */
+  /**
+   * Drops the socket, as a network failure does: the library gets a close event without a reason.
+   */
   drop(): void {
     this.#socket.close();
     this.#end(new CloseEvent("close", { code: 1006, reason: "" }), true);
   }
 
-  /** Stops reading, or goes on with what has come meanwhile. */
+  /** Stops reading, or continues with the frames received meanwhile. */
   stall(isStalled: boolean): void {
     if (this.#socket instanceof StreamSocket) return this.#socket.pause(isStalled);
     const unread = this.#unread ?? [];

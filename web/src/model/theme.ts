@@ -1,13 +1,13 @@
-/** Light or dark: as the system says, or as chosen here. */
+/** The colour theme: the system's, or the one chosen here. */
 import { Observable } from "./observable.js";
 
-/** What can be chosen. */
+/** The choices. */
 export const THEMES = ["system", "light", "dark"] as const;
 export type ThemeChoice = (typeof THEMES)[number];
 
 const KEY = "heartline.theme";
 
-/** The choice, kept for every later visit. */
+/** The choice, stored in this browser. */
 export class Theme extends Observable {
   #choice: ThemeChoice;
 
@@ -22,7 +22,7 @@ export class Theme extends Observable {
     return this.#choice;
   }
 
-  /** Takes the next choice. */
+  /** Selects the next choice. */
   next(): void {
     this.#choice = THEMES[(THEMES.indexOf(this.#choice) + 1) % THEMES.length] ?? "system";
     localStorage.setItem(KEY, this.#choice);

@@ -4,7 +4,7 @@ import { DIFFICULTIES, newItem, suggestion } from "../model/climbs.js";
 import type { Room } from "../model/room.js";
 import { Icon } from "./icon.js";
 
-/** A climb of one's own, or one that the page thinks up. */
+/** The form for a climb; an empty name adds a suggestion. */
 export function AddClimb({ room, user_id }: { room: Room; user_id: string }) {
   const [name, setName] = useState("");
   const [difficulty, setDifficulty] = useState(DIFFICULTIES[2] ?? "");

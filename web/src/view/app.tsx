@@ -1,7 +1,7 @@
-/** The whole page: the way in, or the views of whoever is in. */
+/** The whole page: the sign-in form, or the views of a signed-in user. */
 import { useEffect, useState } from "preact/hooks";
 import { Identity, type SignIn, forget } from "../model/identity.js";
-import { refusalOf } from "../model/name.js";
+import { nameError } from "../model/name.js";
 import { useObservable } from "../model/observable.js";
 import type { Route } from "../model/route.js";
 import type { ServerNode } from "../model/server.js";
@@ -15,14 +15,14 @@ import { Shell } from "./shell.js";
 import { SignInView, Unreachable } from "./sign_in.js";
 import { YouView } from "./you.js";
 
-/** What the page begins with. */
+/** The initial data of the page. */
 export interface AppProps {
   theme: Theme;
   route: Route;
   /** Undefined if the server did not answer. */
   node: ServerNode | undefined;
   device_id: string;
-  /** Who was signed in before a reload. */
+  /** The sign-in before a reload. */
   signIn: SignIn | undefined;
 }
 
@@ -77,10 +77,10 @@ export function App({ theme, route, node, device_id, signIn }: AppProps) {
   );
 }
 
-/** The name of a sign-in that cannot be one, such as a mistyped one of a link. */
+/** The name of a sign-in if it is invalid, such as a mistyped one in a link. */
 function wrongNameOf(how: SignIn | undefined): string | undefined {
   if (how === undefined || !("name" in how)) return undefined;
-  return refusalOf(how.name) === undefined ? undefined : how.name;
+  return nameError(how.name) === undefined ? undefined : how.name;
 }
 
 function CurrentView({ session, route }: { session: Session; route: Route }) {

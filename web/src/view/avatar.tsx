@@ -1,6 +1,6 @@
-/** Somebody's first letter on a colour that is always theirs. */
+/** The first letter of a name, on a colour derived from the name. */
 
-/** Colours on which white can be read; the style sheet names them. */
+/** The number of background colours, defined in the style sheet. */
 const TINTS = 8;
 
 /** The letter. */

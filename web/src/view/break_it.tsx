@@ -1,4 +1,4 @@
-/** Breaking things, to see what the contracts do about it. */
+/** Injects faults and shows the reaction of server and client. */
 import { useEffect, useRef } from "preact/hooks";
 import { CHAT_NAME, type Faults } from "../model/faults.js";
 import { useObservable } from "../model/observable.js";
@@ -10,7 +10,7 @@ interface Fault {
   title: string;
   text: string;
   action: string;
-  /** Whether there must be a party for it. */
+  /** Whether the fault needs a party. */
   needsParty?: true;
   run: (faults: Faults) => Promise<void>;
 }
@@ -18,38 +18,38 @@ interface Fault {
 const FAULTS: readonly Fault[] = [
   {
     title: "Drop my socket",
-    text: "The network is gone without a goodbye. The client backs off, comes back and syncs.",
+    text: "The network fails without a close frame. The client backs off, reconnects and syncs.",
     action: "Drop it",
     run: (faults) => faults.drop(),
   },
   {
     title: "Stall my reader",
-    text: "Nothing is read any more. What waits has a bound: the server cuts, the client syncs.",
+    text: "The page stops reading. The server's buffer is limited: when full, it closes; the client syncs.",
     action: "Stall it",
     run: (faults) => faults.stall(),
   },
   {
     title: "Expire my token",
-    text: "A token of 3 s, and no newer one. The server says so, waits, and closes with 4401.",
+    text: "The token expires after 3 s without a new one. The server warns, waits, closes with 4401.",
     action: "Let it expire",
     run: (faults) => faults.expire(),
   },
   {
     title: "Flood",
-    text: "40 messages at once, twice the burst. What is too much is told how long to wait.",
+    text: "40 messages at once, twice the burst. The server rejects the excess with a retry delay.",
     action: "Flood",
     run: (faults) => faults.flood(),
   },
   {
     title: "Lose a message",
-    text: "One message vanishes before the client sees it. The next one shows the gap.",
+    text: "One message is dropped before the client reads it. The next one reveals the gap.",
     action: "Lose one",
     run: (faults) => faults.lose(),
   },
   {
     title: "Lose a party event",
-    text: "The same for the party's queue: numbers and hashes show it, and a replay heals it.",
-    action: "Lose one of the party",
+    text: "The same for the party's queue: sequences and hashes reveal it, a replay repairs it.",
+    action: "Lose a party event",
     needsParty: true,
     run: (faults) => faults.loseOfParty(),
   },
@@ -63,7 +63,7 @@ export function BreakItView({ session }: { session: Session }) {
     return (
       <div class="page">
         <h1>Break it</h1>
-        <p class="note">Only a development server lets a page break things.</p>
+        <p class="note">Faults can be injected only on a development server.</p>
       </div>
     );
   }
@@ -72,7 +72,7 @@ export function BreakItView({ session }: { session: Session }) {
       <div class="bar">
         <h1>Break it</h1>
         <p class="faint">
-          Each fault is real: it happens in the socket that the client library uses.
+          Each fault is real: it is injected into the socket that the client library uses.
           <RobotChat session={session} />
         </p>
       </div>
@@ -100,7 +100,7 @@ export function BreakItView({ session }: { session: Session }) {
   );
 }
 
-/** Where it can be seen that nothing was lost, once something was said there. */
+/** A link to the chat that the faults use, once it exists. */
 function RobotChat({ session }: { session: Session }) {
   const chats = useObservable(session.chats);
   const found = chats.list.find((entry) => entry.chat.name === CHAT_NAME);
@@ -108,12 +108,12 @@ function RobotChat({ session }: { session: Session }) {
   return (
     <>
       {" "}
-      <a href={linkTo("chats", found.chat.chat_id)}>See the chat that it happens in.</a>
+      <a href={linkTo("chats", found.chat.chat_id)}>Open the chat that the faults use.</a>
     </>
   );
 }
 
-const TONES = { deed: "You", fault: "Fault", contract: "Contract", good: "Healed" } as const;
+const TONES = { deed: "You", fault: "Fault", contract: "Protocol", good: "Recovered" } as const;
 
 function Log({ faults }: { faults: Faults }) {
   const log = useObservable(faults.log);
@@ -129,7 +129,7 @@ function Log({ faults }: { faults: Faults }) {
           Clear
         </button>
       </div>
-      {log.lines.length === 0 && <p class="note">Nothing yet. Break something on the left.</p>}
+      {log.lines.length === 0 && <p class="note">No events yet. Inject a fault on the left.</p>}
       <div ref={box} class="lines" role="log" aria-label="What happened" tabIndex={0}>
         {log.lines.map((line) => (
           <p key={line.id} data-tone={line.tone}>

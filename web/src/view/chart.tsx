@@ -2,7 +2,7 @@
 import { type Point, WINDOW_MS } from "../model/console.js";
 
 const [WIDTH, HEIGHT] = [240, 56];
-/** The scale never ends below this, so that nothing looks like a lot. */
+/** The smallest maximum of the scale, so that small values look small. */
 const SCALE_MIN = 4;
 
 interface ChartProps {
@@ -11,7 +11,7 @@ interface ChartProps {
   format: (value: number) => string;
 }
 
-/** The chart, with the latest figure in large type. */
+/** The chart, with the latest value in large type. */
 export function Chart({ title, points, format }: ChartProps) {
   const latest = points.at(-1)?.value ?? 0;
   const largest = Math.max(SCALE_MIN, ...points.map((point) => point.value));
@@ -34,7 +34,7 @@ export function Chart({ title, points, format }: ChartProps) {
   );
 }
 
-/** The newest point is at the right edge, two minutes are the whole width. */
+/** The newest point is at the right edge; the width is two minutes. */
 function xOf(point: Point, latest: Point): number {
   return WIDTH - ((latest.at - point.at) / WINDOW_MS) * WIDTH;
 }

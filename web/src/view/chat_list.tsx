@@ -1,4 +1,4 @@
-/** The list of chats, with who is there, what was said last and what is unread. */
+/** The list of chats, with presence, last message and unread count. */
 import type { ChatEntry } from "../model/chats.js";
 import { useObservable } from "../model/observable.js";
 import { linkTo } from "../model/route.js";
@@ -7,9 +7,9 @@ import { Avatar } from "./avatar.js";
 import { PresenceMark } from "./presence_mark.js";
 import { sentence } from "./sentence.js";
 import { clock } from "./time.js";
-import { typingWords } from "./typing_words.js";
+import { typingText } from "./typing_text.js";
 
-/** What the list needs. */
+/** The properties of the list. */
 interface ChatListProps {
   session: Session;
   open: string | undefined;
@@ -36,7 +36,7 @@ function NoChats({ session }: { session: Session }) {
   const link = useObservable(session.link);
   if (!chats.isLoaded && link.isStopped) return <p class="note error">{sentence(link.text)}</p>;
   if (chats.error !== undefined) return <p class="note error">{sentence(chats.error)}</p>;
-  return <p class="note">{chats.isLoaded ? "No chats yet." : "Looking for your chats…"}</p>;
+  return <p class="note">{chats.isLoaded ? "No chats yet." : "Loading your chats…"}</p>;
 }
 
 interface ChatRowProps {
@@ -64,7 +64,7 @@ function ChatRow({ session, entry, isOpen }: ChatRowProps) {
       <span class="row-text">
         <span class="row-title">{title}</span>
         <span class="row-last">
-          {typing.length > 0 ? typingWords(typing) : said}
+          {typing.length > 0 ? typingText(typing) : said}
         </span>
       </span>
       <span class="row-end">

@@ -1,6 +1,6 @@
 /** The chats: the list, and the conversation that is open. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { wordsOf } from "../model/chats.js";
+import { errorText } from "../model/chats.js";
 import { useObservable } from "../model/observable.js";
 import type { Route } from "../model/route.js";
 import type { Session } from "../model/session.js";
@@ -51,8 +51,8 @@ export function ChatsView({ session, route }: { session: Session; route: Route }
 }
 
 /**
- * Opens the direct chat with the person whom the address names, if need be once the connection is
- * back; answers why it could not.
+ * Opens the direct chat with the user whom the URL names, also after a reconnect; returns the error
+ * if that fails.
  */
 function usePerson({ chats, link }: Session, route: Route): string | undefined {
   const { person } = route;
@@ -67,7 +67,7 @@ function usePerson({ chats, link }: Session, route: Route): string | undefined {
         if (route.person === person) route.replace("chats", chat_id);
       },
       (error) => {
-        if (isLast) setRefusal(sentence(wordsOf(error)));
+        if (isLast) setRefusal(sentence(errorText(error)));
       },
     );
     return () => {
@@ -77,11 +77,11 @@ function usePerson({ chats, link }: Session, route: Route): string | undefined {
   return refusal;
 }
 
-/** What stands where no conversation is. */
+/** The text shown without an open conversation. */
 function hintOf({ chats }: Session, route: Route): string {
   if (route.person !== undefined) return `Opening the chat with ${route.person}…`;
   const isMissing = route.subject !== undefined && chats.isLoaded;
-  return isMissing ? "You are not in this chat, or no longer." : "Choose a chat, or begin one.";
+  return isMissing ? "You are not a member of this chat." : "Choose a chat, or create one.";
 }
 
 function NothingOpen({ text, isError }: { text: string; isError: boolean }) {

@@ -1,11 +1,11 @@
-/** Where one writes: Enter sends, Shift and Enter begins a new line. */
+/** The input field: Enter sends, Shift and Enter begins a new line. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Conversation } from "../model/conversation.js";
 import { Icon } from "./icon.js";
 
-/** What one message may have. */
+/** The maximum size of a message. */
 const CONTENT_BYTES_MAX = 4096;
-/** Lines up to which the field grows. */
+/** The maximum height of the field, in lines. */
 const ROWS_MAX = 6;
 
 /** The composer. */
@@ -15,7 +15,7 @@ export function Composer({ conversation, title }: { conversation: Conversation; 
   const bytes = new TextEncoder().encode(text).length;
   const isTooLong = bytes > CONTENT_BYTES_MAX;
   useEffect(() => {
-    // On a phone the keyboard would cover what one came to read.
+    // On a phone the keyboard would cover the messages.
     if (matchMedia("(pointer: fine)").matches) input.current?.focus();
     return () => conversation.typing(false);
   }, [conversation]);

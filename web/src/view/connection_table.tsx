@@ -1,4 +1,4 @@
-/** The open connections of this node, those first whose outbox is fullest. */
+/** The open connections of this node, fullest outbox first. */
 import { CONNECTIONS_LISTED, type Console } from "../model/console.js";
 import { bytes } from "./figure.js";
 import { ago } from "./time.js";

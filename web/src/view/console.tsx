@@ -1,4 +1,4 @@
-/** The console: how this server is doing. */
+/** The console: the state of this server. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useObservable } from "../model/observable.js";
@@ -9,7 +9,7 @@ import { Chart } from "./chart.js";
 import { ConnectionTable } from "./connection_table.js";
 import { bytes, figure } from "./figure.js";
 import { sentence } from "./sentence.js";
-import { ago, leaseWords } from "./time.js";
+import { ago, leaseText } from "./time.js";
 
 /** The console. */
 export function ConsoleView({ session }: { session: Session }) {
@@ -24,7 +24,7 @@ export function ConsoleView({ session }: { session: Session }) {
       </div>
       {console.error !== undefined && !isLocked && (
         <p class="notice error" role="alert">
-          {sentence(console.error)} These are the last figures.
+          {sentence(console.error)} The figures below are the last ones received.
         </p>
       )}
       {isLocked ? <Unlock console={console} /> : <Figures console={console} />}
@@ -43,7 +43,7 @@ function Unlock({ console }: { console: Console }) {
     <section class="card" aria-labelledby="unlock-title">
       <h2 id="unlock-title">The console needs a service token</h2>
       <p>
-        One whose scope contains <code>service</code>. It stays in this tab and is not kept.
+        Paste a token whose scope contains <code>service</code>. The page does not store it.
       </p>
       <form class="inline-form" onSubmit={submit}>
         <label class="field grow">
@@ -60,7 +60,7 @@ function Unlock({ console }: { console: Console }) {
       </form>
       {console.isRefused && (
         <p class="error" role="alert">
-          The server refused this token: {console.error}
+          The server rejected this token: {console.error}
         </p>
       )}
     </section>
@@ -69,20 +69,20 @@ function Unlock({ console }: { console: Console }) {
 
 function Figures({ console }: { console: Console }) {
   const { series, metrics } = console;
-  if (metrics === undefined) return <p class="note">Asking the server…</p>;
+  if (metrics === undefined) return <p class="note">Loading…</p>;
   const value = (name: string) => figure(metrics.value(name));
   return (
     <>
       <div class="charts">
         <Chart title="Connections" points={series.get("connections") ?? []} format={figure} />
         <Chart
-          title="Deliveries a second"
+          title="Deliveries per second"
           points={series.get("deliveries") ?? []}
           format={figure}
         />
-        <Chart title="Sends a second" points={series.get("sends") ?? []} format={figure} />
+        <Chart title="Sends per second" points={series.get("sends") ?? []} format={figure} />
         <Chart
-          title="In outboxes"
+          title="Outbox bytes"
           points={series.get("outboxBytes") ?? []}
           format={bytes}
         />
@@ -90,14 +90,14 @@ function Figures({ console }: { console: Console }) {
       <div class="groups">
         <Group title="Slow consumers">
           <Figure label="Warned" value={value("gateway_slow_consumer_warnings_total")} />
-          <Figure label="Cut" value={value("gateway_slow_consumer_disconnects_total")} />
-          <Figure label="Over their rate" value={value("gateway_rate_limited_total")} />
+          <Figure label="Closed" value={value("gateway_slow_consumer_disconnects_total")} />
+          <Figure label="Rate limited" value={value("gateway_rate_limited_total")} />
         </Group>
         <Group title="Leases">
           <Figure label="Renewed" value={value("routing_renewals_total")} />
           <Figure label="Lost" value={value("routing_leases_lost_total")} />
           <Figure label="Swept" value={value("routing_leases_swept_total")} />
-          <Figure label="Connections without one" value={value("routing_connections_unleased")} />
+          <Figure label="Connections without lease" value={value("routing_connections_unleased")} />
         </Group>
         <Group title="Breakers">
           <Breaker label="Writing" state={metrics.value("gateway_circuit_breaker_write_state")} />
@@ -158,7 +158,7 @@ function Nodes({ console }: { console: Console }) {
           <thead>
             <tr>
               <th scope="col">Node</th>
-              <th scope="col">Does</th>
+              <th scope="col">Planes</th>
               <th scope="col" class="number">
                 Connections
               </th>
@@ -173,7 +173,7 @@ function Nodes({ console }: { console: Console }) {
                 <td>{node.planes.join(", ")}</td>
                 <td class="number">{node.connections}</td>
                 <td>{ago(node.started_at)}</td>
-                <td>{leaseWords(node.lease_ends_at)}</td>
+                <td>{leaseText(node.lease_ends_at)}</td>
               </tr>
             ))}
           </tbody>

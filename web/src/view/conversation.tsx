@@ -1,4 +1,4 @@
-/** One conversation: who is in it, what was said, and what to say. */
+/** One conversation: members, messages and the input field. */
 import { useEffect, useState } from "preact/hooks";
 import type { ChatEntry } from "../model/chats.js";
 import { useObservable } from "../model/observable.js";
@@ -9,10 +9,10 @@ import { Composer } from "./composer.js";
 import { Icon } from "./icon.js";
 import { Members } from "./members.js";
 import { MessageList } from "./message_list.js";
-import { PresenceMark, presenceWords } from "./presence_mark.js";
-import { typingWords } from "./typing_words.js";
+import { PresenceMark, presenceText } from "./presence_mark.js";
+import { typingText } from "./typing_text.js";
 
-/** What a conversation needs. */
+/** The properties of a conversation. */
 interface ConversationProps {
   session: Session;
   entry: ChatEntry;
@@ -71,7 +71,7 @@ export function ConversationView({ session, entry, route }: ConversationProps) {
         <div class="conversation-main">
           <MessageList session={session} conversation={conversation} chat={entry.chat} />
           <p class="typing" aria-live="polite">
-            {typing.length > 0 && typingWords(typing)}
+            {typing.length > 0 && typingText(typing)}
           </p>
           <Away session={session} />
           <Composer conversation={conversation} title={title} />
@@ -82,13 +82,13 @@ export function ConversationView({ session, entry, route }: ConversationProps) {
   );
 }
 
-/** Without a connection one may go on writing. */
+/** A notice: messages can be written without a connection. */
 function Away({ session }: { session: Session }) {
   const { isAway } = useObservable(session.link);
   if (!isAway) return null;
   return (
     <p class="away notice">
-      Not connected. What you write waits here, and is sent when the connection is back.
+      Not connected. Your messages are kept here and sent when the connection is back.
     </p>
   );
 }
@@ -101,7 +101,7 @@ function Subtitle({ session, entry }: { session: Session; entry: ChatEntry }) {
     return (
       <p class="subtitle" data-testid="peer-presence">
         <PresenceMark presence={presence} />{" "}
-        <span aria-hidden="true">{presenceWords(presence)}</span>
+        <span aria-hidden="true">{presenceText(presence)}</span>
       </p>
     );
   }

@@ -1,4 +1,4 @@
-/** What is being climbed. */
+/** The current climb. */
 import type { Room } from "../model/room.js";
 import { Icon } from "./icon.js";
 
@@ -12,7 +12,7 @@ export function CurrentClimb({ room }: { room: Room }) {
     <section class="card current" aria-labelledby="current-title" aria-live="polite">
       <h2 id="current-title">Now</h2>
       {current === null ? (
-        <p class="faint">Nothing is being climbed. Choose “Climb” at an item of the queue.</p>
+        <p class="faint">No current climb. Press “Climb” on an item of the queue.</p>
       ) : (
         <>
           <p class="current-name" data-mirrored={isMirrored}>

@@ -1,6 +1,6 @@
-/** Figures, for people. */
+/** Formats numbers. */
 
-/** A number with as many digits as can be read at a glance. */
+/** A number with few digits. */
 export function figure(value: number): string {
   if (value >= 10_000) return Intl.NumberFormat("en", { notation: "compact" }).format(value);
   return Number.isInteger(value) ? String(value) : value.toFixed(1);

@@ -1,4 +1,4 @@
-/** Small drawings, in the colour of the text around them. */
+/** Icons, in the colour of the surrounding text. */
 
 /** The paths of each drawing, in a square of 20. */
 const PATHS = {
@@ -32,7 +32,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** A drawing. It says nothing to a screen reader: whoever uses it gives a label. */
+/** An icon. Screen readers skip it: label the element around it. */
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false">

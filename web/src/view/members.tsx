@@ -1,26 +1,26 @@
-/** Who belongs to a chat. */
+/** The members of a chat. */
 import { useRef, useState } from "preact/hooks";
 import type { Chat, ChatEntry } from "../model/chats.js";
-import { wordsOf } from "../model/chats.js";
+import { errorText } from "../model/chats.js";
 import { useObservable } from "../model/observable.js";
 import type { Session } from "../model/session.js";
 import { Avatar } from "./avatar.js";
-import { PresenceMark, presenceWords } from "./presence_mark.js";
+import { PresenceMark, presenceText } from "./presence_mark.js";
 import { sentence } from "./sentence.js";
 
-/** The members, and for a group what can be done about them. */
+/** The members, and the actions on them in a group. */
 export function Members({ session, entry }: { session: Session; entry: ChatEntry }) {
   const people = useObservable(session.people);
   const [error, setError] = useState<string>();
   const heading = useRef<HTMLHeadingElement>(null);
   const { chat } = entry;
   const attempt = async (action: Promise<void>) => {
-    const failure = await action.then(() => undefined, wordsOf);
+    const failure = await action.then(() => undefined, errorText);
     setError(failure);
     return failure === undefined;
   };
   const change = async (action: Promise<void>) => {
-    // The button that had the focus may be gone.
+    // The focused button may be gone.
     if (await attempt(action)) heading.current?.focus();
   };
   return (
@@ -42,7 +42,7 @@ export function Members({ session, entry }: { session: Session; entry: ChatEntry
               </span>
               <span class="row-last">
                 {role === "member" ? "" : `${role}, `}
-                {presenceWords(people.presence(user_id))}
+                {presenceText(people.presence(user_id))}
               </span>
               <MemberActions session={session} chat={chat} user_id={user_id} change={change} />
             </span>
@@ -68,7 +68,7 @@ interface MemberActionsProps {
   change: (action: Promise<void>) => Promise<void>;
 }
 
-/** What the user may do about another member: an owner everything, an admin less. */
+/** The user's actions on another member: all for an owner, fewer for an admin. */
 function MemberActions({ session, chat, user_id, change }: MemberActionsProps) {
   const { chats, identity } = session;
   const roleOf = (id: string) => chat.members.find((member) => member.user_id === id)?.role;
@@ -117,7 +117,7 @@ function GroupActions({ session, chat_id, attempt }: GroupActionsProps) {
     <>
       <form class="inline-form" onSubmit={(event) => void add(event)}>
         <label class="field">
-          <span>Add somebody</span>
+          <span>Add a member</span>
           <input
             value={name}
             onInput={(event) => setName(event.currentTarget.value)}

@@ -1,4 +1,4 @@
-/** What was said, oldest first; scrolling up brings older messages. */
+/** The messages, oldest first; scrolling up loads older ones. */
 import { Component } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Message } from "heartline";
@@ -12,7 +12,7 @@ import { Icon } from "./icon.js";
 import { sentence } from "./sentence.js";
 import { clock, day } from "./time.js";
 
-/** This close to an end counts as being there, in pixels. */
+/** The distance from an end, in pixels, that counts as being there. */
 const NEAR_PX = 120;
 
 interface MessageListProps {
@@ -59,8 +59,8 @@ export function MessageList({ session, conversation, chat }: MessageListProps) {
 }
 
 /**
- * Where the reader is: at the end, which then stays in sight, or further up, where nothing moves
- * under their eyes and a button says that there is something new.
+ * Keeps the scroll position: at the end, new messages scroll into view; elsewhere the position
+ * stays and a button announces new messages.
  */
 function usePlace(conversation: Conversation, messages: Message[], pending: readonly Pending[]) {
   const box = useRef<HTMLDivElement>(null);
@@ -71,10 +71,10 @@ function usePlace(conversation: Conversation, messages: Message[], pending: read
     const element = box.current;
     if (element === null) return;
     const before = place.current;
-    // Who says something wants to see it.
+    // Scroll to the user's own new message.
     const isAtEnd = before.isAtEnd || pending.length > before.pending;
     if (isAtEnd) element.scrollTop = element.scrollHeight;
-    // Older messages push what was being read down; it stays where it was on the screen.
+    // Older messages are inserted above; keep the visible ones in place.
     else if (first < before.first) element.scrollTop += element.scrollHeight - before.height;
     else if (last > before.last) setHasNew(true);
     const height = element.scrollHeight;
@@ -95,7 +95,7 @@ function usePlace(conversation: Conversation, messages: Message[], pending: read
 function Beginning({ session, conversation, chat }: MessageListProps) {
   const { error } = conversation;
   if (error !== undefined) return <p class="note error">{sentence(error)}</p>;
-  if (!conversation.isLoaded) return <p class="note">Looking for messages…</p>;
+  if (!conversation.isLoaded) return <p class="note">Loading messages…</p>;
   if (conversation.hasOlder) {
     return (
       <button type="button" class="quiet older" onClick={() => void conversation.older()}>
@@ -106,13 +106,13 @@ function Beginning({ session, conversation, chat }: MessageListProps) {
   const isEmpty = conversation.messages.length + conversation.pending.length === 0;
   return (
     <div class="note">
-      <p>{isEmpty ? "Nothing was said here yet. Say something." : "This is where it began."}</p>
+      <p>{isEmpty ? "No messages yet. Write the first one." : "This is the beginning of the chat."}</p>
       <Guest session={session} chat={chat} />
     </div>
   );
 }
 
-/** On a development server whoever is away is one click away. */
+/** On a development server, a link to answer as the absent user. */
 function Guest({ session, chat }: { session: Session; chat: Chat }) {
   const people = useObservable(session.people);
   const { user_id, isDevelopment } = session.identity;
@@ -137,7 +137,7 @@ interface StoredMessageProps {
   isDelivered: boolean;
 }
 
-/** A stored message. A long chat has hundreds, of which a new one changes none. */
+/** A stored message. It renders only when its properties change, because a chat has hundreds. */
 class StoredMessage extends Component<StoredMessageProps> {
   override shouldComponentUpdate(next: StoredMessageProps): boolean {
     const names = Object.keys(next) as (keyof StoredMessageProps)[];
@@ -163,7 +163,7 @@ function MessageBubble({ message, before, isOwn, isGroup, isDelivered }: StoredM
           {isGroup && !isOwn && isFirst && <p class="sender">{message.sender_id}</p>}
           <p class="content">{message.content === "" ? <i>deleted</i> : message.content}</p>
           <p class="meta">
-            <span title={`Number ${message.sequence} of this chat`}>#{message.sequence}</span>
+            <span title={`Sequence ${message.sequence} in this chat`}>#{message.sequence}</span>
             <time dateTime={message.created_at}>{clock(message.created_at)}</time>
             {isOwn && <Tick state={isDelivered ? "delivered" : "stored"} />}
           </p>
@@ -207,12 +207,12 @@ function PendingMessage({ conversation, pending }: PendingMessageProps) {
 }
 
 const TICKS = {
-  sending: ["M10 5.5v5l3 2M10 3a7 7 0 1 0 0 14 7 7 0 0 0 0-14z", "Being sent"],
-  stored: ["M4 10.5l4 4 8-9", "Stored for good"],
-  delivered: ["M1.5 10.5l4 4 8-9M10 13.5l1.2 1 7.3-9", "Delivered to everybody"],
+  sending: ["M10 5.5v5l3 2M10 3a7 7 0 1 0 0 14 7 7 0 0 0 0-14z", "Sending"],
+  stored: ["M4 10.5l4 4 8-9", "Stored"],
+  delivered: ["M1.5 10.5l4 4 8-9M10 13.5l1.2 1 7.3-9", "Delivered to all members"],
 } as const;
 
-/** How far an own message has come. */
+/** The state of an own message. */
 function Tick({ state }: { state: keyof typeof TICKS }) {
   const [path, label] = TICKS[state];
   return (

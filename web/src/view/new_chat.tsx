@@ -1,7 +1,7 @@
-/** Beginning a chat: with one person, or with several under a name. */
+/** The dialog that creates a chat: direct, or a group with a name. */
 import type { RefObject } from "preact";
 import { useState } from "preact/hooks";
-import { wordsOf } from "../model/chats.js";
+import { errorText } from "../model/chats.js";
 import type { Session } from "../model/session.js";
 import { sentence } from "./sentence.js";
 
@@ -31,7 +31,7 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
       dialog.current?.close();
       onCreated(chat_id);
     } catch (failure) {
-      setError(wordsOf(failure));
+      setError(errorText(failure));
     }
   };
   return (
@@ -39,7 +39,7 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
       <form onSubmit={(event) => void create(event)}>
         <h2 id="new-chat-title">New chat</h2>
         <label class="field">
-          <span>With whom? Separate names with commas</span>
+          <span>Members, separated by commas</span>
           <input
             name="people"
             value={people}
@@ -50,7 +50,7 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
             required
           />
           <small>
-            One name makes a direct chat, several make a group. Nobody has to exist yet.
+            One name makes a direct chat, several make a group. Users need not exist yet.
           </small>
         </label>
         <label class="field">
@@ -72,7 +72,7 @@ export function NewChat({ session, dialog, onCreated }: NewChatProps) {
             Cancel
           </button>
           <button type="submit" class="primary" disabled={member_ids.length === 0}>
-            Begin
+            Create
           </button>
         </div>
       </form>

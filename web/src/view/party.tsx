@@ -1,4 +1,4 @@
-/** The party: a queue of one's own that can be shared, and then is everybody's. */
+/** The party: a local queue that can be shared. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useObservable } from "../model/observable.js";
 import { type Route, linkTo } from "../model/route.js";
@@ -11,7 +11,7 @@ import { Queue } from "./queue.js";
 import { Roster } from "./roster.js";
 import { sentence } from "./sentence.js";
 
-/** The party. A link that names a session joins it. */
+/** The party. A link with a session id joins the session. */
 export function PartyView({ session, route }: { session: Session; route: Route }) {
   const room = useObservable(session.room);
   const { state } = room;
@@ -48,10 +48,10 @@ const STATUS = {
   idle: "Only you",
   joining: "Joining…",
   live: "Live",
-  reconnecting: "Coming back…",
+  reconnecting: "Reconnecting…",
   ended: "Ended",
   left: "Only you",
-  failed: "Refused",
+  failed: "Rejected",
 } as const;
 
 function PartyStatus({ room }: { room: Room }) {
@@ -60,7 +60,7 @@ function PartyStatus({ room }: { room: Room }) {
     <p class="pill" data-status={status} role="status">
       {STATUS[status]}
       {status === "live" && sequence !== null && <span class="faint"> event {sequence}</span>}
-      {pendingEdits > 0 && <span class="faint"> {pendingEdits} under way</span>}
+      {pendingEdits > 0 && <span class="faint"> {pendingEdits} pending</span>}
     </p>
   );
 }
@@ -68,7 +68,7 @@ function PartyStatus({ room }: { room: Room }) {
 function Notice({ room }: { room: Room }) {
   const { ended, status } = room.state;
   if (status === "ended")
-    return <p class="notice">The party is over: {ended?.reason ?? "it was ended"}.</p>;
+    return <p class="notice">The party has ended: {ended?.reason ?? "a member ended it"}.</p>;
   if (room.refusal !== undefined) {
     return (
       <p class="notice error" role="alert">
@@ -79,7 +79,7 @@ function Notice({ room }: { room: Room }) {
   if (room.isUnheardOf) {
     return (
       <p class="notice" role="status">
-        Nobody is here, and nobody was: this link began a new party. Is it complete?
+        This party is new and empty. If you expected others, check that the link is complete.
       </p>
     );
   }
@@ -94,10 +94,10 @@ function Begin({ room, route }: { room: Room; route: Route }) {
   return (
     <section class="card lead-card" aria-labelledby="begin-title">
       <div>
-        <h2 id="begin-title">This queue is yours alone</h2>
+        <h2 id="begin-title">This queue is private</h2>
         <p>
-          The climbs of an evening, in order. Start a party, and whoever opens its link edits the
-          queue with you. Whoever leaves keeps it as it was last.
+          A list of climbs in order. Start a party, and everybody who opens its link can edit the
+          queue with you. A member who leaves keeps a copy of the queue.
         </p>
       </div>
       <button type="button" class="primary" onClick={() => void start()}>
@@ -108,7 +108,7 @@ function Begin({ room, route }: { room: Room; route: Route }) {
   );
 }
 
-/** How long it is said that the link was copied. */
+/** How long "Copied" is shown. */
 const COPIED_MS = 2000;
 
 function Share({ room, route }: { room: Room; route: Route }) {
@@ -122,7 +122,8 @@ function Share({ room, route }: { room: Room; route: Route }) {
       setCopied(true);
       setTimeout(() => setCopied(false), COPIED_MS);
     } catch {
-      // Pages from other machines over plain HTTP may not copy; by hand it is one key from here.
+      // Pages over plain HTTP from other machines cannot use the clipboard; select the link
+      // instead.
       input.current?.focus();
     }
   };
@@ -133,7 +134,7 @@ function Share({ room, route }: { room: Room; route: Route }) {
   return (
     <section class="card share" aria-label="Share this party">
       <label class="field">
-        <span>Whoever opens this link joins</span>
+        <span>Link to join this party</span>
         <input ref={input} readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
       </label>
       <button type="button" onClick={() => void copy()}>
@@ -150,12 +151,12 @@ function Share({ room, route }: { room: Room; route: Route }) {
   );
 }
 
-/** Ending is for good and for everybody, and the button stands beside a harmless one: it asks. */
+/** The button to end the party, with a confirmation, because it affects all members. */
 function End({ count, onEnd }: { count: number; onEnd: () => void }) {
   const [isAsking, setAsking] = useState<boolean>();
   const [end, keep] = [useRef<HTMLButtonElement>(null), useRef<HTMLButtonElement>(null)];
   useEffect(() => {
-    // Not at first: the focus is elsewhere, and stays there.
+    // Do not move the focus on the first render.
     if (isAsking !== undefined) (isAsking ? keep : end).current?.focus();
   }, [isAsking]);
   if (isAsking !== true) {
@@ -171,13 +172,13 @@ function End({ count, onEnd }: { count: number; onEnd: () => void }) {
   return (
     <div class="end-question" role="group" aria-labelledby="end-question" onKeyDown={cancel}>
       <p id="end-question">
-        End it for good{count > 1 ? `, for all ${count}` : ""}? Nobody can come back.
+        End the party{count > 1 ? ` for all ${count} members` : ""}? Nobody can rejoin.
       </p>
       <button ref={keep} type="button" onClick={() => setAsking(false)}>
-        Keep it
+        Cancel
       </button>
       <button type="button" class="danger" onClick={onEnd}>
-        End it
+        End party
       </button>
     </div>
   );

@@ -1,10 +1,10 @@
-/** Whether somebody is online: three marks that differ by shape, and say what they mean. */
+/** The presence marks, which differ by shape and have a text. */
 import type { Presence } from "heartline";
 import { ago } from "./time.js";
 
 /** The mark. */
 export function PresenceMark({ presence }: { presence: Presence }) {
-  const words = presenceWords(presence);
+  const words = presenceText(presence);
   return (
     <span
       class="presence"
@@ -16,8 +16,8 @@ export function PresenceMark({ presence }: { presence: Presence }) {
   );
 }
 
-/** What is known, in words. */
-export function presenceWords(presence: Presence): string {
+/** The presence as text. */
+export function presenceText(presence: Presence): string {
   switch (presence.status) {
     case "online":
       return "online";
@@ -26,6 +26,6 @@ export function presenceWords(presence: Presence): string {
         ? "offline"
         : `offline, last seen ${ago(presence.last_seen)}`;
     case "unknown":
-      return presence.stale === true ? "cannot be told at the moment" : "unknown";
+      return presence.stale === true ? "not known at the moment" : "unknown";
   }
 }

@@ -1,4 +1,4 @@
-/** The queue: dragged into order, or moved by buttons. */
+/** The queue, ordered by dragging or by buttons. */
 import { useState } from "preact/hooks";
 import type { ClimbQueueItem } from "heartline/party";
 import type { Room } from "../model/room.js";
@@ -63,7 +63,7 @@ interface QueueItemProps {
   onMove: (item: ClimbQueueItem, index: number) => void;
 }
 
-/** An item. Where it cannot go further its buttons stay: a disabled one would lose the focus. */
+/** An item. Its move buttons stay enabled at the ends: a disabled button would lose the focus. */
 function QueueItem({ room, item, index, onMove }: QueueItemProps) {
   const { name, difficulty } = item.climb;
   const isLast = index === room.queue.length - 1;

@@ -1,4 +1,4 @@
-/** Who is in the party, and who leads it. */
+/** The members of the party, and the leader. */
 import type { Identity } from "../model/identity.js";
 import type { Room } from "../model/room.js";
 import { guestLink, guestOf, linkTo } from "../model/route.js";
@@ -12,7 +12,7 @@ export function Roster({ room, identity }: { room: Room; identity: Identity }) {
   return (
     <section class="card roster" aria-labelledby="roster-title">
       <h2 id="roster-title">
-        Here now <span class="faint">{members.length}</span>
+        Members <span class="faint">{members.length}</span>
       </h2>
       <ul class="people">
         {members.map((member) => (
@@ -45,7 +45,7 @@ export function Roster({ room, identity }: { room: Room; identity: Identity }) {
           in a second tab.
         </p>
       )}
-      <p class="faint">Whoever has been here longest leads. When they go, the next one does.</p>
+      <p class="faint">The member who joined first leads. When the leader leaves, the next member leads.</p>
     </section>
   );
 }

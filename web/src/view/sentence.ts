@@ -1,6 +1,6 @@
-/** What went wrong, where it stands alone. */
+/** Error messages as sentences. */
 
-/** A reason as a sentence: servers and libraries write theirs to follow a colon. */
+/** Turns a message that is written to follow a colon into a sentence. */
 export function sentence(reason: string): string {
   const end = /[.!?]$/.test(reason) ? "" : ".";
   return `${reason.charAt(0).toUpperCase()}${reason.slice(1)}${end}`;

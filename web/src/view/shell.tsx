@@ -1,4 +1,4 @@
-/** What surrounds every view: the name, the way between views, the connection, the user. */
+/** The frame around every view: title, navigation, connection, user. */
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { useObservable, useTick } from "../model/observable.js";
@@ -17,18 +17,18 @@ const TITLES: Record<View, string> = {
   break: "Break it",
 };
 
-/** What the surroundings need. */
+/** The properties of the shell. */
 export interface ShellProps {
   session: Session;
   theme: Theme;
   route: Route;
   onSignOut: () => void;
-  /** Signs out, to come back by another token. */
+  /** Signs out, to sign in with another token. */
   onOtherToken: () => void;
   children: ComponentChildren;
 }
 
-/** The surroundings. */
+/** The shell. */
 export function Shell(props: ShellProps) {
   const { session, theme, route, onSignOut, onOtherToken, children } = props;
   const { identity } = session;
@@ -76,13 +76,13 @@ export function Shell(props: ShellProps) {
   );
 }
 
-/** The address holds the view, so the focus is moved without it. */
+/** Moves the focus without changing the URL, which holds the view. */
 function skip(event: Event): void {
   event.preventDefault();
   document.getElementById("main")?.focus();
 }
 
-/** The name of the tab: first what tells two tabs apart, and whether there is something new. */
+/** Sets the title of the tab: unread count, user, view. */
 function Title({ session, view }: { session: Session; view: string }) {
   const { unreadTotal } = useObservable(session.chats);
   const { user_id } = session.identity;
@@ -109,11 +109,11 @@ interface LinkIndicatorProps {
   onOtherToken: () => void;
 }
 
-/** How the connection is doing. */
+/** The state of the connection. */
 function LinkIndicator({ session, onOtherToken }: LinkIndicatorProps) {
   const link = useObservable(session.link);
   useTick(500);
-  // Counted down for the eye alone: read out, it would say nothing else.
+  // The countdown is hidden from screen readers, which would read every second.
   const wait = link.waitSeconds;
   const isTokenNeeded = link.needsToken && session.identity.isByToken;
   return (

@@ -1,33 +1,33 @@
-/** The way in: any name in development, else a token. */
+/** The sign-in form: any name in development, otherwise a token. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type SignIn, subjectOf } from "../model/identity.js";
-import { refusalOf } from "../model/name.js";
+import { nameError } from "../model/name.js";
 import { type ServerNode, askNode } from "../model/server.js";
 import type { Theme } from "../model/theme.js";
 import { sentence } from "./sentence.js";
 import { ThemeSwitch } from "./theme_switch.js";
 import { Wordmark } from "./wordmark.js";
 
-/** Names to begin with. */
+/** Suggested names. */
 const NAMES = ["ana", "bo", "cy"];
 
-/** How often a server that did not answer is asked again. */
+/** The interval of attempts to reach the server. */
 const RETRY_MS = 2000;
 
-/** What the way in needs. */
+/** The properties of the form. */
 export interface SignInProps {
   node: ServerNode;
   theme: Theme;
-  /** Whether the address leads into somebody's party. */
+  /** Whether the URL leads to a party. */
   isInvited: boolean;
-  /** Whether somebody is here to give another token than the last. */
+  /** Whether the user is to enter another token. */
   isTokenWanted: boolean;
-  /** A name that came with the address and cannot be one. */
+  /** An invalid name from the URL. */
   wrongName: string | undefined;
   onSignIn: (how: SignIn) => void;
 }
 
-/** The way in. */
+/** The sign-in form. */
 export function SignInView(props: SignInProps) {
   const { node, theme, isInvited, isTokenWanted, wrongName, onSignIn } = props;
   const [isByToken, setByToken] = useState(isTokenWanted || node.sign_in === "token");
@@ -39,9 +39,9 @@ export function SignInView(props: SignInProps) {
         </h1>
         <p class="lead">
           {isInvited
-            ? "Somebody shares a party with you. Say who you are, and you are in it."
-            : "Messages that arrive, presence that tells the truth, and queues that everybody " +
-              "edits. This page is a live client of this very server."}
+            ? "You are invited to a party. Sign in to join it."
+            : "Durable chat, presence and shared queues. This page is a client of this server, " +
+              "made with the TypeScript library."}
         </p>
         {isByToken ? (
           <ByToken onSignIn={onSignIn} />
@@ -68,13 +68,13 @@ type ByNameProps = Pick<SignInProps, "wrongName" | "onSignIn">;
 
 function ByName({ wrongName, onSignIn }: ByNameProps) {
   const [name, setName] = useState(wrongName ?? "");
-  const [refusal, setRefusal] = useState(wrongName && refusalOf(wrongName));
+  const [refusal, setRefusal] = useState(wrongName && nameError(wrongName));
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
   const submit = (event: Event) => {
     event.preventDefault();
     const given = name.trim();
-    const wrong = refusalOf(given);
+    const wrong = nameError(given);
     setRefusal(wrong);
     if (wrong === undefined) onSignIn({ name: given });
   };
@@ -95,7 +95,7 @@ function ByName({ wrongName, onSignIn }: ByNameProps) {
         />
       </label>
       <small id="name-hint">
-        Any name without spaces or accents: this is a development server, without passwords.
+        Any name without spaces or accents. This is a development server: it needs no password.
       </small>
       {refusal !== undefined && (
         <p class="error" role="alert">
@@ -105,8 +105,8 @@ function ByName({ wrongName, onSignIn }: ByNameProps) {
       <button type="submit" class="primary wide">
         Sign in
       </button>
-      <div class="quick-names" role="group" aria-label="Sign in as somebody at once">
-        <span aria-hidden="true">or at once as</span>
+      <div class="quick-names" role="group" aria-label="Sign in with a suggested name">
+        <span aria-hidden="true">or sign in as</span>
         {NAMES.map((quick) => (
           <button key={quick} type="button" class="chip" onClick={() => onSignIn({ name: quick })}>
             {quick}
@@ -142,7 +142,7 @@ function ByToken({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
       </label>
       {isWrong && (
         <p class="error" role="alert">
-          This is no token: it has three parts with dots between them, and says whom it is for.
+          This is not a token. A token has three parts separated by dots, and a user in sub.
         </p>
       )}
       <button type="submit" class="primary wide">
@@ -152,7 +152,7 @@ function ByToken({ onSignIn }: { onSignIn: (how: SignIn) => void }) {
   );
 }
 
-/** What is shown if the server does not say who it is. */
+/** The view shown if the server does not answer. */
 export function Unreachable() {
   useEffect(() => {
     const retry = () =>
@@ -169,7 +169,7 @@ export function Unreachable() {
         <h1>
           <Wordmark />
         </h1>
-        <p role="alert">The server does not answer. Is it running? This page keeps asking.</p>
+        <p role="alert">The server does not answer. Check that it runs; this page keeps trying.</p>
         <button type="button" class="primary wide" onClick={() => location.reload()}>
           Try now
         </button>

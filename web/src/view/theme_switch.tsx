@@ -1,4 +1,4 @@
-/** The switch between light, dark, and what the system says. */
+/** The switch between light, dark and the system's theme. */
 import { useObservable } from "../model/observable.js";
 import type { Theme } from "../model/theme.js";
 import { Icon } from "./icon.js";

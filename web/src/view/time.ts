@@ -1,12 +1,12 @@
-/** Times, for people. */
+/** Formats times. */
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-/** Made once: a long chat shows hundreds of times, and making one takes as long as showing many. */
+/** Created once, because creating a format is slow and a long chat shows hundreds of times. */
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 
-/** How long ago a moment was. */
+/** A time as its distance from now. */
 export function ago(timestamp: string): string {
   const passed = Date.now() - Date.parse(timestamp);
   if (passed < MINUTE) return "just now";
@@ -15,8 +15,8 @@ export function ago(timestamp: string): string {
   return `${Math.floor(passed / DAY)} d ago`;
 }
 
-/** How long a lease still holds. */
-export function leaseWords(ends_at: string): string {
+/** The remaining time of a lease. */
+export function leaseText(ends_at: string): string {
   const seconds = Math.ceil((Date.parse(ends_at) - Date.now()) / 1000);
   return seconds > 0 ? `${seconds} s left` : "has ended";
 }
@@ -31,7 +31,7 @@ export function clockWithSeconds(moment: Date): string {
   return moment.toLocaleTimeString("en-GB");
 }
 
-/** The day, in words. */
+/** The day as text. */
 export function day(timestamp: string): string {
   const date = new Date(timestamp);
   const isOf = (moment: Date) => date.toDateString() === moment.toDateString();

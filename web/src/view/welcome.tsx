@@ -1,16 +1,16 @@
-/** The first minute: a chat between two tabs, by one click. */
+/** The first steps: a chat between two tabs. */
 import { type Route, guestLink, guestOf, linkToPerson } from "../model/route.js";
 import type { Session } from "../model/session.js";
 import { Icon } from "./icon.js";
 
-/** What the welcome needs. */
+/** The properties of the welcome. */
 interface WelcomeProps {
   session: Session;
   route: Route;
   onCreate: () => void;
 }
 
-/** What is shown to whoever has no chat yet. */
+/** The view of a user without chats. */
 export function Welcome({ session, route, onCreate }: WelcomeProps) {
   const { identity } = session;
   const guest = guestOf(identity.user_id);

@@ -1,15 +1,15 @@
-/** The user: who may see them, whom they know, and on which devices they are. */
+/** The user's own settings: privacy, contacts and devices. */
 import { useEffect, useState } from "preact/hooks";
 import type { Visibility } from "heartline";
 import { useObservable } from "../model/observable.js";
 import type { Session } from "../model/session.js";
 import { Avatar } from "./avatar.js";
 import { Icon } from "./icon.js";
-import { PresenceMark, presenceWords } from "./presence_mark.js";
+import { PresenceMark, presenceText } from "./presence_mark.js";
 import { sentence } from "./sentence.js";
 import { ago } from "./time.js";
 
-/** How often the devices are looked at. */
+/** The interval at which the devices are loaded. */
 const INTERVAL_MS = 5000;
 
 /** The user. */
@@ -45,16 +45,16 @@ export function YouView({ session }: { session: Session }) {
 }
 
 const CHOICES: readonly [Visibility, string, string][] = [
-  ["everyone", "Everyone", "Anybody may see when you are here."],
-  ["contacts_only", "Contacts only", "Those whom you have added and who have added you."],
-  ["nobody", "Nobody", "To others it looks the same whether you are here or not."],
+  ["everyone", "Everyone", "All users can see when you are online."],
+  ["contacts_only", "Contacts only", "Users whom you have added and who have added you."],
+  ["nobody", "Nobody", "Nobody can see whether you are online."],
 ];
 
 function Privacy({ session }: { session: Session }) {
   const people = useObservable(session.people);
   return (
     <section class="card" aria-labelledby="privacy-title">
-      <h2 id="privacy-title">Who may see that you are here?</h2>
+      <h2 id="privacy-title">Who can see when you are online?</h2>
       <div class="choices" role="radiogroup" aria-labelledby="privacy-title">
         {CHOICES.map(([value, label, text]) => (
           <label key={value} class="choice">
@@ -89,7 +89,7 @@ function Contacts({ session }: { session: Session }) {
     <section class="card" aria-labelledby="contacts-title">
       <h2 id="contacts-title">Contacts</h2>
       {people.contacts.length === 0 && (
-        <p class="note">Nobody yet. Two people are contacts once each has added the other.</p>
+        <p class="note">No contacts yet. Two users become contacts once each has added the other.</p>
       )}
       <ul class="people">
         {people.contacts.map((user_id) => (
@@ -100,7 +100,7 @@ function Contacts({ session }: { session: Session }) {
             </span>
             <span class="row-text">
               <span class="row-title">{user_id}</span>
-              <span class="row-last">{presenceWords(people.presence(user_id))}</span>
+              <span class="row-last">{presenceText(people.presence(user_id))}</span>
             </span>
             <button
               type="button"
@@ -138,7 +138,7 @@ function Devices({ session }: { session: Session }) {
   return (
     <section class="card" aria-labelledby="devices-title">
       <h2 id="devices-title">Your devices</h2>
-      <p class="faint">Every tab counts as a device, and each gets every message.</p>
+      <p class="faint">Every tab is a device, and each device receives every message.</p>
       <ul class="people">
         {devices === undefined ? (
           <li>
@@ -167,18 +167,18 @@ function Devices({ session }: { session: Session }) {
 function Marks() {
   return (
     <section class="card" aria-labelledby="marks-title">
-      <h2 id="marks-title">What the marks mean</h2>
+      <h2 id="marks-title">Presence marks</h2>
       <ul class="legend">
         <li>
           <span class="presence" data-status="online" aria-hidden="true" /> online
         </li>
         <li>
           <span class="presence" data-status="offline" aria-hidden="true" /> offline, with the time
-          they were last seen
+          last seen
         </li>
         <li>
-          <span class="presence" data-status="unknown" aria-hidden="true" /> unknown: they do not
-          show it to you, or the server cannot tell
+          <span class="presence" data-status="unknown" aria-hidden="true" /> unknown: the user
+          hides it, or the server cannot read it
         </li>
       </ul>
     </section>

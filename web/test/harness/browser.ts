@@ -160,9 +160,9 @@ export async function say(page: Page, content: string): Promise<void> {
 /** Begins a chat by the dialog. */
 export async function begin(page: Page, people: string, name = ""): Promise<void> {
   await page.getByRole("button", { name: "New chat" }).click();
-  await page.getByLabel("With whom?").fill(people);
+  await page.getByLabel("Members, separated by commas").fill(people);
   await page.getByLabel("Name of the group").fill(name);
-  await page.getByRole("button", { name: "Begin", exact: true }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   await page.getByPlaceholder("Write a message").waitFor();
 }
 

@@ -22,7 +22,7 @@ export async function walk(
   await page.getByRole("button", { name: "Cancel" }).click();
   await begin(page, "zoe, abe", "Everybody");
   await say(page, "hello");
-  await page.getByRole("img", { name: "Stored for good" }).waitFor();
+  await page.getByRole("img", { name: "Stored" }).waitFor();
   await look("conversation");
   await page.getByRole("button", { name: "Members" }).click();
   await look("members");

@@ -10,7 +10,7 @@ const IDENTITY_SEGMENTS = 4;
 /** Segments that begin a view, wherever they are. */
 const VIEWS: ReadonlySet<string> = new Set(["play", "view", "list", "create"]);
 
-/** The part of a path that says which board it is: what a session belongs to. */
+/** The part of a path that identifies the board to which a session belongs. */
 export function baseBoardPath(path: string): string {
   const [plain = ""] = path.split(/[?#]/, 1);
   const segments = plain.split("/").filter((segment) => segment !== "");
@@ -19,7 +19,7 @@ export function baseBoardPath(path: string): string {
   return `/${shown.slice(0, IDENTITY_SEGMENTS).join("/")}`;
 }
 
-/** Whether going from one page to another leads to another board, and so out of its session. */
+/** Whether a navigation leads to another board, and so out of the session. */
 export function changesBoard(from: string, to: string): boolean {
   return baseBoardPath(from) !== baseBoardPath(to);
 }

@@ -1,4 +1,4 @@
-/** One socket that speaks `graphql-transport-ws`, from its beginning to its end. */
+/** One socket with the subprotocol `graphql-transport-ws`, from its start to its end. */
 
 import type { WebSocketConstructor, WebSocketLike } from "../connection.js";
 import { PartyError, type RawError, errorOf } from "./error.js";
@@ -10,39 +10,42 @@ export interface Ending {
   readonly reason: string;
 }
 
-/** Whoever listens to a subscription. */
+/** The listener of a subscription. */
 export interface Sink {
   /** An event. */
   next(data: Record<string, unknown>): void;
-  /** It is over, by itself or by an error. It is not told when the connection ends. */
+  /** The subscription has ended, or failed. Not called when the connection ends. */
   ended(error: PartyError | null): void;
 }
 
-/** What a connection is opened with. */
+/** The options of a connection. */
 export interface ConnectionSettings {
   readonly url: string;
   readonly token: string | null;
   readonly WebSocket: WebSocketConstructor;
-  /** How long the server may take to acknowledge. */
+  /** The time limit for `connection_ack`. */
   readonly openTimeoutMs: number;
-  /** After how much silence it is asked whether it is there; after two more of it, it is not. */
+  /**
+   * The silence after which the client sends a ping; after two more intervals the connection counts
+   * as lost.
+   */
   readonly silenceMs: number;
 }
 
 const SUBPROTOCOL = "graphql-transport-ws";
 
-/** What the end is called when the other side went silent: there is no close frame to read. */
+/** The ending when the server is silent: there is no close frame to read. */
 const LOST: Ending = { code: 1006, reason: "silent" };
 
 interface Operation extends Sink {
   lost(): void;
 }
 
-/** An open connection. It does not come back: whoever wants another opens another. */
+/** An open connection. It does not reconnect: open another one. */
 export class PartyConnection {
-  /** Settles when the connection has ended. */
+  /** Resolves when the connection has ended. */
   readonly closed: Promise<Ending>;
-  /** With what it was opened. */
+  /** The options with which it was opened. */
   readonly token: string | null;
   readonly #socket: WebSocketLike;
   readonly #operations = new Map<string, Operation>();
@@ -52,7 +55,7 @@ export class PartyConnection {
   #acknowledged: () => void = () => {};
   #asked = 0;
   #silences = 0;
-  /** Whether it was asked out of turn, and has said nothing since. */
+  /** Whether an extra ping was sent and nothing has arrived since. */
   #isProbed = false;
   #isOver = false;
 
@@ -68,14 +71,14 @@ export class PartyConnection {
       this.#send({ type: "connection_init", payload });
     };
     socket.onmessage = ({ data }: { data: unknown }) => this.#hear(String(data));
-    // What went wrong is told by the close that follows.
+    // The close event that follows gives the reason.
     socket.onerror = () => {};
     socket.onclose = ({ code, reason }: Ending) => this.#end({ code, reason });
     this.#silenceMs = settings.silenceMs;
     this.#alive = this.#listen();
   }
 
-  /** Opens a connection. Answers it once it is acknowledged, or how it ended before. */
+  /** Opens a connection. Returns the connection once it is acknowledged, or how it ended before. */
   static async open(settings: ConnectionSettings): Promise<PartyConnection | Ending> {
     const connection = new PartyConnection(settings);
     const acknowledged = new Promise<PartyConnection>((resolve) => {
@@ -89,7 +92,7 @@ export class PartyConnection {
     }
   }
 
-  /** Runs a query or a mutation; answers its data. */
+  /** Runs a query or a mutation; returns its data. */
   run<T>(request: Request, timeoutMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
       let data: unknown;
@@ -113,7 +116,7 @@ export class PartyConnection {
     });
   }
 
-  /** Begins a subscription; answers how to stop it. */
+  /** Starts a subscription; returns a function that stops it. */
   subscribe(request: Request, sink: Sink, lost: () => void = () => {}): () => void {
     this.#asked += 1;
     const id = String(this.#asked);
@@ -130,21 +133,23 @@ export class PartyConnection {
     };
   }
 
-  /** Asks whether the other side is there, and gives it up soon if not: this side stood still. */
+  /**
+   * Checks that the server is alive, with a short time limit, because this client was suspended.
+   */
   probe(): void {
-    // Asking again and again must not put off the end of one that is dead.
+    // Repeated checks must not delay the end of a dead connection.
     if (this.#isOver || this.#isProbed) {
       return;
     }
     this.#isProbed = true;
     this.#silences = 2;
-    // The present interval may end before any answer can be here.
+    // The current interval may end before an answer can arrive.
     clearInterval(this.#alive);
     this.#alive = this.#listen();
     this.#send({ type: "ping" });
   }
 
-  /** Ends it. */
+  /** Closes the connection. */
   close(): void {
     if (!this.#isOver) {
       this.#socket.close(1000);
@@ -191,7 +196,7 @@ export class PartyConnection {
     return setInterval(() => this.#tick(), this.#silenceMs);
   }
 
-  /** A lost network says nothing, and neither does a server that has nothing to say. */
+  /** Neither a lost network nor an idle server sends anything, so the client sends pings. */
   #tick(): void {
     this.#silences += 1;
     if (this.#silences > 2) {
@@ -201,7 +206,7 @@ export class PartyConnection {
   }
 
   #giveUp(): void {
-    // Whoever does not answer does not answer a close either: nobody waits for that.
+    // A peer that does not answer does not answer a close frame either: do not wait for it.
     this.#socket.close();
     this.#end(LOST);
   }
@@ -211,7 +216,7 @@ export class PartyConnection {
       try {
         this.#socket.send(JSON.stringify(message));
       } catch {
-        // It is not open, or no longer; its close is told by itself.
+        // The socket is not open, or no longer; its close event reports that.
       }
     }
   }
@@ -231,7 +236,7 @@ export class PartyConnection {
   }
 }
 
-/** Something whose outcome nobody knows. */
+/** An error whose outcome is unknown. */
 function unknown(code: PartyError["code"], message: string): PartyError {
   return new PartyError(code, message, { outcome: "unknown" });
 }

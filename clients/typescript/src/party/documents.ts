@@ -1,8 +1,8 @@
-/** What is asked of the server, in GraphQL. */
+/** The GraphQL documents that the client sends. */
 
 import type { Edit } from "./edit.js";
 
-/** Every field, because the order hash covers them all. */
+/** Every field, because the order hash covers all of them. */
 const ITEM = `uuid climb { uuid layoutId setter_username name description frames angle
   ascensionist_count difficulty quality_average stars difficulty_error litUpHoldsMap mirrored
   benchmark_difficulty userAscents userAttempts boardType }
@@ -10,7 +10,10 @@ const ITEM = `uuid climb { uuid layoutId setter_username name description frames
 
 const STAMP = "sequence incarnation stateHash orderHash clientId correlationId";
 
-/** One text for stream and replay. `item` is nullable in one type only, and so has two names. */
+/**
+ * One selection for stream and replay. `item` is nullable in one type only and therefore has two
+ * names.
+ */
 const QUEUE_EVENT = `__typename
   ... on FullSync { state { sequence incarnation stateHash orderHash queue { ${ITEM} }
     currentClimbQueueItem { ${ITEM} } } }
@@ -32,7 +35,7 @@ export const SESSION_UPDATES = `subscription ($sessionId: ID!) {
     ... on LeaderChanged { sequence leaderId }
     ... on SessionEnded { sequence reason newPath } } }`;
 
-/** Becoming a member. The queue comes with its stream, and not twice. */
+/** Joins a session. The queue arrives with its stream, so it is not selected here. */
 export const JOIN = `mutation ($sessionId: ID!, $boardPath: String!, $username: String,
   $avatarUrl: String, $initialQueue: [ClimbQueueItemInput!],
   $initialCurrentClimb: ClimbQueueItemInput, $sessionName: String, $resumeToken: String) {
@@ -41,12 +44,12 @@ export const JOIN = `mutation ($sessionId: ID!, $boardPath: String!, $username: 
     sessionName: $sessionName, resumable: true, resumeToken: $resumeToken) {
     name boardPath clientId resumeToken users { id username isLeader avatarUrl } } }`;
 
-/** What happened since a sequence. */
+/** The events after a sequence. */
 export const EVENTS_REPLAY = `query ($sessionId: ID!, $sinceSequence: Int!) {
   eventsReplay(sessionId: $sessionId, sinceSequence: $sinceSequence) {
     events { ${QUEUE_EVENT} } } }`;
 
-/** Where the queue is, without it. */
+/** The position and the hashes of the queue, without the items. */
 export const QUEUE_HEAD = `query ($sessionId: ID!) { session(sessionId: $sessionId) {
   queueState { sequence incarnation stateHash orderHash } } }`;
 
@@ -57,7 +60,7 @@ export const END = "mutation ($sessionId: ID!) { endSession(sessionId: $sessionI
 export const UPDATE_USERNAME = `mutation ($username: String!, $avatarUrl: String) {
   updateUsername(username: $username, avatarUrl: $avatarUrl) }`;
 
-/** Something to ask. */
+/** An operation with its variables. */
 export interface Request {
   readonly query: string;
   readonly variables: Record<string, unknown>;
@@ -83,7 +86,7 @@ const EDITS: Record<Edit["name"], string> = {
       correlationId: $correlationId) { sequence incarnation } }`,
 };
 
-/** How an edit is asked for, under the name that this client gives it. */
+/** The operation of an edit, with its correlation id. */
 export function requestOf(edit: Edit, correlationId: string): Request {
   const { name, ...variables } = edit;
   return { query: EDITS[name], variables: { ...variables, correlationId } };

@@ -1,23 +1,23 @@
-/** What a member does to the queue, as it will look before the server has answered. */
+/** Edits of the queue, applied locally before the server has answered. */
 
 import type { QueueContents } from "./events.js";
 import { contentHash } from "./hash.js";
 import { type ClimbQueueItem } from "./item.js";
 import { indexOf, withItem, withMirrored, withoutItem } from "./queue.js";
 
-/** A change of the queue, by the name of its mutation. */
+/** A change of the queue, named after its mutation. */
 export type Edit =
   | {
       readonly name: "addQueueItem";
       readonly item: ClimbQueueItem;
-      /** Where; null for the end. */
+      /** The position; null for the end. */
       readonly position: number | null;
     }
   | { readonly name: "removeQueueItem"; readonly uuid: string }
   | {
       readonly name: "reorderQueueItem";
       readonly uuid: string;
-      /** Where it was seen: a hint. */
+      /** The position where the member saw the item, as a hint. */
       readonly oldIndex: number;
       readonly newIndex: number;
     }
@@ -35,8 +35,8 @@ export type Edit =
     };
 
 /**
- * The contents with an edit done, by the server's rules. Answers the very same object if the edit
- * changes nothing, because it is done already or cannot be done.
+ * Applies an edit by the server's rules. Returns the same object if the edit changes nothing,
+ * because it is already applied or cannot be applied.
  */
 export function contentsWith(contents: QueueContents, edit: Edit): QueueContents {
   const { queue, current } = contents;

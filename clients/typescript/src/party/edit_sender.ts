@@ -1,4 +1,4 @@
-/** Sends edits one after the other, in the order of their making, until all are answered. */
+/** Sends edits one after the other, in order, until all are answered. */
 
 import type { PartyConnection } from "./connection.js";
 import { requestOf } from "./documents.js";
@@ -9,17 +9,17 @@ import { type PendingEdit, PendingEdits } from "./pending.js";
 import type { ConfirmedQueue } from "./queue.js";
 import { randomId } from "./random_id.js";
 
-/** How long an edit that was answered is shown although its event does not come. */
+/** How long an answered edit stays visible if its event does not arrive. */
 const SHOWN_AFTER_ANSWER_MS = 2000;
 
 const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 3000;
 
-/** Who is told what. */
+/** The callbacks of the sender. */
 export interface SenderListener {
-  /** What the screen shows is another. */
+  /** The visible queue has changed. */
   changed(): void;
-  /** The server says that this client is not in the session. */
+  /** The server reports that this client is not in the session. */
   removed(): void;
 }
 
@@ -34,7 +34,7 @@ interface Waiting {
 export class EditSender {
   readonly pending = new PendingEdits();
   readonly #waiting = new Map<PendingEdit, Waiting>();
-  /** The ends of what is shown because it was answered. */
+  /** Timers that remove answered edits. */
   readonly #shown = new Set<ReturnType<typeof setTimeout>>();
   readonly #timeoutMs: number;
   readonly #listener: SenderListener;
@@ -47,7 +47,7 @@ export class EditSender {
     this.#listener = listener;
   }
 
-  /** Makes an edit: it is shown at once, and settled when the server has answered. */
+  /** Makes an edit: it is visible at once, and settled when the server has answered. */
   edit(edit: Edit): Promise<void> {
     return new Promise((resolve, reject) => {
       const pending = this.pending.push(randomId(), edit);
@@ -58,19 +58,19 @@ export class EditSender {
     });
   }
 
-  /** Goes on over this connection, on which it has joined. What has no answer is sent again. */
+  /** Continues on this connection, after the join. Unanswered edits are sent again. */
   begin(connection: PartyConnection): void {
     this.#connection = connection;
     this.#wake();
     void this.#send();
   }
 
-  /** Sends nothing until it goes on. */
+  /** Pauses sending. */
   stop(): void {
     this.#connection = null;
   }
 
-  /** An event is part of the confirmed queue. Its edit is done, even if no answer ever comes. */
+  /** An event was applied to the confirmed queue. Its edit is done, even if no answer arrives. */
   confirm(event: QueueDelta): void {
     const done = this.pending.confirm(event);
     if (done !== null) {
@@ -78,14 +78,14 @@ export class EditSender {
     }
   }
 
-  /** The confirmed queue is another. */
+  /** The confirmed queue was replaced. */
   settle(queue: ConfirmedQueue | null): void {
     if (queue !== null) {
       this.pending.settle(queue.contents, queue);
     }
   }
 
-  /** Gives all of them up. What was sent may have been done, or may still be. */
+  /** Rejects all edits. Edits that were sent may have been applied, or may still be. */
   fail(error: PartyError): void {
     this.stop();
     const waiting = [...this.#waiting.values()];
@@ -125,7 +125,7 @@ export class EditSender {
     this.#isSending = false;
   }
 
-  /** Sends one edit. Answers the error with which it is to be tried again, if it is. */
+  /** Sends one edit. Returns the error if the edit should be retried. */
   async #try(connection: PartyConnection, pending: PendingEdit): Promise<PartyError | null> {
     const waiting = this.#waiting.get(pending);
     if (waiting !== undefined) {

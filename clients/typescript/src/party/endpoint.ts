@@ -1,16 +1,16 @@
-/** Where GraphQL is. */
+/** The URL of the GraphQL endpoint. */
 
 const PATH = "/graphql";
 
 /**
- * Takes what the chat client takes, such as `https://example.com`, or with `http`, `ws` or `wss`,
- * and perhaps with a path in front of `/graphql`. Throws for what is no such URL.
+ * Accepts the same URLs as the chat client, such as `https://example.com`, also with `http`, `ws`
+ * or `wss`, and with a path before `/graphql`. Throws for any other URL.
  */
 export function graphqlUrlOf(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   const scheme = /^(?:http|ws)(s?):$/.exec(protocol);
   if (scheme === null) {
-    throw new TypeError(`${url} is no address of a server: it begins with http, https, ws or wss`);
+    throw new TypeError(`the URL "${url}" must begin with http, https, ws or wss`);
   }
   const path = pathname.replace(/\/+$/, "");
   return `ws${scheme[1]}://${host}${path.endsWith(PATH) ? path : path + PATH}`;

@@ -1,21 +1,21 @@
-/** Why something was refused or failed. */
+/** The errors of party sessions. */
 
 import type { ErrorCode } from "../protocol.gen.js";
 
 /** Codes of this library. */
 export type PartyErrorCode =
-  /** The socket was lost before the answer came. */
+  /** The socket was lost before the answer arrived. */
   | "CONNECTION_LOST"
-  /** No answer came in time. */
+  /** The server did not answer in time. */
   | "TIMEOUT"
-  /** So many edits wait for an answer that no other is taken. */
+  /** Too many edits are pending; this one was not accepted. */
   | "TOO_MANY_PENDING"
-  /** The session is over, for good. */
+  /** The session has ended. */
   | "SESSION_ENDED"
-  /** There is no session, or it was left. */
+  /** The client is in no session, or has left it. */
   | "NOT_IN_A_SESSION";
 
-/** Codes that are worth another attempt with the same name. */
+/** Codes after which a retry with the same correlation id can succeed. */
 const RETRYABLE: ReadonlySet<string> = new Set([
   "RATE_LIMITED",
   "SERVER_BUSY",
@@ -24,11 +24,11 @@ const RETRYABLE: ReadonlySet<string> = new Set([
   "CONNECTION_LOST",
 ]);
 
-/** A refusal or a failure. */
+/** An error with a code and an outcome. */
 export class PartyError extends Error {
-  /** Whether it is certain that nothing was done. */
+  /** Whether the change was certainly not made. */
   readonly outcome: "rejected" | "unknown";
-  /** When it is worth trying again, if the server says so. */
+  /** The delay after which to retry, if the server gave one. */
   readonly retryAfterSeconds: number | null;
 
   constructor(
@@ -42,12 +42,12 @@ export class PartyError extends Error {
     this.retryAfterSeconds = more.retryAfterSeconds ?? null;
   }
 
-  /** Whether the same thing may succeed a little later. */
+  /** Whether a retry can succeed. */
   get isRetryable(): boolean {
     return RETRYABLE.has(this.code);
   }
 
-  /** Whether it says that the session is over. The server has one code for several conflicts. */
+  /** Whether the session has ended. The server uses one code for several conflicts. */
   get saysEnded(): boolean {
     const isConflict = this.code === "CONFLICT" && /has ended/.test(this.message);
     return isConflict || this.code === "SESSION_ENDED";
@@ -60,7 +60,7 @@ export interface RawError {
   readonly extensions?: { readonly code?: string; readonly retry_after_seconds?: number };
 }
 
-/** Reads the first of some errors. */
+/** Reads the first of several errors. */
 export function errorOf(errors: readonly RawError[]): PartyError {
   const [error] = errors;
   const code = (error?.extensions?.code ?? "INTERNAL_ERROR") as ErrorCode;

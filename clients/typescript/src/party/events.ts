@@ -1,45 +1,45 @@
-/** What the two streams of a session say, and how it is read from the wire. */
+/** The events of the two streams of a session, and how they are read from the wire. */
 
 import { type ClimbQueueItem, frozen } from "./item.js";
 
-/** The items, and which of them is being climbed. */
+/** The items, and the current one. */
 export interface QueueContents {
   readonly queue: readonly ClimbQueueItem[];
-  /** It may be an item that is not in the queue. */
+  /** May be an item that is not in the queue. */
   readonly current: ClimbQueueItem | null;
 }
 
-/** A number among the queue events of a session. Those of different incarnations do not compare. */
+/** The sequence of a queue event. Sequences of different incarnations cannot be compared. */
 export interface Position {
   readonly sequence: number;
   /** How often the session was restored after a loss. */
   readonly incarnation: number;
 }
 
-/** What the state after an event must be. */
+/** The hashes of the state after an event. */
 export interface Hashes {
   readonly stateHash: string | null;
   readonly orderHash: string | null;
 }
 
-/** The whole queue, in place of everything that was heard before. */
+/** The whole queue, which replaces all earlier state. */
 export interface FullSync extends Position, Hashes {
   readonly type: "FullSync";
   readonly contents: QueueContents;
-  /** Whether items were missing that the server should have sent. */
+  /** Whether the server left out items that it should have sent. */
   readonly isDamaged: boolean;
 }
 
 /** One change of the queue. */
 export type QueueDelta = Position & Hashes & Cause & QueueChange;
 
-/** Who caused a change, and what they call it. */
+/** The member who caused a change, and the correlation id. */
 export interface Cause {
   readonly clientId: string | null;
   readonly correlationId: string | null;
 }
 
-/** What one change does. */
+/** The effect of one change. */
 export type QueueChange =
   | {
       readonly type: "QueueItemAdded";
@@ -61,14 +61,14 @@ export type QueueEvent = FullSync | QueueDelta;
 
 /** A member as others see it. */
 export interface SessionUser {
-  /** Who it is in this session, which is not its account. */
+  /** The member's id in this session, which is not the account's id. */
   readonly id: string;
   readonly username: string;
   readonly isLeader: boolean;
   readonly avatarUrl: string | null;
 }
 
-/** An event of the session. `sequence` is null for what was so before. */
+/** An event of the session. `sequence` is null for the initial state. */
 export type SessionEvent = { readonly sequence: number | null } & (
   | { readonly type: "UserJoined"; readonly user: SessionUser }
   | { readonly type: "UserLeft"; readonly userId: string }
@@ -76,19 +76,16 @@ export type SessionEvent = { readonly sequence: number | null } & (
   | { readonly type: "SessionEnded"; readonly reason: string; readonly newPath: string | null }
 );
 
-/** A queue state as the wire writes it. */
+/** A queue state as on the wire. */
 export interface RawQueueState extends Position, Partial<Hashes> {
   readonly queue: readonly (ClimbQueueItem | null)[];
   readonly currentClimbQueueItem?: ClimbQueueItem | null;
 }
 
-/** An event as the wire writes it. `item` has two names, as it is nullable in one type only. */
+/** An event as on the wire. `item` has two names, because it is nullable in one type only. */
 export type RawQueueEvent = Record<string, unknown> & { readonly __typename: string };
 
-/**
- * Reads an event of the queue. The stream and the replay write it alike, so this is the only place
- * that knows how. Answers null for a type that this version does not know.
- */
+/** Reads an event of the queue, from the stream or a replay. Returns null for an unknown type. */
 export function queueEventOf(raw: RawQueueEvent): QueueEvent | null {
   const type = raw.__typename;
   if (type === "FullSync") {
@@ -126,7 +123,7 @@ export function queueEventOf(raw: RawQueueEvent): QueueEvent | null {
   }
 }
 
-/** Reads a whole state. Items that are not there are left out, and said to be missing. */
+/** Reads a whole state. Null items are left out and counted as missing. */
 export function fullSyncOf(state: RawQueueState): FullSync {
   const queue = state.queue.map(itemIn).filter((item) => item !== null);
   return {
@@ -140,7 +137,7 @@ export function fullSyncOf(state: RawQueueState): FullSync {
   };
 }
 
-/** Reads an event of the session. Answers null for a type that this version does not know. */
+/** Reads an event of the session. Returns null for an unknown type. */
 export function sessionEventOf(raw: Record<string, unknown>): SessionEvent | null {
   const sequence = (raw.sequence as number | null | undefined) ?? null;
   switch (raw.__typename) {
@@ -159,7 +156,7 @@ export function sessionEventOf(raw: Record<string, unknown>): SessionEvent | nul
   }
 }
 
-/** A member, with nothing but what is known of members. */
+/** Reads a member, without unknown fields. */
 export function userOf(raw: SessionUser): SessionUser {
   const { id, username, isLeader, avatarUrl } = raw;
   return Object.freeze({ id, username, isLeader, avatarUrl: avatarUrl ?? null });

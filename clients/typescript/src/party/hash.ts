@@ -27,10 +27,10 @@ export function orderHash(
   return fnv64(`${items}|${current ? contentHash(current) : "null"}`);
 }
 
-/** Items are frozen, so what one contains is hashed once. */
+/** The hashes of items, which are frozen and so hashed once. */
 const known = new WeakMap<ClimbQueueItem, string>();
 
-/** What one item contains: sixteen hex digits. */
+/** The hash of an item's content: sixteen hex digits. */
 export function contentHash(item: ClimbQueueItem): string {
   let hash = known.get(item);
   if (hash === undefined) {

@@ -1,5 +1,5 @@
 /**
- * Party sessions: a queue that everybody in it edits, shown at once and confirmed by the server.
+ * Party sessions: a shared queue whose edits are shown at once and confirmed by the server.
  *
  * @example
  * const party = new Party({ url: "https://example.com" });

@@ -1,6 +1,6 @@
-/** An item of the queue: a climb, and who put it there. Names are those of the GraphQL schema. */
+/** An item of the queue: a climb, and who added it. Names are those of the GraphQL schema. */
 
-/** A climb, with everything that is needed to show it. */
+/** A climb, with all fields needed to show it. */
 export interface Climb {
   /** The climb's id in its catalogue. */
   readonly uuid: string;
@@ -18,7 +18,7 @@ export interface Climb {
   readonly quality_average: string;
   readonly stars: number;
   readonly difficulty_error: string;
-  /** Which holds are lit, in any form that the board understands. */
+  /** The lit holds, in any form that the board understands. */
   readonly litUpHoldsMap: unknown;
   readonly mirrored?: boolean | null;
   readonly benchmark_difficulty?: string | null;
@@ -43,7 +43,7 @@ export interface ClimbQueueItem {
   readonly addedBy?: string | null;
   readonly addedByUser?: QueueItemUser | null;
   readonly tickedBy?: readonly string[] | null;
-  /** Whether the client suggested it by itself. */
+  /** Whether the client suggested the item automatically. */
   readonly suggested?: boolean | null;
 }
 
@@ -69,8 +69,8 @@ const CLIMB_FIELDS = [
 const USER_FIELDS = ["id", "username", "avatarUrl"] as const;
 
 /**
- * An own, frozen copy of what the application gave, with the fields that clients may send and no
- * others: an item that came from the server, or that the application extended, can be given so.
+ * Returns a frozen copy of an item with only the fields that clients may send. The item may come
+ * from the server, or have fields of the application.
  */
 export function itemOf(given: ClimbQueueItem): ClimbQueueItem {
   const item = {
@@ -87,7 +87,7 @@ export function mirroredItem(item: ClimbQueueItem, mirrored: boolean): ClimbQueu
   return frozen({ ...item, climb: { ...item.climb, mirrored } });
 }
 
-/** Freezes a value of JSON at every depth, so that whoever shares it cannot change it. */
+/** Freezes a JSON value at every depth, so that it can be shared. */
 export function frozen<T>(value: T): T {
   if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);

@@ -1,4 +1,4 @@
-/** The way into party sessions: queues that everybody in them edits. */
+/** The entry to party sessions: shared queues. */
 
 import type { WebSocketConstructor } from "../connection.js";
 import { Listeners, type Unsubscribe } from "../listeners.js";
@@ -14,48 +14,54 @@ import { Memory, type PartyStorage, type RememberedSession, tabStorage } from ".
 import { PartySession, type SessionSettings } from "./session.js";
 import { IDLE, type PartyState } from "./state.js";
 
-/** Gives tokens, or null for nobody in particular. That of the chat client serves as well. */
+/** Returns tokens, or null for an anonymous member. The provider of the chat client works too. */
 export type PartyTokenProvider = (need: TokenNeed) => string | null | Promise<string | null>;
 
-/** What a party is made with. */
+/** Options of a party. */
 export interface PartyOptions {
   /** The server, such as `https://example.com`; several are tried in turn. */
   readonly url: string | readonly string[];
-  /** A token, or what gives one before each connection. Without one this member is anonymous. */
+  /**
+   * A token, or a function that returns one before each connection. Without one the member is
+   * anonymous.
+   */
   readonly token?: string | null | PartyTokenProvider;
-  /** Where a reload finds the session: the tab's `sessionStorage` unless given; null: nowhere. */
+  /**
+   * The storage in which a reload finds the session: the tab's `sessionStorage` by default; null
+   * for none.
+   */
   readonly storage?: PartyStorage | null;
-  /** What makes sockets: the global `WebSocket` unless given. */
+  /** The WebSocket class to use; default: the global `WebSocket`. */
   readonly WebSocket?: WebSocketConstructor;
-  /** How long an edit may wait for its answer before it is taken back. */
+  /** The time limit for an edit; without an answer the edit is reverted. */
   readonly editTimeoutMs?: number;
-  /** After how long without events the queue is compared with the server's. */
+  /** The time without events after which the queue is compared with the server's. */
   readonly verifyAfterMs?: number;
-  /** How long a connection may take to open. */
+  /** The time limit for opening a connection. */
   readonly openTimeoutMs?: number;
-  /** After how much silence the server is asked whether it is there. */
+  /** The silence after which the client sends a ping. */
   readonly silenceMs?: number;
   readonly window?: PageWindow;
   readonly document?: PageDocument;
 }
 
-/** How a session is joined. */
+/** Options of a join. */
 export interface JoinOptions {
-  /** The board, as a path of the site; that of whoever joins first counts. */
+  /** The board, as a path of the site; the first member's board counts. */
   readonly boardPath: string;
   readonly username?: string;
   readonly avatarUrl?: string;
-  /** The session's name, from whoever joins first. */
+  /** The session's name, set by the first member. */
   readonly sessionName?: string;
 }
 
-/** A queue that was local so far. */
+/** A local queue. */
 export interface LocalQueue {
   readonly queue: readonly ClimbQueueItem[];
   readonly current?: ClimbQueueItem | null;
 }
 
-/** At most one session at a time, what is seen of it, and what can be done in it. */
+/** At most one session at a time: its state, and its operations. */
 export class Party {
   readonly #settings: SessionSettings;
   readonly #listeners = new Listeners<[]>();
@@ -65,7 +71,7 @@ export class Party {
   constructor(options: PartyOptions) {
     const maker = options.WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
     if (maker === undefined) {
-      throw new TypeError("There is no global WebSocket here: give one as options.WebSocket");
+      throw new TypeError("This runtime has no WebSocket: set options.WebSocket");
     }
     const { url, token = null, storage = tabStorage() } = options;
     const urls = [url].flat().map(graphqlUrlOf);
@@ -86,27 +92,27 @@ export class Party {
     };
   }
 
-  /** How it is now: the same object until something changes. */
+  /** The current state: the same object until something changes. */
   get state(): PartyState {
     this.#state ??= this.#session?.state() ?? IDLE;
     return this.#state;
   }
 
-  /** The session that a reload can go on with. */
+  /** The session that `resume` would continue. */
   get remembered(): RememberedSession | null {
     return this.#settings.memory.recall();
   }
 
-  /** How often missed events, and the whole queue, had to be asked for. */
+  /** How often missed events, and the whole queue, were requested. */
   get repairs(): { readonly replays: number; readonly resyncs: number } {
     const { replays = 0, resyncs = 0 } = this.#session?.sync ?? {};
     return { replays, resyncs };
   }
 
-  /** Calls the listener after every change, until the answered function is called. */
+  /** Calls the listener after every change; returns a function that removes it. */
   readonly subscribe = (listener: () => void): Unsubscribe => this.#listeners.add(listener);
 
-  /** Starts a new session with a queue that was local so far, which is kept until it is there. */
+  /** Starts a new session with a local queue, which is kept until the server has stored it. */
   async start(local: LocalQueue, options: JoinOptions): Promise<PartyState> {
     const seed = {
       queue: Object.freeze(local.queue.map(itemOf)),
@@ -115,44 +121,44 @@ export class Party {
     return await this.#enter({ sessionId: randomId(), ...known(options), seed });
   }
 
-  /** Joins a session. Settles once its queue is there, however long that takes. */
+  /** Joins a session. Resolves when its queue has arrived, however long that takes. */
   async join(sessionId: string, options: JoinOptions): Promise<PartyState> {
     return await this.#enter({ sessionId, ...known(options) });
   }
 
-  /** Goes on with the remembered session, after a reload; null if there is none. */
+  /** Continues the remembered session after a reload; returns null if there is none. */
   async resume(): Promise<PartyState | null> {
     const { remembered } = this;
     return remembered && (await this.#enter(remembered));
   }
 
-  /** Leaves the session. One that failed or was closed is at least not gone on with. */
+  /** Leaves the session. A session that failed or was closed is forgotten. */
   async leave(): Promise<void> {
     this.#settings.memory.forget();
     await this.#session?.leave();
   }
 
-  /** Ends the session for everybody, for good. Its creator and its leader may. */
+  /** Ends the session for everybody. Only its creator and its leader may. */
   async end(): Promise<void> {
     await this.#current().end();
   }
 
-  /** Closes the socket without leaving: whoever resumes soon is the same member. */
+  /** Closes the socket without leaving: `resume` soon after continues as the same member. */
   close(): void {
     this.#session?.close();
   }
 
-  /** Calls this member something else. */
+  /** Renames this member. */
   async rename(username: string, avatarUrl?: string): Promise<void> {
     await this.#current().rename(username, avatarUrl);
   }
 
-  /** Puts an item into the queue, at the end unless a position is given. */
+  /** Adds an item to the queue, by default at the end. */
   async add(item: ClimbQueueItem, position: number | null = null): Promise<void> {
     await this.#edit({ name: "addQueueItem", item: itemOf(item), position });
   }
 
-  /** Takes an item out of the queue. */
+  /** Removes an item. */
   async remove(uuid: string): Promise<void> {
     await this.#edit({ name: "removeQueueItem", uuid });
   }
@@ -163,7 +169,7 @@ export class Party {
     await this.#edit({ name: "reorderQueueItem", uuid, oldIndex, newIndex });
   }
 
-  /** Makes a climb the current one, or none, and puts it into the queue if that is wanted. */
+  /** Sets or clears the current climb, and adds it to the queue if requested. */
   async setCurrent(
     item: ClimbQueueItem | null,
     options: { readonly shouldAddToQueue?: boolean } = {},
@@ -172,17 +178,17 @@ export class Party {
     await this.#edit({ name: "setCurrentClimb", item: item && itemOf(item), shouldAddToQueue });
   }
 
-  /** Mirrors the current climb, or no longer. */
+  /** Mirrors the current climb, or undoes it. */
   async mirror(mirrored: boolean): Promise<void> {
     await this.#edit({ name: "mirrorCurrentClimb", mirrored });
   }
 
-  /** Puts an item in the place of another. */
+  /** Replaces an item by another. */
   async replace(uuid: string, item: ClimbQueueItem): Promise<void> {
     await this.#edit({ name: "replaceQueueItem", uuid, item: itemOf(item) });
   }
 
-  /** Puts a whole queue in the place of the present one, and of what others add meanwhile. */
+  /** Replaces the whole queue, including items that others add meanwhile. */
   async setQueue(
     queue: readonly ClimbQueueItem[],
     current: ClimbQueueItem | null = null,
@@ -196,7 +202,7 @@ export class Party {
   }
 
   async #enter(remembered: RememberedSession): Promise<PartyState> {
-    // One session is left while the other is entered; what is remembered is the other.
+    // The old session is left while the new one is joined; the new one is remembered.
     const left = this.#session?.leave();
     const session: PartySession = new PartySession(this.#settings, remembered, () => {
       if (session === this.#session) {

@@ -1,46 +1,47 @@
 /**
- * The edits that the server has not confirmed.
- *
- * There is one copy of the confirmed queue. What the screen shows is these edits done on top of it,
- * so an edit that fails is taken back by forgetting it, whatever happened meanwhile.
+ * The edits that the server has not confirmed. There is one copy of the confirmed queue. The
+ * visible queue is that copy with these edits applied, so removing a failed edit reverts it,
+ * whatever happened meanwhile.
  */
 
 import { type Edit, contentsWith } from "./edit.js";
 import { PartyError } from "./error.js";
 import type { Position, QueueContents, QueueDelta } from "./events.js";
 
-/** Edits that may wait at once. */
+/** The maximum number of pending edits. */
 export const PENDING_MAX = 50;
 
-/** An edit that waits. */
+/** A pending edit. */
 export interface PendingEdit {
-  /** What this client calls it. The server does what has one name once. */
+  /** The correlation id. The server applies the edits of one id once. */
   readonly correlationId: string;
   readonly edit: Edit;
-  /** Whether the server has said yes. Its event may come later, or never if nothing changed. */
+  /**
+   * Whether the server has confirmed it. Its event may arrive later, or never if nothing changed.
+   */
   isAnswered: boolean;
-  /** Where the queue is once it is done, if the answer said so. */
+  /** The position of the queue after the edit, if the answer contains it. */
   answeredAt: Position | null;
 }
 
-/** The edits, the oldest first. */
+/** The pending edits, oldest first. */
 export class PendingEdits {
   #list: PendingEdit[] = [];
 
-  /** How many there are. */
+  /** The number of pending edits. */
   get size(): number {
     return this.#list.length;
   }
 
-  /** The oldest one that the server has not answered. */
+  /** The oldest edit that the server has not answered. */
   get next(): PendingEdit | null {
     return this.#list.find((pending) => !pending.isAnswered) ?? null;
   }
 
-  /** Takes one more. Throws if there are too many. */
+  /** Adds an edit. Throws if there are too many. */
   push(correlationId: string, edit: Edit): PendingEdit {
     if (this.#list.length >= PENDING_MAX) {
-      const message = `${PENDING_MAX} edits wait for the server; this one was not taken`;
+      const message = `${PENDING_MAX} edits are pending; this one was not accepted`;
       throw new PartyError("TOO_MANY_PENDING", message);
     }
     const pending = { correlationId, edit, isAnswered: false, answeredAt: null };
@@ -48,24 +49,24 @@ export class PendingEdits {
     return pending;
   }
 
-  /** Forgets one, if it is still there: it is confirmed, or it failed. */
+  /** Removes an edit, if it is still pending: it was confirmed, or failed. */
   drop(pending: PendingEdit): void {
     this.#list = this.#list.filter((other) => other !== pending);
   }
 
-  /** Forgets all. */
+  /** Removes all edits. */
   clear(): void {
     this.#list = [];
   }
 
-  /** Whether one is still here. */
+  /** Whether an edit is pending. */
   has(pending: PendingEdit): boolean {
     return this.#list.includes(pending);
   }
 
   /**
-   * An event is part of the confirmed queue now: forgets the edit that caused it, and answers it if
-   * it was one of these. Set-and-add is two events, and done with the second.
+   * An event was applied to the confirmed queue: removes the edit that caused it, and returns it if
+   * it was pending. Set-and-add causes two events and is done with the second.
    */
   confirm(event: QueueDelta): PendingEdit | null {
     const { correlationId, type } = event;
@@ -78,7 +79,7 @@ export class PendingEdits {
     return found;
   }
 
-  /** Forgets those that were answered and that the confirmed queue already shows. */
+  /** Removes answered edits that the confirmed queue already shows. */
   settle(contents: QueueContents, at: Position): void {
     this.#list = this.#list.filter(({ isAnswered, answeredAt, edit }) => {
       if (!isAnswered) {
@@ -91,7 +92,7 @@ export class PendingEdits {
     });
   }
 
-  /** What the screen shows where the server has these contents. */
+  /** The visible queue for these confirmed contents. */
   shown(contents: QueueContents): QueueContents {
     return this.#list.reduce((shown, { edit }) => contentsWith(shown, edit), contents);
   }

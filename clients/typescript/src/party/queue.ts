@@ -1,4 +1,6 @@
-/** A confirmed queue, and how one event leads from a queue to the next. Everything here is pure. */
+/**
+ * A confirmed queue, and the transition from one queue to the next by an event. Everything is pure.
+ */
 
 import type {
   FullSync,
@@ -11,25 +13,25 @@ import type {
 import { orderHash, stateHash } from "./hash.js";
 import { type ClimbQueueItem, mirroredItem } from "./item.js";
 
-/** A queue as the server has it, at one sequence. */
+/** The server's queue at one sequence. */
 export interface ConfirmedQueue extends Position {
   readonly contents: QueueContents;
-  /** What the server says that the hashes are. */
+  /** The hashes from the server. */
   readonly hashes: Hashes;
 }
 
 /** A queue without items. */
 export const EMPTY: QueueContents = Object.freeze({ queue: Object.freeze([]), current: null });
 
-/** The queue that a whole state says. */
+/** The queue of a whole state. */
 export function queueOf(sync: FullSync): ConfirmedQueue {
   const { sequence, incarnation, stateHash, orderHash } = sync;
   return { sequence, incarnation, contents: sync.contents, hashes: { stateHash, orderHash } };
 }
 
 /**
- * The queue after an event; null if the event does not follow from this queue, so that something
- * was missed or is wrong.
+ * The queue after an event; null if the event does not follow from this queue, because events are
+ * missing or wrong.
  */
 export function queueAfter(queue: ConfirmedQueue, event: QueueDelta): ConfirmedQueue | null {
   const contents = contentsAfter(queue.contents, event);
@@ -40,7 +42,7 @@ export function queueAfter(queue: ConfirmedQueue, event: QueueDelta): ConfirmedQ
   return { sequence, incarnation, contents, hashes: { stateHash, orderHash } };
 }
 
-/** Whether a queue is what the server says that it is. A hash that is left out says nothing. */
+/** Whether a queue matches the server's hashes. A hash that is left out is not compared. */
 export function isVerified(queue: ConfirmedQueue): boolean {
   const { contents, hashes } = queue;
   const agrees = (said: string | null, hash: typeof stateHash) =>
@@ -48,12 +50,12 @@ export function isVerified(queue: ConfirmedQueue): boolean {
   return agrees(hashes.stateHash, stateHash) && agrees(hashes.orderHash, orderHash);
 }
 
-/** Where an item is; -1 if it is not there. */
+/** The index of an item; -1 if it is not in the queue. */
 export function indexOf(queue: readonly ClimbQueueItem[], uuid: string): number {
   return queue.findIndex((item) => item.uuid === uuid);
 }
 
-/** The items with one more at a place. */
+/** The items with one inserted at an index. */
 export function withItem(
   queue: readonly ClimbQueueItem[],
   index: number,
@@ -62,7 +64,7 @@ export function withItem(
   return Object.freeze([...queue.slice(0, index), item, ...queue.slice(index)]);
 }
 
-/** The items without the one at a place. */
+/** The items without the one at an index. */
 export function withoutItem(
   queue: readonly ClimbQueueItem[],
   index: number,
@@ -70,7 +72,7 @@ export function withoutItem(
   return Object.freeze([...queue.slice(0, index), ...queue.slice(index + 1)]);
 }
 
-/** The contents with the current climb, and the queued item of its uuid, mirrored or not. */
+/** The contents with the current climb, and the queued item with its uuid, mirrored or not. */
 export function withMirrored(contents: QueueContents, mirrored: boolean): QueueContents {
   const { queue, current } = contents;
   if (current === null) {
@@ -97,7 +99,7 @@ function contentsAfter(contents: QueueContents, change: QueueChange): QueueConte
     }
     case "QueueItemRemoved": {
       const index = indexOf(queue, change.uuid);
-      // Who removes what is being climbed also stops climbing it.
+      // Removing the current item also clears the current climb.
       const kept = current?.uuid === change.uuid ? null : current;
       return index < 0 ? null : { queue: withoutItem(queue, index), current: kept };
     }

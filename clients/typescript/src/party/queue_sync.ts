@@ -1,4 +1,4 @@
-/** Keeps the replica of a session's queue current, over the connections that come and go. */
+/** Keeps the replica of a session's queue current across connections. */
 
 import type { PartyConnection } from "./connection.js";
 import { EVENTS_REPLAY, QUEUE_HEAD, QUEUE_UPDATES } from "./documents.js";
@@ -7,25 +7,25 @@ import { queueEventOf } from "./events.js";
 import type { ConfirmedQueue } from "./queue.js";
 import { REPLAY_MAX, Replica, type Verdict } from "./replica.js";
 
-/** How long an answer about the queue may take. */
+/** The time limit for requests about the queue. */
 const ANSWER_TIMEOUT_MS = 10_000;
 
-/** Whole states are not asked for more often: what is wrong for ever must not cost much. */
+/** The shortest interval between requests of whole states, so that permanent damage stays cheap. */
 const RESYNC_INTERVAL_MS = 1000;
 
-/** Who is told what. */
+/** The callbacks of the sync. */
 export interface SyncListener {
-  /** An event became part of the queue. */
+  /** An event was applied to the queue. */
   applied(event: QueueDelta): void;
-  /** The queue changed; `isWhole` if a whole state came. */
+  /** The queue changed; `isWhole` if a whole state arrived. */
   changed(isWhole: boolean): void;
-  /** The stream is over although the connection is not. */
+  /** The stream has ended although the connection has not. */
   ended(): void;
 }
 
-/** The stream of the queue, what it missed, and whether it is right. */
+/** The stream of the queue, its missing events, and its checks. */
 export class QueueSync {
-  /** How often events were asked for again, and how often the whole state was. */
+  /** How often events, and the whole state, were requested again. */
   replays = 0;
   resyncs = 0;
   readonly #replica = new Replica();
@@ -34,7 +34,7 @@ export class QueueSync {
   readonly #listener: SyncListener;
   #connection: PartyConnection | null = null;
   #stopStream: () => void = () => {};
-  /** Which stream is listened to: what belongs to an earlier one no longer counts. */
+  /** The current stream: events of an earlier one are ignored. */
   #stream = 0;
   #isReplaying = false;
   #resyncedAt = Number.NEGATIVE_INFINITY;
@@ -47,19 +47,19 @@ export class QueueSync {
     this.#listener = listener;
   }
 
-  /** The queue as the server has it; null before it was heard of. */
+  /** The confirmed queue; null before the first state. */
   get queue(): ConfirmedQueue | null {
     return this.#replica.queue;
   }
 
-  /** Goes on over this connection, on which the session was joined. */
+  /** Continues on this connection, after the join. */
   begin(connection: PartyConnection): void {
     this.stop();
     this.#connection = connection;
     this.#subscribe(connection);
   }
 
-  /** Hears nothing more until it goes on. */
+  /** Pauses until it continues. */
   stop(): void {
     this.#connection = null;
     this.#endStream();
@@ -100,7 +100,7 @@ export class QueueSync {
 
   #act(verdict: Verdict): void {
     clearTimeout(this.#quiet);
-    // What comes meanwhile puts off the comparison, but not the end of the patience with damage.
+    // New events delay the comparison, but not the deadline for damage.
     const wait = Math.min(this.#verifyAfterMs, this.#replica.patienceMs(performance.now()));
     this.#quiet = setTimeout(() => void this.#verify(), wait);
     if (verdict === "replay") {
@@ -110,7 +110,7 @@ export class QueueSync {
     }
   }
 
-  /** Asks for the events that are missing. Those that come meanwhile wait. */
+  /** Requests the missing events. Events that arrive meanwhile are held. */
   async #replay(): Promise<void> {
     const [connection, queue, stream] = [this.#connection, this.queue, this.#stream];
     if (connection === null || queue === null || this.#isReplaying) {
@@ -134,7 +134,7 @@ export class QueueSync {
     this.#act(verdict);
   }
 
-  /** Begins a new stream, which begins with the whole state. */
+  /** Starts a new stream, which begins with the whole state. */
   #fetchAll(): void {
     const connection = this.#connection;
     if (connection === null) {
@@ -151,7 +151,7 @@ export class QueueSync {
     this.#resync = setTimeout(() => this.#subscribe(connection), wait);
   }
 
-  /** Nothing has happened for a while: compares this copy with itself, and with the server's. */
+  /** No event for a while: checks this copy against its own hashes and the server's. */
   async #verify(): Promise<void> {
     const [connection, stream] = [this.#connection, this.#stream];
     if (connection === null) {

@@ -1,4 +1,4 @@
-/** A random UUID. `crypto.randomUUID` is missing on pages that were not fetched over TLS. */
+/** A random UUID. `crypto.randomUUID` does not exist on pages that were not loaded over TLS. */
 export function randomId(): string {
   const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x40;

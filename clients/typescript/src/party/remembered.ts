@@ -1,22 +1,22 @@
-/** The session that a page is in, kept where a reload finds it. */
+/** The session of a page, stored so that a reload finds it. */
 
 import type { QueueContents } from "./events.js";
 
-/** What is kept of a session. */
+/** The stored data of a session. */
 export interface RememberedSession {
   readonly sessionId: string;
-  /** The board that it was joined with. */
+  /** The board with which the session was joined. */
   readonly boardPath: string;
   readonly username?: string;
   readonly avatarUrl?: string;
   readonly sessionName?: string;
-  /** With what this client comes back as the same member. */
+  /** The token with which this client resumes as the same member. */
   readonly resumeToken?: string;
-  /** The queue that it is to begin with, until a join has succeeded. */
+  /** The initial queue, until a join has succeeded. */
   readonly seed?: QueueContents;
 }
 
-/** The part of `Storage` that is needed. */
+/** The members of `Storage` that are used. */
 export interface PartyStorage {
   getItem(key: string): string | null;
   setItem(key: string, value: string): void;
@@ -25,46 +25,46 @@ export interface PartyStorage {
 
 const KEY = "heartline.party";
 
-/** A place for one session. */
+/** The place of one stored session. */
 export class Memory {
   readonly #storage: PartyStorage | null;
 
   /**
-   * Without a storage nothing outlives the page. The browser's `sessionStorage` is the right one:
+   * Without a storage nothing survives the page. The browser's `sessionStorage` is the right one:
    * two tabs are two members.
    */
   constructor(storage: PartyStorage | null) {
     this.#storage = storage;
   }
 
-  /** The session that was remembered last. */
+  /** The stored session. */
   recall(): RememberedSession | null {
     try {
       const text = this.#storage?.getItem(KEY);
       const session = text ? (JSON.parse(text) as RememberedSession) : null;
       return typeof session?.sessionId === "string" ? session : null;
     } catch {
-      // A storage may be forbidden, and what is in it may be of another make.
+      // The storage may be forbidden, and its content may have another format.
       return null;
     }
   }
 
-  /** Remembers a session in place of another. */
+  /** Stores a session in place of another. */
   remember(session: RememberedSession): void {
     if (this.#write(session) || session.seed === undefined) {
       return;
     }
-    // A queue may be larger than the storage; without it, at least the session is found again.
+    // The queue may be too large for the storage; without it, the session can still be resumed.
     const { seed: _, ...smaller } = session;
     this.#write(smaller);
   }
 
-  /** Forgets it. */
+  /** Removes the stored session. */
   forget(): void {
     try {
       this.#storage?.removeItem(KEY);
     } catch {
-      // A storage that cannot be used has nothing to forget.
+      // A storage that cannot be used has nothing to remove.
     }
   }
 

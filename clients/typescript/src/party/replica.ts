@@ -1,30 +1,30 @@
-/** The confirmed queue of a session: it takes events in their order and checks each. */
+/** The confirmed queue of a session: applies events in order and checks each. */
 
 import type { FullSync, QueueDelta, QueueEvent } from "./events.js";
 import { type ConfirmedQueue, isVerified, queueAfter, queueOf } from "./queue.js";
 
-/** How far behind it may be to catch up event by event; the server keeps so many. */
+/** The largest gap that is closed event by event; the server keeps this many events. */
 export const REPLAY_MAX = 100;
 
-/** Events that may wait for others before them. */
+/** The maximum number of events held until earlier ones arrive. */
 const LATER_MAX = 1000;
 
-/** How long a whole state that was damaged is put up with before another one is asked for. */
+/** How long a damaged whole state is accepted before another one is requested. */
 export const DAMAGE_COOLDOWN_MS = 30_000;
 
-/** What an event calls for: nothing, the events before it, or a whole state. */
+/** What an event requires: nothing, the events before it, or a whole state. */
 export type Verdict = "fine" | "replay" | "resync";
 
-/** A copy of the queue. Everything here is pure but for what it keeps. */
+/** A copy of the queue. */
 export class Replica {
   #queue: ConfirmedQueue | null = null;
-  /** Events that wait until those before them are there, by sequence. */
+  /** Events held until those before them arrive, by sequence. */
   readonly #later = new Map<number, QueueDelta>();
-  /** Whether the last whole state had the hashes that are computed here. */
+  /** Whether the last whole state matched its hashes. */
   #isComparable = true;
-  /** Whether something is missing from it, or may be. */
+  /** Whether items are missing from it, or may be. */
   #isDamaged = false;
-  /** When a whole state was last asked for because of that. */
+  /** When a whole state was last requested because of damage. */
   #damagedAt = Number.NEGATIVE_INFINITY;
 
   /** The queue; null before the first whole state. */
@@ -55,7 +55,7 @@ export class Replica {
     return this.#advance(now, applied);
   }
 
-  /** Takes what a replay answered. Whatever it leaves open calls for a whole state. */
+  /** Takes the answer of a replay. If gaps remain, a whole state is required. */
   replayed(
     events: readonly QueueEvent[],
     now: number,
@@ -72,12 +72,12 @@ export class Replica {
     return this.#later.size === 0 ? "fine" : "resync";
   }
 
-  /** Forgets what waits: a new stream begins, with a whole state. */
+  /** Drops the held events: a new stream starts with a whole state. */
   restart(): void {
     this.#later.clear();
   }
 
-  /** What the copy itself calls for: it is damaged, or not what the server said that it is. */
+  /** What the copy requires: it is damaged, or does not match the server's hashes. */
   verdict(now: number): Verdict {
     if (this.#isDamaged) {
       return this.#damaged(now);
@@ -85,7 +85,7 @@ export class Replica {
     return this.#queue === null || isVerified(this.#queue) ? "fine" : "resync";
   }
 
-  /** How long the damage is still put up with; without end where there is none. */
+  /** How long the damage is still accepted; infinite without damage. */
   patienceMs(now: number): number {
     const patience = Math.max(0, this.#damagedAt + DAMAGE_COOLDOWN_MS - now);
     return this.#isDamaged ? patience : Number.POSITIVE_INFINITY;
@@ -104,7 +104,7 @@ export class Replica {
     return this.#isDamaged && this.#damaged(now) === "resync" ? "resync" : verdict;
   }
 
-  /** Applies what is next, as long as it is there. */
+  /** Applies the next events while they are there. */
   #advance(now: number, applied: (event: QueueDelta) => void): Verdict {
     for (;;) {
       const queue = this.#queue as ConfirmedQueue;
@@ -114,7 +114,8 @@ export class Replica {
       }
       this.#later.delete(event.sequence);
       if (event.type === "QueueItemAdded" && event.item === null) {
-        // Its number is used up, so that what follows can be applied until a whole state comes.
+        // The sequence counts as used, so that later events can be applied until a whole state
+        // arrives.
         this.#queue = { ...queue, sequence: event.sequence };
         this.#isComparable = false;
         this.#isDamaged = true;

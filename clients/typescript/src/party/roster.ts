@@ -1,42 +1,42 @@
-/** Who is in a session, and who leads. */
+/** The members of a session, and the leader. */
 
 import { type SessionEvent, type SessionUser, userOf } from "./events.js";
 
 /**
- * The members, as the session's events tell of them. A stream begins with everybody who is here, as
- * events without a number, and then who leads; it says the same again if its listener fell behind.
- * Whoever is not among them has left.
+ * The members, from the session's events. A stream starts with every present member, as events
+ * without a sequence, and then the leader; it repeats them if its listener fell behind. Members
+ * that are not among them have left.
  */
 export class Roster {
   #members: readonly SessionUser[] = Object.freeze([]);
   #leaderId: string | null = null;
-  /** Those who were told of so far, while everybody is told of. */
+  /** The members received so far, during a full list. */
   #gathered: SessionUser[] | null = null;
   #sequence: number | null = null;
 
-  /** The members, those first who have been here longest. The same object until it changes. */
+  /** The members, in the order in which they joined. The same object until it changes. */
   get members(): readonly SessionUser[] {
     return this.#members;
   }
 
-  /** Who leads. */
+  /** The leader. */
   get leaderId(): string | null {
     return this.#leaderId;
   }
 
-  /** Everybody who is here, as a join answers it. */
+  /** The members, from the answer to a join. */
   set(users: readonly SessionUser[]): void {
     this.#leaderId = users.find((user) => user.isLeader)?.id ?? null;
     this.#show(users);
   }
 
-  /** A new stream begins. */
+  /** A new stream starts. */
   restart(): void {
     this.#gathered = null;
     this.#sequence = null;
   }
 
-  /** Hears an event. Answers false if another came before it that was not heard. */
+  /** Takes an event. Returns false if an earlier one is missing. */
   hear(event: SessionEvent): boolean {
     if (event.type === "UserJoined" && event.sequence === null) {
       this.#gathered = upserted(this.#gathered ?? [], event.user);

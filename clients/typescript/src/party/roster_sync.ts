@@ -1,17 +1,17 @@
-/** Keeps the roster of a session current, over the connections that come and go. */
+/** Keeps the roster of a session current across connections. */
 
 import type { PartyConnection } from "./connection.js";
 import { SESSION_UPDATES } from "./documents.js";
 import { sessionEventOf } from "./events.js";
 import { Roster } from "./roster.js";
 
-/** Who is told what. */
+/** The callbacks of the sync. */
 export interface RosterListener {
-  /** The roster is another. */
+  /** The roster has changed. */
   changed(): void;
-  /** The session is over, for good. */
+  /** The session has ended. */
   over(reason: string, newPath: string | null): void;
-  /** The stream is over although the connection is not. */
+  /** The stream has ended although the connection has not. */
   ended(): void;
 }
 
@@ -27,7 +27,7 @@ export class RosterSync {
     this.#listener = listener;
   }
 
-  /** Goes on over this connection, on which the session was joined. */
+  /** Continues on this connection, after the join. */
   begin(connection: PartyConnection): void {
     this.stop();
     this.roster.restart();
@@ -38,7 +38,7 @@ export class RosterSync {
     });
   }
 
-  /** Hears nothing more until it goes on. */
+  /** Pauses until it continues. */
   stop(): void {
     this.#stopStream();
     this.#stopStream = () => {};
@@ -54,7 +54,7 @@ export class RosterSync {
       return this.#listener.over(event.reason, event.newPath);
     }
     if (!isNext) {
-      // A new stream tells of everybody.
+      // A new stream lists every member.
       this.begin(connection);
     }
     this.#listener.changed();

@@ -17,9 +17,9 @@ import { RosterSync } from "./roster_sync.js";
 import { Waker } from "./waker.js";
 import type { PartyState, PartyStatus } from "./state.js";
 
-/** What sessions are run with. */
+/** The settings of a session. */
 export interface SessionSettings {
-  /** Where the nodes are; each attempt goes to the next one. */
+  /** The URLs of the nodes; each attempt uses the next one. */
   readonly urls: readonly string[];
   readonly token: (need: TokenNeed) => Promise<string | null>;
   readonly WebSocket: WebSocketConstructor;
@@ -32,27 +32,29 @@ export interface SessionSettings {
   readonly silenceMs: number;
 }
 
-/** How long an answer may take that is not about the queue. */
+/** The time limit for requests that are not about the queue. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
-/** How long a token provider may take. */
+/** The time limit of a token provider. */
 const TOKEN_TIMEOUT_MS = 30_000;
 
-/** How long leaving may take: nobody waits for long to be gone. */
+/** The time limit for leaving. */
 const LEAVE_TIMEOUT_MS = 3000;
 
-/** How long after the end of a stream it is asked why: the one that says so may be later. */
+/**
+ * The delay after the end of a stream before its reason is requested: the reason may arrive later.
+ */
 const REJOIN_AFTER_MS = 300;
 
-/** A drained node sends everybody away at once; they spread out over this time. */
+/** A drained node disconnects all members at once; they reconnect spread over this time. */
 const SPREAD_MS = 500;
 
-/** Attempts are at least so far apart, whatever wakes the page. */
+/** The shortest interval between attempts. */
 const ATTEMPT_INTERVAL_MIN_MS = 1000;
 
 /** A session. */
 export class PartySession {
-  /** Settles when the queue was heard for the first time, or never will be. */
+  /** Settles when the queue has arrived for the first time, or never will. */
   readonly joined: Promise<void>;
   readonly sync: QueueSync;
   readonly #settings: SessionSettings;
@@ -71,14 +73,14 @@ export class PartySession {
   #boardPath: string | null = null;
   #name: string | null = null;
   #attempts = 0;
-  /** When it last tried to connect or to join. */
+  /** The time of the last attempt to connect or to join. */
   #attemptedAt = Number.NEGATIVE_INFINITY;
-  /** The token that was refused, or has ended, until one is taken. */
+  /** The token that was rejected, or has expired, until one is accepted. */
   #refusedToken: string | null | undefined;
-  /** Ends the patience with the token provider. */
+  /** Ends the wait for the token provider. */
   #patience: ReturnType<typeof setTimeout> | undefined;
   #isOver = false;
-  /** On which connection it joins again. */
+  /** The connection on which it joins again. */
   #rejoining: PartyConnection | null = null;
   #resolveJoined: () => void = () => {};
   #rejectJoined: (error: PartyError) => void = () => {};
@@ -91,11 +93,11 @@ export class PartySession {
       this.#resolveJoined = resolve;
       this.#rejectJoined = reject;
     });
-    // Whoever does not wait for it is told by the state.
+    // Prevents an unhandled rejection: the state reports the failure as well.
     this.joined.catch(() => {});
     const removed = () => this.#streamEnded();
     this.#sender = new EditSender(settings.editTimeoutMs, {
-      // An answer may come after the event that it is about.
+      // An answer may arrive after the event of its edit.
       changed: () => this.#queueChanged(false),
       removed,
     });
@@ -115,11 +117,11 @@ export class PartySession {
     };
     this.#page = new Page({ wake, sleep() {}, offline() {} }, settings.window, settings.document);
     settings.memory.remember(known);
-    // What nobody foresaw ends the session, too, instead of leaving it for ever on its way.
+    // An unexpected error ends the session as well, instead of leaving it joining forever.
     this.#run().catch((error) => this.#fail(new PartyError("INTERNAL_ERROR", String(error))));
   }
 
-  /** How it is now. */
+  /** The current state. */
   state(): PartyState {
     const queue = this.sync.queue;
     const { members, leaderId } = this.#people.roster;
@@ -151,14 +153,14 @@ export class PartySession {
     await this.#sender.edit(edit);
   }
 
-  /** Calls this member something else, now and when it comes back. */
+  /** Renames this member, now and after a reconnect. */
   async rename(username: string, avatarUrl?: string): Promise<void> {
     const variables = { username, avatarUrl: avatarUrl ?? null };
     await this.#ask({ query: UPDATE_USERNAME, variables });
     this.#remember({ ...this.#known, username, ...(avatarUrl === undefined ? {} : { avatarUrl }) });
   }
 
-  /** Leaves for good. Without a connection the server finds out by itself. */
+  /** Leaves for good. Without a connection the server notices by itself. */
   async leave(): Promise<void> {
     const connection = this.#connection;
     const isLive = !this.#isOver;
@@ -169,12 +171,12 @@ export class PartySession {
     }
   }
 
-  /** Ends the session for everybody. Its creator and its leader may. */
+  /** Ends the session for everybody. Only its creator and its leader may. */
   async end(): Promise<void> {
     try {
       await this.#ask({ query: END, variables: { sessionId: this.#known.sessionId } });
     } catch (error) {
-      // The stream may say so before the answer does.
+      // The stream may report the end before the answer arrives.
       if (this.#status !== "ended") {
         throw error;
       }
@@ -182,7 +184,7 @@ export class PartySession {
     this.#end("Session ended", null);
   }
 
-  /** Goes without leaving: whoever resumes soon is the same member. */
+  /** Closes without leaving: `resume` soon after continues as the same member. */
   close(): void {
     this.#finish("idle", new PartyError("NOT_IN_A_SESSION", "The party was closed"));
   }
@@ -198,9 +200,9 @@ export class PartySession {
         return;
       }
       if (isFinal(ending)) {
-        return this.#fail(new PartyError("UNAUTHORIZED", ending.reason || "The server refuses"));
+        return this.#fail(new PartyError("UNAUTHORIZED", ending.reason || "The token was rejected"));
       }
-      // Whoever was never let in is not sent away but refused, perhaps for long.
+      // A client that was never admitted was rejected rather than drained, perhaps for long.
       const isSentAway = this.#status === "live" && (ending.code === 1012 || ending.code === 4403);
       if (this.#status === "live") {
         this.#status = "reconnecting";
@@ -210,20 +212,20 @@ export class PartySession {
     }
   }
 
-  /** Waits for the next attempt. What `stands` is not made shorter when the page wakes. */
+  /** Waits for the next attempt. If `stands`, a resumed page does not shorten the wait. */
   async #pause(milliseconds: number, stands: boolean): Promise<void> {
     const since = performance.now() - this.#attemptedAt;
     const soonest = Math.max(stands ? milliseconds : 0, ATTEMPT_INTERVAL_MIN_MS - since);
     await this.#waker.sleep(Math.max(milliseconds, soonest), soonest);
   }
 
-  /** Everything that happens over one connection. */
+  /** Runs one connection. */
   async #converse(): Promise<Ending> {
     let opened: PartyConnection | Ending;
     try {
       opened = await this.#open();
     } catch (error) {
-      // The token provider failed: for now, or for good.
+      // The token provider failed, for now or for good.
       const isFinal = (error as { code?: unknown }).code === "TOKEN_ENDED";
       return { code: isFinal ? 4401 : 1006, reason: String(error) };
     }
@@ -231,12 +233,12 @@ export class PartySession {
       return opened;
     }
     this.#connection = opened;
-    // Whoever finishes while it joins also ends the connection, and may still need it.
+    // A call that finishes during the join also ends the connection, and may still need it.
     if (this.#isOver || (!(await this.#join(opened)) && !this.#isOver)) {
       opened.close();
     }
     const ending = await opened.closed;
-    // What the server sends away with this code has a token that has ended.
+    // The server closes with this code when the token has expired.
     if (ending.code === 4403 && opened.token !== null) {
       this.#refusedToken = opened.token;
     }
@@ -252,7 +254,7 @@ export class PartySession {
       return { code: 1000, reason: "done" };
     }
     if (token === this.#refusedToken) {
-      return { code: 4401, reason: "The token was refused" };
+      return { code: 4401, reason: "The token was rejected" };
     }
     const url = urls[this.#attempts % urls.length] as string;
     this.#attempts += 1;
@@ -261,14 +263,14 @@ export class PartySession {
     if (opened instanceof PartyConnection) {
       this.#refusedToken = undefined;
     } else if (opened.code === 4401 && this.#refusedToken === undefined) {
-      // Another token may be good. If that is refused, too, a third would not be better.
+      // Another token may be accepted. If that is rejected too, the client gives up.
       this.#refusedToken = token;
       return { code: 1006, reason: opened.reason };
     }
     return opened;
   }
 
-  /** A provider that never answers must not keep this client away for ever. */
+  /** Calls the token provider, with a time limit. */
   #token(need: TokenNeed): Promise<string | null> {
     return new Promise((resolve, reject) => {
       const late = new PartyError("TIMEOUT", "The token provider did not answer in time");
@@ -279,12 +281,14 @@ export class PartySession {
     });
   }
 
-  /** Becomes a member and listens. Answers false if that needs another connection, or is over. */
+  /**
+   * Joins and subscribes. Returns false if that needs another connection, or the session is over.
+   */
   async #join(connection: PartyConnection): Promise<boolean> {
     const failures = new BackOff();
     while (!this.#isOver && connection === this.#connection) {
       const answer = await this.#tryToJoin(connection);
-      // What is remembered may be another session by now.
+      // The stored session may be another one by now.
       if (this.#isOver) {
         return false;
       }
@@ -295,7 +299,7 @@ export class PartySession {
       if (answer.saysEnded) {
         this.#end(answer.message, null);
       } else if (answer.code === "CONFLICT") {
-        // Somebody else came back as this member, so this client is somebody else.
+        // Another client has resumed as this member, so this client joins as a new member.
         const { resumeToken: _, ...other } = this.#known;
         this.#remember(other);
         return false;
@@ -328,7 +332,7 @@ export class PartySession {
   #enter(connection: PartyConnection, joined: Joined): void {
     const { resumeToken: _, ...known } = this.#known;
     const { name, boardPath, clientId, resumeToken } = joined;
-    // The seed is shown until the stream begins. To a server that has it, it means nothing.
+    // The initial queue is shown until the stream starts. A server that has the session ignores it.
     this.#remember(resumeToken ? { ...known, resumeToken } : known);
     this.#name = name;
     this.#boardPath = boardPath;
@@ -352,7 +356,9 @@ export class PartySession {
     this.#show();
   }
 
-  /** A stream is over, but not the connection: joins again, or learns that there is no session. */
+  /**
+   * A stream has ended, but not the connection: joins again, or learns that the session is gone.
+   */
   #streamEnded(): void {
     const connection = this.#connection;
     if (this.#isOver || connection === null || connection === this.#rejoining) {
@@ -382,7 +388,7 @@ export class PartySession {
       throw this.#overError();
     }
     if (this.#connection === null || this.#status !== "live") {
-      throw new PartyError("CONNECTION_LOST", "There is no connection to the server");
+      throw new PartyError("CONNECTION_LOST", "The client is not connected to the server");
     }
     await this.#connection.run(request, ANSWER_TIMEOUT_MS);
   }
@@ -399,7 +405,7 @@ export class PartySession {
     this.#finish("failed", error);
   }
 
-  /** What cannot be undone. A connection that is still needed is left open. */
+  /** Ends this session for good. A connection that is still needed is left open. */
   #finish(status: PartyStatus, error: PartyError, needed: PartyConnection | null = null): void {
     if (this.#isOver) {
       return;
@@ -425,7 +431,7 @@ export class PartySession {
   #overError(): PartyError {
     return this.#status === "ended"
       ? new PartyError("SESSION_ENDED", "The session has ended")
-      : (this.#error ?? new PartyError("NOT_IN_A_SESSION", "There is no session"));
+      : (this.#error ?? new PartyError("NOT_IN_A_SESSION", "The client is in no session"));
   }
 
   #remember(known: RememberedSession): void {
@@ -448,7 +454,7 @@ interface Joined {
   readonly users: readonly SessionUser[];
 }
 
-/** Whether an end is not worth another attempt. */
+/** Whether an ending makes a retry useless. */
 function isFinal({ code, reason }: Ending): boolean {
   return code === 4401 || code === 4406 || (code === 4403 && reason === "session_ended");
 }

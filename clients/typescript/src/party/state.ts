@@ -1,12 +1,12 @@
-/** What an application sees of a party. */
+/** The state of a party, for the application. */
 
 import type { PartyError } from "./error.js";
 import type { SessionUser } from "./events.js";
 import type { ClimbQueueItem } from "./item.js";
 
 /**
- * Where a party is: in no session; on its way into one; in one; on its way back into one; in one
- * that is over; out of one that was left; refused.
+ * The status of a party: in no session; joining; in a session; reconnecting; the session has ended;
+ * left; failed.
  */
 export type PartyStatus =
   | "idle"
@@ -17,32 +17,32 @@ export type PartyStatus =
   | "left"
   | "failed";
 
-/** Everything at one moment. It never changes; when something does, there is another one. */
+/** The whole state at one moment. It is frozen; every change makes a new one. */
 export interface PartyState {
   readonly status: PartyStatus;
   readonly sessionId: string | null;
   /** The session's name. */
   readonly name: string | null;
-  /** The session's board, which is that of whoever joined first. */
+  /** The session's board, set by the first member. */
   readonly boardPath: string | null;
-  /** Who this client is in the session. */
+  /** The id of this client in the session. */
   readonly clientId: string | null;
   readonly isLeader: boolean;
   readonly leaderId: string | null;
-  /** The members, those first who have been here longest. */
+  /** The members, in the order in which they joined. */
   readonly members: readonly SessionUser[];
-  /** The items as the screen shows them: with the edits that are not confirmed. */
+  /** The visible items: confirmed, with the pending edits applied. */
   readonly queue: readonly ClimbQueueItem[];
-  /** What is being climbed, as the screen shows it. */
+  /** The visible current climb. */
   readonly current: ClimbQueueItem | null;
-  /** The number of the last confirmed event. */
+  /** The sequence of the last confirmed event. */
   readonly sequence: number | null;
   readonly incarnation: number | null;
-  /** Edits that are not confirmed. */
+  /** The number of pending edits. */
   readonly pendingEdits: number;
-  /** Why it failed. */
+  /** Why joining failed. */
   readonly error: PartyError | null;
-  /** Why the session ended, and where to go now. */
+  /** Why the session ended, and the path to go to. */
   readonly ended: { readonly reason: string; readonly newPath: string | null } | null;
 }
 

@@ -1,17 +1,17 @@
-/** Waiting that ends early when there is hope. */
+/** Waits that can end early. */
 
 interface Sleeper {
-  /** Before this it cannot be woken. */
+  /** The earliest time at which the sleep can be woken. */
   readonly soonest: number;
   readonly end: () => void;
   timer: ReturnType<typeof setTimeout>;
 }
 
-/** Sleeps until it is time, or until it is woken. */
+/** Sleeps until the time has passed, or until woken. */
 export class Waker {
   readonly #sleepers = new Set<Sleeper>();
 
-  /** Sleeps so long, and at least so long even if it is woken. */
+  /** Sleeps for a time, and for at least a minimum even if woken. */
   sleep(milliseconds: number, atLeast: number): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {
@@ -25,7 +25,7 @@ export class Waker {
     });
   }
 
-  /** There is hope: every sleep ends as soon as it can. */
+  /** Wakes every sleep as soon as its minimum has passed. */
   wake(): void {
     for (const sleeper of this.#sleepers) {
       clearTimeout(sleeper.timer);
@@ -33,7 +33,7 @@ export class Waker {
     }
   }
 
-  /** There is nothing to wait for any more: ends every sleep. */
+  /** Ends every sleep at once. */
   end(): void {
     for (const sleeper of [...this.#sleepers]) {
       sleeper.end();

@@ -168,7 +168,7 @@ describe("pending edits", () => {
     for (let number = 0; number < PENDING_MAX; number += 1) {
       pending.push(String(number), add(number));
     }
-    expect(() => pending.push("more", add(99))).toThrow(/50 edits wait/);
+    expect(() => pending.push("more", add(99))).toThrow(/50 edits are pending/);
     expect(pending.size).toBe(PENDING_MAX);
   });
 });
@@ -322,7 +322,7 @@ it.each([
 });
 
 it("what is no address is refused", () => {
-  expect(() => graphqlUrlOf("ftp://example.com")).toThrow(/begins with http/);
+  expect(() => graphqlUrlOf("ftp://example.com")).toThrow(/must begin with http/);
   expect(() => graphqlUrlOf("example")).toThrow(TypeError);
 });
 
