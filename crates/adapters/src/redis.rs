@@ -27,7 +27,7 @@ pub use availability::RedisAvailability;
 pub use client::{RedisClient, RedisTime};
 pub use config::{DEADLINE_DEFAULT, RedisConfig, RedisConfigError};
 pub use counters::RedisCounters;
-pub use directory::{RedisDirectory, RedisDirectoryConfig, RedisDirectoryError};
+pub use directory::{PresenceListener, RedisDirectory, RedisDirectoryConfig, RedisDirectoryError};
 pub use failure::RedisFailure;
 pub use inspect::{
     Anomaly, Inspection, Roster, Rule, Sweeps, Vitals, inspect, roster, sweeps, vitals,

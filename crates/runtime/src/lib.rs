@@ -5,8 +5,10 @@
 
 pub mod clock;
 pub mod random;
+pub mod supervise;
 pub mod tasks;
 
 pub use clock::{Clock, TimeSource};
 pub use random::{Random, RandomSource};
+pub use supervise::Supervisor;
 pub use tasks::Tasks;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use heartline_adapters::direct::{ClusterSecret, DirectServer, DirectTasks, HttpCarrier};
 use heartline_adapters::redis::{
-    Finding, RedisAvailability, RedisCarrier, RedisClient, RedisConfig, RedisCounters,
-    RedisDirectory, RedisDirectoryConfig, RedisLinkTasks, Severity, check_settings,
+    Finding, PresenceListener, RedisAvailability, RedisCarrier, RedisClient, RedisConfig,
+    RedisCounters, RedisDirectory, RedisDirectoryConfig, RedisLinkTasks, Severity, check_settings,
 };
 use heartline_gateway::SessionPolicy;
 use heartline_protocol::NodeId;
@@ -66,6 +66,7 @@ pub(crate) struct Others {
     listen: SocketAddr,
     server: DirectServer,
     returned: mpsc::Receiver<Returned>,
+    presence_listener: PresenceListener,
     redis_tasks: RedisLinkTasks,
     direct_tasks: DirectTasks,
     availability: RedisAvailability,
@@ -125,7 +126,7 @@ impl Cluster {
         };
         let directory =
             patiently(clock, || RedisDirectory::connect(client.clone(), directory.clone(), clock));
-        let directory = directory.await?;
+        let (directory, presence_listener) = directory.await?;
         let directory = Directory::new(Arc::new(directory));
 
         let metrics = LinkMetrics::new(RedisCarrier::TRANSPORT);
@@ -155,6 +156,7 @@ impl Cluster {
             listen,
             server,
             returned,
+            presence_listener,
             redis_tasks,
             direct_tasks,
             availability,
@@ -169,15 +171,16 @@ impl Others {
     /// Opens the way: listens for other nodes, and returns when what is sent to this one is heard.
     /// Only then may it announce itself and register connections.
     pub(crate) async fn open(self, lifecycle: &Lifecycle, user_timeout: Duration) -> Result<()> {
-        let Self { link, listen, server, returned, redis_tasks, direct_tasks, availability } = self;
+        let Self { link, listen, server, returned, .. } = self;
         let listener = listen::bind(listen, user_timeout).map_err(|error| {
             anyhow!("cannot listen on {listen}: {error}; set another cluster.listen")
         })?;
         // They serve until the last connection is gone: what is drained is still delivered.
         lifecycle.spawn_support("direct listener", server.serve(listener, std::future::pending()));
-        lifecycle.spawn_support("direct links", direct_tasks.run());
-        lifecycle.spawn_support("Redis link", redis_tasks.run());
-        lifecycle.spawn_support("Redis availability", availability.run());
+        lifecycle.spawn_support("direct links", self.direct_tasks.run());
+        lifecycle.spawn_support("Redis link", self.redis_tasks.run());
+        lifecycle.spawn_support("presence listener", self.presence_listener.run());
+        lifecycle.spawn_support("Redis availability", self.availability.run());
         lifecycle.spawn_support("link", Arc::clone(&link).run(returned));
         timeout(SUBSCRIBED_DEADLINE, link.subscribed()).await.map_err(|_| {
             anyhow!("redis.url: nothing that is sent to this node is heard; is PUBLISH allowed?")

@@ -35,7 +35,10 @@ pub struct HttpCarrier {
 
 /// What must run for the links to work.
 #[derive(Debug)]
-pub struct DirectTasks(mpsc::Receiver<LinkTask>);
+pub struct DirectTasks {
+    begun: mpsc::Receiver<LinkTask>,
+    metrics: LinkMetrics,
+}
 
 impl HttpCarrier {
     /// A carrier for this node, and what must run for it.
@@ -46,6 +49,7 @@ impl HttpCarrier {
         metrics: LinkMetrics,
     ) -> (Arc<Self>, DirectTasks) {
         let (begin, begun) = mpsc::channel(BEGUN_MAX);
+        let tasks_metrics = metrics.clone();
         let carrier = Self {
             dialer: Dialer { own, secret },
             links: Mutex::default(),
@@ -54,7 +58,7 @@ impl HttpCarrier {
             metrics,
             clock,
         };
-        (Arc::new(carrier), DirectTasks(begun))
+        (Arc::new(carrier), DirectTasks { begun, metrics: tasks_metrics })
     }
 
     /// The link to a node at an address, begun if there is none.
@@ -126,11 +130,13 @@ impl DirectTasks {
         let mut links = JoinSet::new();
         loop {
             tokio::select! {
-                Some(link) = self.0.recv() => {
+                Some(link) = self.begun.recv() => {
                     links.spawn(link.run());
                 }
                 Some(ended) = links.join_next() => if let Err(panic) = ended {
-                    error!(%panic, "a direct link failed; it is begun again");
+                    // The next parcel for that node begins another link.
+                    error!(%panic, "direct link panicked");
+                    self.metrics.task_panics.inc();
                 },
                 else => return std::future::pending().await,
             }

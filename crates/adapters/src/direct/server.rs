@@ -20,7 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::crew::crew;
 use super::socket::prepare;
@@ -70,14 +70,18 @@ impl DirectServer {
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                Some(_) = connections.join_next() => {}
+                Some(ended) = connections.join_next() => if let Err(panic) = ended {
+                    // The sender opens another connection, and sees which parcels were not taken.
+                    error!(%panic, "direct connection panicked");
+                    self.reception.metrics().task_panics.inc();
+                },
                 accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
                     match accepted {
                         Ok((socket, peer)) => {
                             connections.spawn(self.clone().serve_socket(socket, peer));
                         }
                         Err(error) => {
-                            warn!(%error, "accepting direct links rests");
+                            warn!(%error, "accept paused on the direct listener");
                             tokio::time::sleep(REST).await;
                         }
                     }

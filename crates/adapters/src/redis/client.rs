@@ -170,10 +170,9 @@ impl RedisClient {
         if self.config().is_cluster() { "SPUBLISH" } else { "PUBLISH" }
     }
 
-    /// Subscribes to channels for as long as the subscription is held. Must be called within a
-    /// runtime, because a task keeps the subscription alive.
+    /// Subscribes to channels for as long as the subscription is held and read.
     pub fn subscribe(&self, channels: Vec<String>) -> Subscription {
-        Subscription::start(self, channels)
+        Subscription::new(self, channels)
     }
 
     /// The time of the server; of a Cluster's master that holds `key`, since each has its own.

@@ -33,6 +33,8 @@ pub struct RedisCounters {
     pub subscription_losses: Counter,
     /// Messages dropped because their reader was too slow.
     pub messages_dropped: Counter,
+    /// Times that a listener panicked and was restarted.
+    pub listener_restarts: Counter,
     /// Sweeps that saw rebuilds of shards end.
     pub rebuilds: Counter,
 }
@@ -52,6 +54,7 @@ impl Default for RedisCounters {
             reconnects: Counter::default(),
             subscription_losses: Counter::default(),
             messages_dropped: Counter::default(),
+            listener_restarts: Counter::default(),
             rebuilds: Counter::default(),
         }
     }
@@ -67,6 +70,7 @@ impl RedisCounters {
             ("reconnects", "Connections made again", &self.reconnects),
             ("subscription_losses", "Times that messages may be lost", &self.subscription_losses),
             ("messages_dropped", "Messages dropped for a slow reader", &self.messages_dropped),
+            ("listener_restarts", "Listeners restarted after a panic", &self.listener_restarts),
         ] {
             redis.register(name, help, counter.clone());
         }

@@ -9,6 +9,7 @@ mod renew;
 mod lookup;
 mod nodes;
 mod sweep;
+mod listener;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,9 +23,12 @@ use heartline_routing::{
 };
 use redis::cmd;
 use tokio::sync::broadcast;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+#[cfg(test)]
+pub(super) use self::listener::PLANTED_PANIC;
+pub use self::listener::PresenceListener;
+use self::listener::{ListenerParts, Listening};
 use self::nodes::LiveNodes;
 use self::sweep::Epochs;
 use super::changes::Changes;
@@ -33,7 +37,7 @@ use super::failure::RedisFailure;
 use super::keys::Keys;
 use super::scripts::Scripts;
 use super::server_clock::ServerClock;
-use super::subscription::{Event, Subscription};
+use super::subscription::Subscription;
 
 /// How long the subscription to transitions may take when the node starts.
 const SUBSCRIBE_PATIENCE: Duration = Duration::from_secs(5);
@@ -95,8 +99,7 @@ pub struct RedisDirectory {
     epochs: Epochs,
     changes: Arc<Changes>,
     pulse: Mutex<Pulse>,
-    /// Owns the task that listens, which is aborted with it.
-    _listening: JoinSet<()>,
+    listening: Arc<Listening>,
 }
 
 /// Whether Redis answers what it is asked every second.
@@ -107,24 +110,30 @@ struct Pulse {
 }
 
 impl RedisDirectory {
-    /// Opens the directory: checks that all nodes agree on the shards, and hears every transition
-    /// from then on. Must be called within a runtime, because a task listens.
+    /// Opens the directory: checks that all nodes agree on the shards, and subscribes to every
+    /// transition. The listener must run for the directory to report them.
     pub async fn connect(
         client: RedisClient,
         config: RedisDirectoryConfig,
         clock: Clock,
-    ) -> Result<Self, RedisDirectoryError> {
+    ) -> Result<(Self, PresenceListener), RedisDirectoryError> {
         assert!(config.shards > 0, "a directory has at least one shard");
         let keys = Keys::new(client.config(), config.shards);
         let scripts = Scripts::new(&client, keys.clone(), config.node_id.clone(), config.lease);
         let changes = Arc::new(Changes::new(config.node_id.clone()));
-        let channels = (0..config.shards).map(|shard| keys.channel(shard)).collect();
-        let subscription = client.subscribe(channels);
         agree_on_shards(&client, &keys).await?;
+        let mut subscription = subscribe(&client, &keys);
         let established = timeout(SUBSCRIBE_PATIENCE, subscription.established()).await;
         established.map_err(|_| RedisFailure::Timeout)?;
-        let mut listening = JoinSet::new();
-        listening.spawn(listen(subscription, Arc::clone(&changes)));
+        let listening = Arc::new(Listening::default());
+        let parts = ListenerParts {
+            client: client.clone(),
+            keys: keys.clone(),
+            clock,
+            changes: Arc::clone(&changes),
+            listening: Arc::clone(&listening),
+        };
+        let listener = PresenceListener { parts, first: subscription };
         let directory = Self {
             server_clock: ServerClock::new(client.clone(), keys.clone()),
             nodes: LiveNodes::default(),
@@ -136,10 +145,10 @@ impl RedisDirectory {
             keys,
             scripts,
             changes,
-            _listening: listening,
+            listening,
         };
         directory.learn_epochs().await?;
-        Ok(directory)
+        Ok((directory, listener))
     }
 
     /// Remembers whether Redis answered.
@@ -166,16 +175,9 @@ async fn agree_on_shards(client: &RedisClient, keys: &Keys) -> Result<(), RedisD
     }
 }
 
-/// Passes on every transition that any node decides.
-async fn listen(mut subscription: Subscription, changes: Arc<Changes>) {
-    loop {
-        match subscription.next().await {
-            Event::Message(message) => {
-                changes.report(&String::from_utf8_lossy(&message.payload));
-            }
-            Event::Lost => changes.gap(),
-        }
-    }
+/// Subscribes to the transitions of every shard.
+fn subscribe(client: &RedisClient, keys: &Keys) -> Subscription {
+    client.subscribe((0..keys.shards()).map(|shard| keys.channel(shard)).collect())
 }
 
 fn unavailable(failure: RedisFailure) -> DirectoryError {
@@ -280,7 +282,10 @@ impl Nodes for RedisDirectory {
 
 impl Answering for RedisDirectory {
     fn silence(&self) -> Duration {
+        let now = self.clock.now();
         let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
-        if pulse.is_silent { self.clock.now() - pulse.answered_at } else { Duration::ZERO }
+        let unanswered = if pulse.is_silent { now - pulse.answered_at } else { Duration::ZERO };
+        // A node that receives no transitions is as far from the directory as one without answers.
+        unanswered.max(self.listening.interrupted_for(now))
     }
 }

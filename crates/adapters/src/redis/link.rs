@@ -12,6 +12,7 @@ use heartline_protocol::NodeId;
 use heartline_routing::link::{
     Carrier, Departures, LinkMetrics, Parcel, Reception, Refused, Returned, Transport,
 };
+use heartline_runtime::Supervisor;
 use redis::{Pipeline, Value};
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -119,16 +120,27 @@ impl Carrier for RedisCarrier {
 }
 
 impl RedisLinkTasks {
-    /// Publishes what leaves and takes what comes, for as long as the node has an inbox.
+    /// Publishes and receives parcels for as long as the node has an inbox. Either loop is restarted
+    /// if it panics: parcels that were lost by it show as a gap at their receivers.
     pub async fn run(self) {
+        let restarts = &self.client.counters().listener_restarts;
+        let supervisor = |name| Supervisor::new(name, self.client.clock(), restarts.clone());
+        let (publisher, listener) = (supervisor("link publisher"), supervisor("link listener"));
+        let mut is_first = true;
         tokio::select! {
-            () = self.publish_for_ever() => {}
-            () = self.receive() => {}
+            () = publisher.run(|| self.publish_for_ever()) => {}
+            () = listener.run(|| self.receive(std::mem::replace(&mut is_first, false))) => {}
         }
     }
 
-    async fn receive(&self) {
+    /// Receives until the inbox has ended. While it does not run, this node's probes to itself do not
+    /// arrive either, so that it counts as cut off.
+    async fn receive(&self, is_first: bool) {
         let mut subscription = self.client.subscribe(vec![self.channel(&self.own)]);
+        if !is_first {
+            subscription.established().await;
+            self.reception.resubscribed();
+        }
         loop {
             let message = match subscription.next().await {
                 Event::Message(message) => message,
@@ -137,6 +149,8 @@ impl RedisLinkTasks {
                     continue;
                 }
             };
+            #[cfg(test)]
+            assert!(message.payload != super::directory::PLANTED_PANIC, "planted by a test");
             if self.reception.receive(Transport::Broker, message.payload).await.is_err() {
                 return;
             }
@@ -189,7 +203,7 @@ impl RedisLinkTasks {
         let returned = self.returns.try_send(Returned { receiver, parcel });
         if returned.is_err() && is_envelope {
             // Its number shows the receiver that something is missing.
-            debug!("a parcel that Redis did not take was dropped");
+            debug!("parcel dropped: the queue of returned parcels is full");
             self.carrier.metrics.dropped("returns_full");
         }
     }

@@ -79,7 +79,7 @@ impl RedisPartyStore {
         config: RedisPartyConfig,
     ) -> Result<Self, RedisFailure> {
         let keys = PartyKeys::new(client.config());
-        let subscription = client.subscribe(vec![keys.wanted()]);
+        let mut subscription = client.subscribe(vec![keys.wanted()]);
         let established = timeout(SUBSCRIBE_PATIENCE, subscription.established()).await;
         established.map_err(|_| RedisFailure::Timeout)?;
         let channels = subscription.channels();

@@ -1,13 +1,15 @@
-//! A subscription that never ends, and says where it may have lost something.
+//! A subscription to channels that reconnects for ever and reports where messages may be lost.
 
 mod channels;
 mod keeper;
 
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use self::keeper::Keeper;
 use super::client::RedisClient;
@@ -35,18 +37,18 @@ pub enum Event {
     Lost,
 }
 
-/// A subscription to some channels. It reconnects for ever, and ends when it is dropped.
-#[derive(Debug)]
+/// A subscription to some channels. It has no task of its own: awaiting [`next`](Self::next) or
+/// [`established`](Self::established) also connects, reconnects and checks the connection, so that
+/// the task that reads it is the only one that can fail. It ends when it is dropped.
 pub struct Subscription {
     mailbox: Arc<Mailbox>,
     channels: Arc<Channels>,
     is_established: watch::Receiver<bool>,
-    /// Owns the task, which is aborted with it.
-    _keeper: JoinSet<()>,
+    keeper: Pin<Box<dyn Future<Output = Infallible> + Send>>,
 }
 
 impl Subscription {
-    pub(super) fn start(client: &RedisClient, channels: Vec<String>) -> Self {
+    pub(super) fn new(client: &RedisClient, channels: Vec<String>) -> Self {
         let mailbox = Arc::new(Mailbox::new(client.counters().clone()));
         let channels = Arc::new(Channels::new(channels));
         let (established, is_established) = watch::channel(false);
@@ -56,25 +58,39 @@ impl Subscription {
             mailbox: Arc::clone(&mailbox),
             established,
         };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(keeper.run());
-        Self { mailbox, channels, is_established, _keeper: tasks }
+        Self { mailbox, channels, is_established, keeper: Box::pin(keeper.run()) }
     }
 
-    /// Waits until every channel is subscribed for the first time. Before that nothing is heard.
-    pub async fn established(&self) {
-        let mut is_established = self.is_established.clone();
-        // The sender lives in the task, which ends only with this subscription.
-        let _ = is_established.wait_for(|is_established| *is_established).await;
+    /// Waits until every channel is subscribed for the first time. Messages that are published
+    /// before are not received.
+    pub async fn established(&mut self) {
+        tokio::select! {
+            never = &mut self.keeper => match never {},
+            // The sender lives in the keeper.
+            _ = self.is_established.wait_for(|is_established| *is_established) => {}
+        }
     }
 
     /// The next message, or that some may be missing.
     pub async fn next(&mut self) -> Event {
-        self.mailbox.next().await
+        tokio::select! {
+            biased;
+            never = &mut self.keeper => match never {},
+            event = self.mailbox.next() => event,
+        }
     }
 
-    /// Its channels, which may come and go.
+    /// Its channels, which may be added and removed.
     pub(super) fn channels(&self) -> Arc<Channels> {
         Arc::clone(&self.channels)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Subscription")
+            .field("channels", &self.channels)
+            .finish_non_exhaustive()
     }
 }

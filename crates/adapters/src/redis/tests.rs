@@ -3,6 +3,7 @@ mod client;
 mod contract;
 mod footprint;
 mod inspection;
+mod listeners;
 mod one_master;
 mod outage;
 mod party;
@@ -17,6 +18,7 @@ use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
     Clock, Lease, LeaseKey, LeaseKind, Leases, Policy, PresenceState, PresenceStates, shard_of,
 };
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig};
@@ -38,10 +40,32 @@ fn patient_client(url: &str) -> RedisClient {
 }
 
 /// The directory of a node that waits.
-async fn patient_directory(url: &str, node: &str, shards: u16) -> RedisDirectory {
-    RedisDirectory::connect(patient_client(url), config(node, shards), Clock::system())
-        .await
-        .unwrap()
+async fn patient_directory(url: &str, node: &str, shards: u16) -> Listening {
+    Listening::open(patient_client(url), config(node, shards)).await
+}
+
+/// A directory whose listener runs for as long as it is held.
+struct Listening {
+    directory: RedisDirectory,
+    _listener: JoinSet<()>,
+}
+
+impl Listening {
+    async fn open(client: RedisClient, config: RedisDirectoryConfig) -> Self {
+        let opened = RedisDirectory::connect(client, config, Clock::system()).await;
+        let (directory, listener) = opened.unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(listener.run());
+        Self { directory, _listener: tasks }
+    }
+}
+
+impl std::ops::Deref for Listening {
+    type Target = RedisDirectory;
+
+    fn deref(&self) -> &RedisDirectory {
+        &self.directory
+    }
 }
 
 fn config(node: &str, shards: u16) -> RedisDirectoryConfig {
@@ -55,8 +79,8 @@ fn config(node: &str, shards: u16) -> RedisDirectoryConfig {
 }
 
 /// The directory of a node.
-async fn directory(url: &str, node: &str, shards: u16) -> RedisDirectory {
-    RedisDirectory::connect(client(url), config(node, shards), Clock::system()).await.unwrap()
+async fn directory(url: &str, node: &str, shards: u16) -> Listening {
+    Listening::open(client(url), config(node, shards)).await
 }
 
 fn policy() -> Policy {

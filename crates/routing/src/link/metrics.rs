@@ -113,6 +113,8 @@ pub struct LinkMetrics {
     pub drops: Family<ReasonLabel, Counter>,
     /// Parcels that the broker returned and the direct link took.
     pub parcels_sent_again: Counter,
+    /// Tasks of direct connections that panicked.
+    pub task_panics: Counter,
     /// Requests to the direct link that were refused, by reason.
     pub refusals: Family<ReasonLabel, Counter>,
     /// Other nodes that this node knows.
@@ -145,6 +147,7 @@ impl LinkMetrics {
             resyncs: Counter::default(),
             drops: Family::default(),
             parcels_sent_again: Counter::default(),
+            task_panics: Counter::default(),
             refusals: Family::default(),
             peers: Gauge::default(),
             peers_connected: Gauge::default(),
@@ -188,6 +191,8 @@ impl LinkMetrics {
         link.register("drops", drops, self.drops.clone());
         let again = "Parcels sent directly because the broker did not take them";
         link.register("parcels_sent_again", again, self.parcels_sent_again.clone());
+        let panics = "Tasks of direct connections that panicked";
+        link.register("task_panics", panics, self.task_panics.clone());
         let refusals = "Requests to the direct link that were refused";
         link.register("refusals", refusals, self.refusals.clone());
         for (name, help, gauge) in [

@@ -1,6 +1,7 @@
 //! Holds the connections of a subscription, and makes them again for ever.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,15 +39,15 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(self) -> Infallible {
         let mut back_off = BACK_OFF_MIN;
         loop {
             match self.hold().await {
                 Ok(channels) => {
-                    warn!(channels, "a subscription to Redis was lost");
+                    warn!(channels, "Redis subscription lost");
                     back_off = BACK_OFF_MIN;
                 }
-                Err(failure) => debug!(%failure, "a subscription to Redis was not made"),
+                Err(failure) => debug!(%failure, "subscribing to Redis failed"),
             }
             let jitter = rand::random_range(0.5..1.0);
             sleep(back_off.mul_f64(jitter)).await;

@@ -10,10 +10,9 @@ use heartline_routing::{
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
-use super::{LEASE, config, lease, policy, settled, user};
+use super::{LEASE, Listening, config, lease, policy, settled, user};
 use crate::redis::{
-    RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisFailure, Severity,
-    check_settings, inspect,
+    RedisClient, RedisConfig, RedisCounters, RedisFailure, Severity, check_settings, inspect,
 };
 
 const PASSWORD: &str = "the-real-password";
@@ -58,9 +57,7 @@ fn client(redis: &Redis, password: &str) -> RedisClient {
 async fn everything_works_over_tls_with_the_permissions_that_we_ship() {
     let redis = guarded();
     let client = client(&redis, PASSWORD);
-    let connect = async |node: &str| {
-        RedisDirectory::connect(client.clone(), config(node, 3), Clock::system()).await.unwrap()
-    };
+    let connect = async |node: &str| Listening::open(client.clone(), config(node, 3)).await;
     let (one, two) = (connect("node-one").await, connect("node-two").await);
     settled(&one).await;
     let mut heard = two.changes();

@@ -12,7 +12,7 @@ async fn keeps_the_contract(url: &str) {
     let one = patient_directory(url, "node-one", SHARDS).await;
     let two = patient_directory(url, "node-two", SHARDS).await;
     settled(&one).await;
-    Contract::new(SHARDS, &[&one, &two]).run().await;
+    Contract::new(SHARDS, &[&*one, &*two]).run().await;
     assert_eq!(LEASE, Duration::from_secs(1), "a rebuild ends before the suite begins");
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use heartline_adapters::redis::{
-    RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig,
+    PresenceListener, RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig,
 };
 use heartline_protocol::{ConnectionId, NodeId, UserId};
 use heartline_routing::renewal::{Holdings, Renewal};
@@ -56,6 +56,7 @@ pub(super) struct Crowd {
     extensions: AtomicU64,
     /// What the loops of a node count.
     pub(super) metrics: RoutingMetrics,
+    _listening: JoinSet<()>,
 }
 
 /// The loops by which a node keeps its leases alive; dropping them stops them.
@@ -73,7 +74,7 @@ pub(super) async fn open_directory(
     url: &str,
     prefix: &str,
     node_id: NodeId,
-) -> Result<RedisDirectory> {
+) -> Result<(RedisDirectory, PresenceListener)> {
     let mut config = RedisConfig::from_url(url, prefix)?;
     // A bench measures how long something takes, and does not give up before.
     config.deadline = PATIENCE;
@@ -91,7 +92,9 @@ impl Crowd {
     /// A node without connections as yet.
     pub(super) async fn gather(url: &str, prefix: &str) -> Result<Arc<Self>> {
         let node_id: NodeId = format!("bench-{:08x}", rand::random::<u32>()).parse()?;
-        let directory = open_directory(url, prefix, node_id.clone()).await?;
+        let (directory, listener) = open_directory(url, prefix, node_id.clone()).await?;
+        let mut listening = JoinSet::new();
+        listening.spawn(listener.run());
         let node = NodeRecord {
             node_id,
             address: None,
@@ -106,6 +109,7 @@ impl Crowd {
             turn: AtomicU64::new(0),
             extensions: AtomicU64::new(0),
             metrics: RoutingMetrics::default(),
+            _listening: listening,
         }))
     }
 

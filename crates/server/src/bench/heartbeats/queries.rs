@@ -88,7 +88,7 @@ impl Asker {
 async fn ask(url: &str, prefix: &str, users: &[UserId], beside: &AtomicUsize) -> Result<Compared> {
     ensure!(!users.is_empty(), "there is nobody to ask for");
     let node_id: NodeId = "bench-asker-00000000".parse()?;
-    let directory = open_directory(url, prefix, node_id.clone()).await?;
+    let (directory, _) = open_directory(url, prefix, node_id.clone()).await?;
     let nothing = || Latencies { presence: new_histogram(), routes: new_histogram() };
     let mut compared = Compared { idle: nothing(), renewing: nothing() };
     let now = || Beside::ALL[beside.load(Ordering::Relaxed)];
