@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heartline_durability::{CatchUp, EventBus, Ingest, LazyWrites, Profiles};
+use heartline_durability::EventBus;
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
 use tokio_util::task::TaskTracker;
@@ -14,6 +14,7 @@ use crate::budget::Budget;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
+use crate::ports::DurabilityPorts;
 use crate::presence::{PresencePlane, PresenceTask, Sights};
 
 /// The connection plane of one node.
@@ -25,7 +26,8 @@ pub struct Gateway {
     pub(crate) authenticator: Authenticator,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) link: Arc<dyn NodeLink>,
-    pub(crate) chat: ChatPlane,
+    pub(crate) durability: DurabilityPorts,
+    pub(crate) bus: Arc<dyn EventBus>,
     pub(crate) presence: PresencePlane,
     pub(crate) hub: Arc<Hub>,
     pub(crate) budget: Arc<Budget>,
@@ -35,19 +37,6 @@ pub struct Gateway {
     /// Registrations under way.
     pub(crate) tasks: TaskTracker,
     draining: AtomicBool,
-}
-
-/// What the gateway has messages stored, read and announced with.
-#[derive(Debug, Clone)]
-pub struct ChatPlane {
-    /// Takes sends.
-    pub ingest: Ingest,
-    /// Reads pages.
-    pub catch_up: Arc<CatchUp>,
-    /// Remembers watermarks and last-seen times.
-    pub lazy_writes: LazyWrites,
-    /// Takes what may be lost, such as typing.
-    pub bus: Arc<dyn EventBus>,
 }
 
 /// What the gateway is made of.
@@ -67,11 +56,11 @@ pub struct Parts {
     pub presence: Arc<dyn PresenceStates>,
     /// How other nodes, and this one, are reached.
     pub link: Arc<dyn NodeLink>,
-    /// What is stored.
-    pub chat: ChatPlane,
-    /// Who may see whom.
-    pub profiles: Arc<dyn Profiles>,
-    /// What it counts.
+    /// Stores and reads messages, records facts and answers who may see whom.
+    pub durability: DurabilityPorts,
+    /// Takes typing indicators, which may be lost.
+    pub bus: Arc<dyn EventBus>,
+    /// The gateway's metrics.
     pub metrics: Metrics,
 }
 
@@ -79,15 +68,16 @@ impl Gateway {
     /// The connection plane made of these parts, and the task that tells presence. Nothing runs
     /// yet.
     pub fn new(parts: Parts) -> (Self, PresenceTask) {
-        let Parts { config, node_id, clock, authenticator, leases, link, chat, .. } = parts;
-        let (profiles, metrics) = (parts.profiles, parts.metrics);
+        let Parts { config, node_id, clock, authenticator, leases, link, .. } = parts;
+        let (durability, bus, metrics) = (parts.durability, parts.bus, parts.metrics);
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
         let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace));
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
         let sights = Sights {
             states: parts.presence,
-            profiles,
+            relations: Arc::clone(&durability.relations),
+            clock,
             default_visibility: config.default_visibility,
             window: config.lease,
         };
@@ -99,7 +89,8 @@ impl Gateway {
             authenticator,
             leases,
             link,
-            chat,
+            durability,
+            bus,
             hub,
             budget,
             addresses,

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use heartline_durability::CatchUp;
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, ConnectionId, ServerFrame, Timestamp, UserId, encode_server};
 use heartline_routing::{Delivery, Envelope, LocalSockets, ResyncReason};
@@ -18,6 +17,7 @@ use crate::cursor::{Cursors, Hole, Orders, Resync};
 use crate::gateway::Gateway;
 use crate::handle::Handle;
 use crate::hub::Hub;
+use crate::ports::Reads;
 use crate::presence::{PresencePlane, TypingNews};
 use crate::websocket::text_frame;
 
@@ -39,23 +39,23 @@ const HOLE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Delivers what arrives, until the link is gone.
 pub async fn run(gateway: Arc<Gateway>, mut envelopes: mpsc::Receiver<Envelope>) {
-    let (hub, catch_up) = (&*gateway.hub, &*gateway.chat.catch_up);
+    let (hub, reads) = (&*gateway.hub, &*gateway.durability.reads);
     let mut batch = Vec::with_capacity(BATCH_ENVELOPES);
     let presence = &gateway.presence;
     let mut arrivals = Arrivals { hub, presence, cursors: Cursors::default(), pushes: Vec::new() };
     let mut delivery = Writes { hub, handles: Vec::new(), count: 0 };
-    let mut reads = FuturesUnordered::new();
+    let mut hole_reads = FuturesUnordered::new();
     let mut is_busy = false;
     loop {
         let hole_due = arrivals.cursors.deadline();
         tokio::select! {
             biased;
-            Some((hole, messages)) = reads.next(), if !reads.is_empty() => {
+            Some((hole, messages)) = hole_reads.next(), if !hole_reads.is_empty() => {
                 arrivals.hole_filled(hole, messages);
             }
             () = until(hole_due) => {
-                let read = |hole: Hole| read_hole(catch_up, hub.clock().now(), hole);
-                reads.extend(arrivals.holes_due().into_iter().map(read));
+                let read = |hole: Hole| read_hole(reads, hub.clock().now(), hole);
+                hole_reads.extend(arrivals.holes_due().into_iter().map(read));
             }
             count = envelopes.recv_many(&mut batch, BATCH_ENVELOPES) => {
                 if count == 0 {
@@ -78,9 +78,9 @@ pub async fn run(gateway: Arc<Gateway>, mut envelopes: mpsc::Receiver<Envelope>)
     }
 }
 
-async fn read_hole(catch_up: &CatchUp, now: Instant, hole: Hole) -> (Hole, Option<Vec<Message>>) {
+async fn read_hole(reads: &dyn Reads, now: Instant, hole: Hole) -> (Hole, Option<Vec<Message>>) {
     let Hole { chat_id, first, last } = hole;
-    (hole, catch_up.hole(chat_id, first, last, now + HOLE_DEADLINE).await)
+    (hole, reads.hole(chat_id, first, last, now + HOLE_DEADLINE).await)
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
-use heartline_durability::{LogRead, NewMessage, Position, Receipt, Submission};
+use heartline_durability::{LogRead, NewMessage, Position, Receipt, SendError};
 use heartline_protocol::client_frame::{
     PresenceUsers, SendMessage, SyncManifestRequest, SyncRequest,
 };
@@ -24,13 +25,14 @@ use tokio::time::Instant;
 
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
+use crate::ports::SendOutcome;
 use crate::presence::Watch;
 use crate::session::{Answer, Closing, Request, replies};
 
 /// The requests of one connection. It exists only while there are some.
 #[derive(Default)]
 pub(crate) struct Requests {
-    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>,
+    under_way: FuturesUnordered<UnderWay>,
     /// Pages that wait for their turn.
     reads: VecDeque<Request>,
     is_reading: bool,
@@ -38,10 +40,36 @@ pub(crate) struct Requests {
     pub(crate) closing: Option<Closing>,
 }
 
+/// A request that waits for its answer.
+enum UnderWay {
+    /// A send. It stands here by itself so that its outcome is not boxed a second time.
+    Send {
+        outcome: SendOutcome,
+        ids: Option<(RequestId, ClientMessageId)>,
+    },
+    Other(BoxFuture<'static, Answered>),
+}
+
 /// A request that was answered.
 struct Answered {
     answer: Answer,
     was_read: bool,
+}
+
+impl Future for UnderWay {
+    type Output = Answered;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
+        match self.get_mut() {
+            Self::Send { outcome, ids } => {
+                let outcome = ready!(outcome.as_mut().poll(context));
+                let (request_id, id) = ids.take().expect("an outcome is ready once");
+                let answer = stored(outcome, request_id, id);
+                Poll::Ready(Answered { answer, was_read: false })
+            }
+            Self::Other(answered) => answered.as_mut().poll(context),
+        }
+    }
 }
 
 impl Requests {
@@ -58,9 +86,10 @@ impl Requests {
                 let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
                 let SendMessage { request_id, client_message_id, .. } = &frame;
                 let (request_id, id) = (request_id.clone(), client_message_id.clone());
-                match gateway.chat.ingest.submit(new_message(frame, identity), deadline) {
-                    Ok(submission) => {
-                        self.under_way.push(Box::pin(stored(submission, request_id, id)));
+                match gateway.durability.sends.submit(new_message(frame, identity), deadline) {
+                    Ok(outcome) => {
+                        let ids = Some((request_id, id));
+                        self.under_way.push(UnderWay::Send { outcome, ids });
                         None
                     }
                     Err(error) => Some(refused(request_id, error.into())),
@@ -88,11 +117,11 @@ impl Requests {
         let Some(answer) = gateway.presence.watch(watch) else {
             return Some(Answer::Reply(replies::presence_busy(request_id)));
         };
-        self.under_way.push(Box::pin(async move {
+        self.under_way.push(UnderWay::Other(Box::pin(async move {
             // The plane ends only with the node.
             let answer = answer.await.unwrap_or(Answer::Reply(replies::closing(request_id)));
             Answered { answer, was_read: false }
-        }));
+        })));
         None
     }
 
@@ -105,14 +134,14 @@ impl Requests {
         self.is_reading = true;
         let (gateway, user_id) = (Arc::clone(gateway), user_id.clone());
         let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
-        self.under_way.push(Box::pin(async move {
+        self.under_way.push(UnderWay::Other(Box::pin(async move {
             let answer = match request {
                 Request::Sync(frame) => page(&gateway, user_id, frame, deadline).await,
                 Request::Manifest(frame) => manifest(&gateway, &user_id, frame, deadline).await,
                 other => unreachable!("{:?} is no read", other.into_id()),
             };
             Answered { answer, was_read: true }
-        }));
+        })));
     }
 
     /// Whether a page waits to be read.
@@ -155,12 +184,12 @@ fn new_message(frame: SendMessage, identity: &Identity) -> NewMessage {
 }
 
 /// Stop 8 of the life of a message: acknowledged, by a receipt and by nothing else.
-async fn stored(
-    submission: Submission,
+fn stored(
+    outcome: Result<Receipt, SendError>,
     request_id: RequestId,
     client_message_id: ClientMessageId,
-) -> Answered {
-    let answer = match submission.outcome().await {
+) -> Answer {
+    match outcome {
         Ok(Receipt { message, duplicate }) => Answer::Reply(ServerFrame::MessageAck(MessageAck {
             request_id,
             chat_id: message.chat_id,
@@ -171,8 +200,7 @@ async fn stored(
             duplicate,
         })),
         Err(error) => refused(request_id, error.into()),
-    };
-    Answered { answer, was_read: false }
+    }
 }
 
 async fn page(gateway: &Gateway, user_id: UserId, frame: SyncRequest, deadline: Instant) -> Answer {
@@ -186,7 +214,7 @@ async fn page(gateway: &Gateway, user_id: UserId, frame: SyncRequest, deadline: 
         // A page and what is pushed meanwhile must have room together, or its reader is cut.
         content_bytes_max: SYNC_PAGE_BYTES_MAX.min(gateway.config().limits.outbox_bytes / 2),
     };
-    match gateway.chat.catch_up.page(read, deadline).await {
+    match gateway.durability.reads.page(read, deadline).await {
         Ok(page) => Answer::Page(ServerFrame::SyncResponse {
             request_id,
             chat_id,
@@ -205,7 +233,7 @@ async fn manifest(
     deadline: Instant,
 ) -> Answer {
     let SyncManifestRequest { request_id, page } = frame;
-    match gateway.chat.catch_up.manifest(user_id, page.as_deref(), deadline).await {
+    match gateway.durability.reads.manifest(user_id, page.as_deref(), deadline).await {
         Ok(manifest) => Answer::Page(ServerFrame::SyncManifest {
             request_id,
             chats: manifest.chats,

@@ -152,7 +152,7 @@ impl Gateway {
             Ok(Some(now)) => now,
             Ok(None) | Err(_) => self.clock.wall(),
         };
-        self.chat.lazy_writes.left(&key.user_id, left_at);
+        self.durability.records.left(&key.user_id, left_at);
     }
 
     /// How long a user stays online after this end of their last connection. Who is sent away

@@ -49,7 +49,6 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let authenticator = authenticator(auth_keys, clock)?;
     let (mut registry, metrics) = metrics(&lifecycle);
     let store = Store::open(&config, clock).await?;
-    let profiles = store.profiles();
     let chat = Chat::new(store.clone(), &config, clock, &mut registry);
     let cluster = Cluster::connect(&config, node_id.clone(), clock, &mut registry).await?;
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
@@ -68,8 +67,8 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         leases: Arc::clone(&directory.leases),
         presence: Arc::clone(&directory.presence),
         link: Arc::clone(&link),
-        chat: chat.plane(),
-        profiles,
+        durability: chat.ports(),
+        bus: chat.bus(),
         metrics,
     });
     let routes = Arc::clone(&directory.routes);

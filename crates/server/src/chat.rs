@@ -11,7 +11,7 @@ use heartline_durability::{
     IngestLimits, LazyWrites, Metrics, Publications, retention,
 };
 use heartline_fanout::{Consumer, Fanout, PresenceFanout};
-use heartline_gateway::ChatPlane;
+use heartline_gateway::DurabilityPorts;
 use heartline_routing::{Clock, PresenceStates};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
@@ -20,6 +20,7 @@ use tracing::warn;
 use crate::config::Config;
 use crate::http::ChatParts;
 use crate::lifecycle::Lifecycle;
+use crate::relations::StoreRelations;
 use crate::store::Store;
 
 /// How long the last writes of a stopping node may take.
@@ -29,7 +30,10 @@ const LAST_WRITES_DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Chat {
     store: Store,
-    plane: ChatPlane,
+    ingest: Ingest,
+    catch_up: Arc<CatchUp>,
+    lazy_writes: LazyWrites,
+    bus: Arc<dyn EventBus>,
     publications: Publications,
     availability: Availability,
     metrics: Metrics,
@@ -87,24 +91,48 @@ impl Chat {
             lazy_writes: lazy_writes.clone(),
             metrics: metrics.clone(),
         }));
-        let plane = ChatPlane { ingest, catch_up, lazy_writes, bus };
-        let publications = Publications::default();
-        let availability = Availability::new(store.engine(), registry);
-        let retention = config.store.retention;
-        Self { store, plane, publications, availability, metrics, shards, events, retention, clock }
+        Self {
+            publications: Publications::default(),
+            availability: Availability::new(store.engine(), registry),
+            retention: config.store.retention,
+            store,
+            ingest,
+            catch_up,
+            lazy_writes,
+            bus,
+            metrics,
+            shards,
+            events,
+            clock,
+        }
     }
 
     /// What the gateway works with.
-    pub(crate) fn plane(&self) -> ChatPlane {
-        self.plane.clone()
+    pub(crate) fn ports(&self) -> DurabilityPorts {
+        DurabilityPorts {
+            sends: Arc::new(self.ingest.clone()),
+            reads: Arc::clone(&self.catch_up) as _,
+            records: Arc::new(self.lazy_writes.clone()),
+            relations: Arc::new(StoreRelations(self.store.profiles())),
+        }
+    }
+
+    /// Where events are announced.
+    pub(crate) fn bus(&self) -> Arc<dyn EventBus> {
+        Arc::clone(&self.bus)
     }
 
     /// What the handlers of HTTP requests work with.
     pub(crate) fn parts(&self) -> ChatParts {
-        let ChatPlane { ingest, catch_up, lazy_writes, bus } = self.plane();
-        let (members, profiles) = (self.store.members(), self.store.profiles());
-        let availability = self.availability.clone();
-        ChatParts { ingest, catch_up, members, profiles, lazy_writes, bus, availability }
+        ChatParts {
+            ingest: self.ingest.clone(),
+            catch_up: Arc::clone(&self.catch_up),
+            members: self.store.members(),
+            profiles: self.store.profiles(),
+            lazy_writes: self.lazy_writes.clone(),
+            bus: Arc::clone(&self.bus),
+            availability: self.availability.clone(),
+        }
     }
 
     /// Starts everything. Answers what must be done when it has ended.
@@ -116,7 +144,7 @@ impl Chat {
     ) -> LastWrites {
         let (log, members) = (self.store.log(), self.store.members());
         let profiles = self.store.profiles();
-        let Self { store, plane, publications, availability, metrics, .. } = self;
+        let Self { store, lazy_writes, bus, publications, availability, metrics, .. } = self;
         let (shards, events, retention, clock) =
             (self.shards, self.events, self.retention, self.clock);
         for shard in shards {
@@ -124,16 +152,11 @@ impl Chat {
         }
         let consumer = Consumer::new(fanout.clone(), Arc::clone(&members), publications.clone());
         lifecycle.spawn_support("fanout", consumer.run(events));
-        let lazy_writes = plane.lazy_writes;
         let presence =
             PresenceFanout::new(fanout, states, Arc::clone(&members), lazy_writes.clone());
         lifecycle.spawn_support("presence fanout", presence.run());
-        let relay = Relay {
-            log: Arc::clone(&log),
-            bus: plane.bus,
-            publications: publications.clone(),
-            metrics,
-        };
+        let relay =
+            Relay { log: Arc::clone(&log), bus, publications: publications.clone(), metrics };
         lifecycle.spawn_support("relay", relay.run());
         lifecycle.spawn_support("availability", availability.run(Arc::clone(&members)));
         lifecycle.spawn_support("publications", publications.clone().run(Arc::clone(&log)));

@@ -91,7 +91,7 @@ impl Connection {
     pub(super) fn acknowledge(&self, frame: &Ack) {
         if let Some(identity) = self.handle.identity() {
             let (user_id, sequence) = (&identity.key.user_id, frame.last_acked_sequence);
-            self.gateway.chat.lazy_writes.acknowledged(user_id, frame.chat_id, sequence);
+            self.gateway.durability.records.acknowledged(user_id, frame.chat_id, sequence);
         }
     }
 
@@ -100,6 +100,6 @@ impl Connection {
         let Some(identity) = self.handle.identity() else { return };
         let (chat_id, user_id) = (frame.chat_id, identity.key.user_id.clone());
         let event = Event::Typing { chat_id, user_id, is_typing: frame.is_typing };
-        self.gateway.chat.bus.whisper(event);
+        self.gateway.bus.whisper(event);
     }
 }

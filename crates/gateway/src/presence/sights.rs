@@ -1,15 +1,18 @@
 //! What one user may see of another: the one place where presence meets privacy.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_durability::{Profiles, Relation, Sight};
+use heartline_durability::{Relation, Sight};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{Timestamp, UserId};
-use heartline_routing::{PresenceState, PresenceStates};
+use heartline_routing::{Clock, PresenceState, PresenceStates};
 use tracing::warn;
+
+use crate::ports::Relations;
 
 /// How long the store may take to say who may see whom.
 const RELATIONS_DEADLINE: Duration = Duration::from_secs(1);
@@ -20,7 +23,9 @@ pub struct Sights {
     /// Which users are online.
     pub states: Arc<dyn PresenceStates>,
     /// Who may know.
-    pub profiles: Arc<dyn Profiles>,
+    pub relations: Arc<dyn Relations>,
+    /// The clocks.
+    pub clock: Clock,
     /// What holds for users who have chosen nothing.
     pub default_visibility: Visibility,
     /// For how long the directory may be silent before its last word is too old.
@@ -80,15 +85,12 @@ impl Sights {
     }
 
     async fn relations(&self, sights: &[Sight]) -> Option<Vec<Relation>> {
-        let relations = self.profiles.relations(sights.to_vec());
-        match tokio::time::timeout(RELATIONS_DEADLINE, relations).await {
-            Ok(Ok(relations)) => Some(relations),
-            Ok(Err(error)) => {
-                warn!(%error, "it cannot be told who may see whom");
-                None
-            }
-            Err(_) => {
-                warn!("the store did not say in time who may see whom");
+        let deadline = self.clock.now() + RELATIONS_DEADLINE;
+        match self.relations.relations(sights.to_vec(), deadline).await {
+            Ok(relations) => Some(relations),
+            Err(error) => {
+                let error = &error as &dyn Error;
+                warn!(error, sights = sights.len(), "reading relations between users failed");
                 None
             }
         }

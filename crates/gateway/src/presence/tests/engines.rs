@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use heartline_durability::members::Edited;
-use heartline_durability::{ContactsFull, Profile, Profiles, Relation, Sight, StoreError};
+use heartline_durability::{Relation, Sight};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::{Timestamp, UserId};
 use heartline_routing::{
     Answering, Change, DirectoryError, MemoryDirectory, PresenceState, PresenceStates,
 };
 use tokio::sync::broadcast;
+use tokio::time::{Instant, sleep_until};
 
 use super::fixtures::user;
+use crate::ports::{Relations, RelationsError};
 
 /// A store that knows what it was told, and can fail.
 #[derive(Debug, Default)]
-pub(super) struct ScriptedProfiles {
+pub(super) struct ScriptedRelations {
     visibilities: Mutex<HashMap<UserId, Visibility>>,
     contacts: Mutex<HashSet<(UserId, UserId)>>,
     last_seen: Mutex<HashMap<UserId, Timestamp>>,
@@ -31,7 +32,7 @@ pub(super) struct ScriptedProfiles {
     pub(super) questions: AtomicUsize,
 }
 
-impl ScriptedProfiles {
+impl ScriptedRelations {
     pub(super) fn choose(&self, name: &str, visibility: Visibility) {
         self.visibilities.lock().unwrap().insert(user(name), visibility);
     }
@@ -53,14 +54,19 @@ impl ScriptedProfiles {
 }
 
 #[async_trait]
-impl Profiles for ScriptedProfiles {
-    async fn relations(&self, sights: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
+impl Relations for ScriptedRelations {
+    async fn relations(
+        &self,
+        sights: Vec<Sight>,
+        deadline: Instant,
+    ) -> Result<Vec<Relation>, RelationsError> {
         self.questions.fetch_add(1, Ordering::Relaxed);
         if self.hangs.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
+            sleep_until(deadline).await;
+            return Err(RelationsError::Deadline);
         }
         if self.is_down.load(Ordering::Relaxed) {
-            return Err(StoreError::rejected("it was told to fail"));
+            return Err(RelationsError::Failed("it was told to fail".into()));
         }
         let contacts = self.contacts.lock().unwrap();
         let has_put =
@@ -71,51 +77,6 @@ impl Profiles for ScriptedProfiles {
             last_seen: self.last_seen.lock().unwrap().get(user_id).copied(),
         };
         Ok(sights.iter().map(relation).collect())
-    }
-
-    async fn profile(&self, _: &UserId) -> Result<Profile, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn set_display_name(&self, _: &UserId, _: Option<String>) -> Result<Profile, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn record_last_seen(&self, _: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn visibility(&self, _: &UserId) -> Result<Option<Visibility>, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn set_visibility(&self, _: &UserId, _: Visibility) -> Result<bool, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn contacts(
-        &self,
-        _: &UserId,
-        _: Option<&UserId>,
-        _: usize,
-    ) -> Result<Vec<UserId>, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn put_contact(
-        &self,
-        _: &UserId,
-        _: &UserId,
-    ) -> Result<Result<bool, ContactsFull>, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn remove_contact(&self, _: &UserId, _: &UserId) -> Result<bool, StoreError> {
-        unreachable!("the plane only asks for relations")
-    }
-
-    async fn delete_user(&self, _: &UserId) -> Result<Vec<Edited>, StoreError> {
-        unreachable!("the plane only asks for relations")
     }
 }
 

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_durability::Profiles;
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
@@ -19,12 +18,13 @@ use tokio::time::timeout;
 use ulid::Ulid;
 
 use super::super::{PresencePlane, PresenceTask, Sights, Watch};
-use super::engines::{MutableStates, ScriptedProfiles};
+use super::engines::{MutableStates, ScriptedRelations};
 use crate::budget::Budget;
 use crate::handle::{Handle, Identity};
 use crate::hub::{Hub, Listing};
 use crate::metrics::Metrics;
 use crate::outbox::{Outbox, Signal};
+use crate::ports::Relations;
 use crate::pressure::Bounds;
 use crate::session::Answer;
 
@@ -57,7 +57,7 @@ fn key(name: &str, number: u128) -> LeaseKey {
 pub(super) struct World {
     pub(super) plane: PresencePlane,
     pub(super) directory: Arc<MutableStates>,
-    pub(super) profiles: Arc<ScriptedProfiles>,
+    pub(super) relations: Arc<ScriptedRelations>,
     pub(super) metrics: Metrics,
     hub: Arc<Hub>,
     policy: Policy,
@@ -87,11 +87,12 @@ impl World {
         let metrics = Metrics::default();
         let hub = Arc::new(Hub::new(Clock::system(), metrics.clone(), Duration::from_secs(5)));
         let directory = Arc::new(MutableStates::new(MemoryDirectory::new(8, Clock::system())));
-        let profiles = Arc::new(ScriptedProfiles::default());
+        let relations = Arc::new(ScriptedRelations::default());
         let lease = Duration::from_secs(15);
         let sights = Sights {
             states: Arc::clone(&directory) as Arc<dyn PresenceStates>,
-            profiles: Arc::clone(&profiles) as Arc<dyn Profiles>,
+            relations: Arc::clone(&relations) as Arc<dyn Relations>,
+            clock: Clock::system(),
             default_visibility,
             window: lease,
         };
@@ -103,7 +104,7 @@ impl World {
             offline_linger: Duration::ZERO,
         };
         let (waiting, running) = (Some(task), JoinSet::new());
-        Self { plane, directory, profiles, metrics, hub, policy, numbers: 0, waiting, running }
+        Self { plane, directory, relations, metrics, hub, policy, numbers: 0, waiting, running }
     }
 
     /// Lets the task run.

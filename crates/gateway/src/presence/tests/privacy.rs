@@ -50,7 +50,7 @@ async fn those_who_share_an_active_chat_hear_without_asking() {
 #[tokio::test]
 async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a_chat() {
     let mut world = World::start(Visibility::Everyone);
-    world.profiles.choose("hidden", Visibility::Nobody);
+    world.relations.choose("hidden", Visibility::Nobody);
     let ana = world.listener("ana");
     for round in 0..2 {
         let key = world.comes("hidden").await;
@@ -68,7 +68,7 @@ async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a
     // Whoever comes out of hiding is seen by those who would have been told.
     world.comes("hidden").await;
     world.news("hidden", true, &["ana"]);
-    world.profiles.choose("hidden", Visibility::Everyone);
+    world.relations.choose("hidden", Visibility::Everyone);
     world.plane.privacy_changed(vec![user("hidden")]);
     let event = ana.hears_one().await;
     assert_eq!((&event["user_id"], &event["status"]), (&json!("hidden"), &json!("online")));
@@ -77,16 +77,16 @@ async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a
 #[tokio::test]
 async fn each_observer_is_judged_apart() {
     let mut world = World::start(Visibility::ContactsOnly);
-    world.profiles.befriend("bo", "friend");
-    world.profiles.befriend("bo", "once-a-friend");
-    world.profiles.part("once-a-friend", "bo");
+    world.relations.befriend("bo", "friend");
+    world.relations.befriend("bo", "once-a-friend");
+    world.relations.part("once-a-friend", "bo");
     let [friend, once, stranger, own] =
         ["friend", "once-a-friend", "stranger", "bo"].map(|name| world.listener(name));
     for listener in [&friend, &once, &stranger, &own] {
         world.subscribe(listener, &["bo", "cy"]).await;
         listener.hears_one().await;
     }
-    world.profiles.choose("cy", Visibility::Everyone);
+    world.relations.choose("cy", Visibility::Everyone);
     world.comes("bo").await;
     for listener in [&friend, &own] {
         let event = listener.hears_one().await;
@@ -102,23 +102,23 @@ async fn each_observer_is_judged_apart() {
 #[tokio::test]
 async fn hiding_looks_exactly_like_being_removed_as_a_contact() {
     let mut world = World::start(Visibility::ContactsOnly);
-    world.profiles.befriend("ana", "bo");
-    world.profiles.befriend("ana", "cy");
+    world.relations.befriend("ana", "bo");
+    world.relations.befriend("ana", "cy");
     let ana = world.listener("ana");
     for name in ["bo", "cy"] {
         world.comes(name).await;
     }
     world.subscribe(&ana, &["bo", "cy"]).await;
     assert!(snapshot(&ana).await.iter().all(|seen| seen["status"] == "online"));
-    world.profiles.choose("bo", Visibility::Nobody);
+    world.relations.choose("bo", Visibility::Nobody);
     world.plane.privacy_changed(vec![user("bo")]);
     assert_eq!(ana.hears_one().await, unknown("bo"));
-    world.profiles.part("cy", "ana");
+    world.relations.part("cy", "ana");
     world.plane.privacy_changed(vec![user("cy"), user("ana")]);
     assert_eq!(ana.hears_one().await, unknown("cy"));
     // And back.
-    world.profiles.choose("bo", Visibility::ContactsOnly);
-    world.profiles.befriend("ana", "cy");
+    world.relations.choose("bo", Visibility::ContactsOnly);
+    world.relations.befriend("ana", "cy");
     world.plane.privacy_changed(vec![user("bo"), user("cy")]);
     let events = ana.hears(2).await;
     assert!(events.iter().all(|event| event["status"] == "online"), "{events:?}");
@@ -132,11 +132,11 @@ async fn hidden_absent_and_nonexistent_users_look_the_same_in_a_snapshot() {
         ("offline-hidden", Visibility::Nobody),
         ("online-stranger", Visibility::ContactsOnly),
     ] {
-        world.profiles.choose(name, visibility);
+        world.relations.choose(name, visibility);
     }
     world.comes("online-hidden").await;
     world.comes("online-stranger").await;
-    world.profiles.was_seen("offline-hidden", 1_700_000_000_000);
+    world.relations.was_seen("offline-hidden", 1_700_000_000_000);
     let ana = world.listener("ana");
     let names = ["online-hidden", "offline-hidden", "online-stranger", "never-came", "nobody"];
     world.subscribe(&ana, &names).await;
@@ -148,15 +148,15 @@ async fn hidden_absent_and_nonexistent_users_look_the_same_in_a_snapshot() {
 #[tokio::test]
 async fn typing_is_shown_to_those_who_may_see_the_one_who_types() {
     let mut world = World::start(Visibility::ContactsOnly);
-    world.profiles.befriend("bo", "friend");
+    world.relations.befriend("bo", "friend");
     let [friend, stranger, own] = ["friend", "stranger", "bo"].map(|name| world.listener(name));
     let members = ["friend", "stranger", "bo", "somewhere-else"];
     world.plane.typing(types("bo", &members));
     let shown = friend.hears_one().await;
     assert_eq!((&shown["type"], &shown["user_id"]), (&json!("typing_indicator"), &json!("bo")));
-    world.profiles.choose("bo", Visibility::Nobody);
+    world.relations.choose("bo", Visibility::Nobody);
     world.plane.typing(types("bo", &members));
-    world.profiles.choose("cy", Visibility::Everyone);
+    world.relations.choose("cy", Visibility::Everyone);
     world.plane.typing(types("cy", &members));
     for listener in [&friend, &stranger, &own] {
         assert_eq!(listener.hears_one().await["user_id"], "cy", "of bo they saw nothing");

@@ -15,7 +15,7 @@ fn is_about(frame: &Value, name: &str, status: &str) -> bool {
 #[tokio::test]
 async fn the_snapshot_comes_first_and_then_every_state_once() {
     let mut world = World::start(Visibility::Everyone);
-    world.profiles.was_seen("cy", 1_700_000_000_000);
+    world.relations.was_seen("cy", 1_700_000_000_000);
     let ana = world.listener("ana");
     let phone = world.comes("bo").await;
     world.subscribe(&ana, &["bo", "cy", "dee", "bo"]).await;
@@ -147,7 +147,7 @@ async fn flapping_within_a_moment_is_told_as_its_result() {
 #[tokio::test]
 async fn a_visit_too_short_to_be_told_is_seen_in_when_they_were_last_here() {
     let mut world = World::start(Visibility::Everyone);
-    world.profiles.was_seen("bo", 1_700_000_000_000);
+    world.relations.was_seen("bo", 1_700_000_000_000);
     let ana = world.listener("ana");
     world.subscribe(&ana, &["bo"]).await;
     ana.hears_one().await;
@@ -168,13 +168,13 @@ async fn a_wave_of_transitions_is_read_and_judged_together() {
         world.subscribe(&ana, &names).await;
     }
     ana.heard();
-    let asked_before = world.profiles.questions.load(Ordering::Relaxed);
+    let asked_before = world.relations.questions.load(Ordering::Relaxed);
     for name in &names {
         world.comes(name).await;
     }
     let events = ana.hears(500).await;
     assert_eq!(events.len(), 500);
-    let asked = world.profiles.questions.load(Ordering::Relaxed) - asked_before;
+    let asked = world.relations.questions.load(Ordering::Relaxed) - asked_before;
     // One reading unless the machine is so slow that the wave takes several moments.
     assert!(asked < 50, "the store was asked {asked} times");
 }

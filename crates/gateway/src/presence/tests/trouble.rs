@@ -21,18 +21,18 @@ fn stale_event(name: &str) -> Value {
 #[tokio::test]
 async fn without_the_store_nothing_is_told_of_anybody_and_later_what_differs() {
     let mut world = World::start(Visibility::Everyone);
-    world.profiles.choose("hidden", Visibility::Nobody);
+    world.relations.choose("hidden", Visibility::Nobody);
     let ana = world.listener("ana");
     world.subscribe(&ana, &["bo"]).await;
     ana.hears_one().await;
-    world.profiles.is_down.store(true, Ordering::Relaxed);
+    world.relations.is_down.store(true, Ordering::Relaxed);
     for name in ["bo", "hidden"] {
         world.comes(name).await;
     }
     world.subscribe(&ana, &["hidden", "nobody"]).await;
     let heard = ana.hears_one().await;
     assert_eq!(heard["users"], json!([stale("hidden"), stale("nobody")]), "all alike");
-    world.profiles.is_down.store(false, Ordering::Relaxed);
+    world.relations.is_down.store(false, Ordering::Relaxed);
     let mut events = ana.hears(3).await;
     events.sort_by_key(|event| event["user_id"].to_string());
     let is_of = |event: &Value, name: &str, status: &str| {
@@ -49,7 +49,7 @@ async fn a_store_that_hangs_does_not_hold_up_the_answer() {
     let mut world = World::start(Visibility::Everyone);
     let ana = world.listener("ana");
     world.comes("bo").await;
-    world.profiles.hangs.store(true, Ordering::Relaxed);
+    world.relations.hangs.store(true, Ordering::Relaxed);
     let asked_at = Clock::system().now();
     world.subscribe(&ana, &["bo"]).await;
     assert!(
@@ -58,14 +58,14 @@ async fn a_store_that_hangs_does_not_hold_up_the_answer() {
         Clock::system().now() - asked_at
     );
     assert_eq!(ana.hears_one().await["users"], json!([stale("bo")]));
-    world.profiles.hangs.store(false, Ordering::Relaxed);
+    world.relations.hangs.store(false, Ordering::Relaxed);
     assert_eq!(ana.hears_one().await["status"], "online");
 }
 
 #[tokio::test]
 async fn a_directory_that_fails_or_is_being_rebuilt_makes_everybody_stale_alike() {
     let mut world = World::start(Visibility::Everyone);
-    world.profiles.choose("hidden", Visibility::Nobody);
+    world.relations.choose("hidden", Visibility::Nobody);
     let ana = world.listener("ana");
     for name in ["bo", "hidden"] {
         world.comes(name).await;
@@ -86,8 +86,8 @@ async fn a_directory_that_fails_or_is_being_rebuilt_makes_everybody_stale_alike(
 #[tokio::test]
 async fn who_watches_is_told_once_that_the_directory_is_silent_and_then_what_differs() {
     let mut world = World::start(Visibility::Everyone);
-    world.profiles.choose("hidden", Visibility::Nobody);
-    world.profiles.choose("also-hidden", Visibility::Nobody);
+    world.relations.choose("hidden", Visibility::Nobody);
+    world.relations.choose("also-hidden", Visibility::Nobody);
     let ana = world.listener("ana");
     let bo = world.comes("bo").await;
     for name in ["cy", "hidden", "also-hidden"] {
@@ -117,7 +117,7 @@ async fn too_many_orders_are_refused_and_what_is_lost_is_looked_for() {
     world.subscribe(&ana, &["bo"]).await;
     assert_eq!(ana.hears_one().await["users"][0]["status"], "unknown");
     // The task cannot run before this one waits.
-    world.profiles.choose("bo", Visibility::Everyone);
+    world.relations.choose("bo", Visibility::Everyone);
     let missed = &world.metrics.presence.orders_missed;
     while missed.get() == 0 {
         world.plane.privacy_changed(Vec::new());
