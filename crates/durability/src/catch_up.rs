@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use heartline_protocol::limits::{MANIFEST_PAGE_CHATS, SYNC_PAGE_BYTES_MAX};
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame, ManifestChat, Message};
-use heartline_protocol::{ChatId, ErrorCode, UserId};
+use heartline_protocol::{ChatId, ErrorCode, UserId, retry_after_seconds};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
@@ -42,7 +42,7 @@ pub enum ReadRefusal {
 impl From<ReadRefusal> for ErrorFrame {
     fn from(refusal: ReadRefusal) -> Self {
         let later = |code, message: &str, retry_after: Duration| {
-            let seconds = retry_after.as_millis().div_ceil(1000).max(1) as u64;
+            let seconds = retry_after_seconds(retry_after);
             Self { retry_after_seconds: Some(seconds), ..Self::new(code, message) }
         };
         match refusal {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
-use heartline_protocol::{ErrorCode, Outcome};
+use heartline_protocol::{ErrorCode, Outcome, retry_after_seconds};
 
 use crate::log::AppendError;
 
@@ -59,8 +59,8 @@ impl From<SendError> for ErrorFrame {
             }
             SendError::BreakerOpen { retry_after } => {
                 let message = "messages cannot be stored at the moment";
-                let seconds = retry_after.as_millis().div_ceil(1000).max(1) as u64;
-                (ErrorCode::ServiceUnavailable, message, Outcome::Rejected, Some(seconds))
+                let seconds = Some(retry_after_seconds(retry_after));
+                (ErrorCode::ServiceUnavailable, message, Outcome::Rejected, seconds)
             }
             SendError::Unavailable { outcome } => {
                 let message = match outcome {

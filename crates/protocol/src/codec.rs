@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client_frame::{ClientFrame, SendMessage};
 use crate::envelope::{Envelope, Slot};
+use crate::fields::{self, FieldError};
 use crate::ids::RequestId;
 use crate::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, PRESENCE_USERS_PER_FRAME_MAX,
@@ -63,16 +64,16 @@ pub fn decode_client(text: &str) -> Result<Decoded, DecodeError> {
         slot => return Err(invalid_slot(request_id, "type", slot)),
     };
     let frame = match kind {
-        "authenticate" => ClientFrame::Authenticate(fields(text, request_id)?),
-        "refresh_token" => ClientFrame::RefreshToken(fields(text, request_id)?),
-        "heartbeat" => ClientFrame::Heartbeat(fields(text, request_id)?),
-        "send_message" => ClientFrame::SendMessage(legal_message(fields(text, request_id)?)?),
-        "ack" => ClientFrame::Ack(fields(text, request_id)?),
-        "sync_request" => ClientFrame::SyncRequest(fields(text, request_id)?),
-        "sync_manifest" => ClientFrame::SyncManifest(fields(text, request_id)?),
-        "presence_subscribe" => ClientFrame::PresenceSubscribe(fields(text, request_id)?),
-        "presence_unsubscribe" => ClientFrame::PresenceUnsubscribe(fields(text, request_id)?),
-        "typing" => ClientFrame::Typing(fields(text, request_id)?),
+        "authenticate" => ClientFrame::Authenticate(read_fields(text, request_id)?),
+        "refresh_token" => ClientFrame::RefreshToken(read_fields(text, request_id)?),
+        "heartbeat" => ClientFrame::Heartbeat(read_fields(text, request_id)?),
+        "send_message" => ClientFrame::SendMessage(legal_message(read_fields(text, request_id)?)?),
+        "ack" => ClientFrame::Ack(read_fields(text, request_id)?),
+        "sync_request" => ClientFrame::SyncRequest(read_fields(text, request_id)?),
+        "sync_manifest" => ClientFrame::SyncManifest(read_fields(text, request_id)?),
+        "presence_subscribe" => ClientFrame::PresenceSubscribe(read_fields(text, request_id)?),
+        "presence_unsubscribe" => ClientFrame::PresenceUnsubscribe(read_fields(text, request_id)?),
+        "typing" => ClientFrame::Typing(read_fields(text, request_id)?),
         _ => return Ok(Decoded::UnknownType { request_id }),
     };
     if let ClientFrame::PresenceSubscribe(users) | ClientFrame::PresenceUnsubscribe(users) = &frame
@@ -141,25 +142,15 @@ fn invalid_slot(request_id: Option<RequestId>, field: &str, slot: &Slot<'_>) -> 
     invalid_field(request_id, field, format!("{field} {wrong}"))
 }
 
-fn fields<T: DeserializeOwned>(
+fn read_fields<T: DeserializeOwned>(
     text: &str,
     request_id: Option<RequestId>,
 ) -> Result<T, DecodeError> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        field_error(request_id, &error.into_inner().to_string(), &path)
+    fields::read(text).map_err(|FieldError { field, message }| {
+        // The message may quote the value that was sent, however long it is.
+        let message = &message[..message.floor_char_boundary(FIELD_MESSAGE_BYTES_MAX)];
+        invalid_field(request_id, &field, format!("{field}: {message}"))
     })
-}
-
-/// Names the field of a serde error: by its path, or by the name that serde quotes.
-fn field_error(request_id: Option<RequestId>, message: &str, path: &str) -> DecodeError {
-    let quoted = message.split('`').nth(1).unwrap_or("type");
-    let field = if path.is_empty() || path == "." { quoted } else { path };
-    let message = message.split(" at line ").next().unwrap_or_default();
-    // Serde quotes the value that was sent, however long it is.
-    let message = &message[..message.floor_char_boundary(FIELD_MESSAGE_BYTES_MAX)];
-    invalid_field(request_id, field, format!("{field}: {message}"))
 }
 
 fn invalid_field(

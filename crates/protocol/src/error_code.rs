@@ -1,5 +1,7 @@
 //! Why a request was refused: one table for frames and HTTP.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// What went wrong with a request, and by that whether to try again.
@@ -113,9 +115,20 @@ impl ErrorCode {
     }
 }
 
+/// A pause as `retry_after_seconds` says it: whole seconds, rounded up, at least one.
+pub fn retry_after_seconds(pause: Duration) -> u64 {
+    u64::try_from(pause.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_is_rounded_up_to_whole_seconds() {
+        let seconds = [0, 1, 1000, 1001].map(|ms| retry_after_seconds(Duration::from_millis(ms)));
+        assert_eq!(seconds, [1, 1, 1, 2]);
+    }
 
     #[test]
     fn the_written_form_is_the_serialised_form() {

@@ -14,11 +14,12 @@ pub mod server_frame;
 pub mod timestamp;
 
 mod envelope;
+mod fields;
 
 pub use client_frame::{ClientFrame, Token};
 pub use close::{CloseReason, Reconnect};
 pub use codec::{DecodeError, Decoded, decode_client, decode_server, encode_client, encode_server};
-pub use error_code::ErrorCode;
+pub use error_code::{ErrorCode, retry_after_seconds};
 pub use ids::{
     ChatId, ClientMessageId, ConnectionId, DeviceId, InvalidId, MessageId, NodeId, RequestId,
     UserId,

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use heartline_protocol::retry_after_seconds;
 use tokio::time::Instant;
 
 /// Keys that are remembered at once. One who has rested is as good as forgotten.
@@ -63,11 +64,6 @@ impl TokenBucket {
     fn is_full(&self, now: Instant) -> bool {
         self.full_at <= now
     }
-}
-
-/// Whole seconds to wait, at least one, as `retry_after_seconds` says them.
-pub fn retry_after_seconds(wait: Duration) -> u64 {
-    (wait.as_millis().div_ceil(1000) as u64).max(1)
 }
 
 /// One bucket for each of many: users, accounts, addresses. Clones share them.
@@ -131,12 +127,6 @@ mod tests {
         );
         let rested = start + Duration::from_secs(60);
         assert_eq!((0..30).filter(|_| bucket.take(rate, rested).is_ok()).count(), 20);
-    }
-
-    #[test]
-    fn a_wait_is_told_in_whole_seconds_of_at_least_one() {
-        assert_eq!(retry_after_seconds(Duration::from_millis(1)), 1);
-        assert_eq!(retry_after_seconds(Duration::from_millis(1001)), 2);
     }
 
     #[test]

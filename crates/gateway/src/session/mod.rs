@@ -21,9 +21,9 @@ use heartline_protocol::limits::{
 };
 use heartline_protocol::{
     ClientFrame, CloseReason, DecodeError, Decoded, DeviceId, ErrorCode, RequestId, ServerFrame,
-    decode_client,
+    decode_client, retry_after_seconds,
 };
-use heartline_routing::rate::{Rate, TokenBucket, retry_after_seconds};
+use heartline_routing::rate::{Rate, TokenBucket};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
