@@ -5,6 +5,7 @@
 
 mod connection;
 pub mod conversation;
+mod deadlines;
 mod serve;
 
 pub use serve::AcceptedGraphQl;

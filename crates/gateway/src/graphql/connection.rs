@@ -77,14 +77,6 @@ pub(super) struct GraphQlConnection {
     unanswered_bytes: usize,
     /// What the reader and these requests hold, as the budget knows it.
     charged_bytes: usize,
-    opened_at: Instant,
-    /// When the connection has reached its age.
-    ends: Instant,
-    heard_at: Instant,
-    asked_at: Option<Instant>,
-    expires_at: Option<Instant>,
-    /// Since when the socket has taken nothing, and how much waited then.
-    stuck: Option<(Instant, usize)>,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -108,12 +100,14 @@ impl GraphQlConnection {
         listing: Listing,
     ) -> Self {
         let now = gateway.clock().now();
-        let config = gateway.config().graphql;
+        let lifetime = gateway.config().lifetime(rand::random());
+        let conversation = Conversation::new(gateway.config().graphql, lifetime, now);
         Self {
             service,
             transport,
             reader,
-            conversation: Conversation::new(config.operations),
+            timer: Box::pin(sleep_until(conversation.deadline())),
+            conversation,
             handle,
             listing: Some(listing),
             caller: None,
@@ -124,13 +118,6 @@ impl GraphQlConnection {
             operations_started: 0,
             unanswered_bytes: 0,
             charged_bytes: 0,
-            opened_at: now,
-            ends: now + gateway.config().lifetime(rand::random()),
-            heard_at: now,
-            asked_at: None,
-            expires_at: None,
-            stuck: None,
-            timer: Box::pin(sleep_until(now + config.init_timeout)),
             gateway,
         }
     }
@@ -173,7 +160,10 @@ impl GraphQlConnection {
                 Happening::Answer(answer) => self.answered(answer),
                 Happening::Read(0) | Happening::Broken => Some(Ended::Lost),
                 Happening::Read(_) | Happening::Written => None,
-                Happening::Deadline => self.deadline(),
+                Happening::Deadline => {
+                    let effect = self.conversation.tick(self.gateway.clock().now());
+                    effect.and_then(|effect| self.perform(effect, 0))
+                }
             };
             if let Some(ended) = ended {
                 return Poll::Ready(ended);
@@ -216,7 +206,7 @@ impl GraphQlConnection {
         if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
             return Poll::Ready(Happening::Broken);
         }
-        let due = self.due();
+        let due = self.conversation.deadline();
         if due < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }
@@ -249,18 +239,9 @@ impl GraphQlConnection {
     fn write(&mut self, context: &mut Context<'_>) -> Happening {
         let transport = &mut self.transport;
         let flushed = self.handle.outbox.flush_with(|slices| transport.write(context, slices));
-        let now = self.gateway.clock().now();
+        let is_blocked = matches!(flushed, Ok(Flushed::Blocked));
         let waiting = self.handle.outbox.load().bytes;
-        if self.stuck.is_some_and(|(_, before)| waiting < before) {
-            // Whoever makes room is there, also while it is not read because it is behind.
-            self.heard_at = now;
-            self.asked_at = None;
-        }
-        self.stuck = match (&flushed, self.stuck) {
-            (Ok(Flushed::Blocked), Some(stuck)) if stuck.1 <= waiting => Some(stuck),
-            (Ok(Flushed::Blocked), _) => Some((now, waiting)),
-            _ => None,
-        };
+        self.conversation.written(is_blocked, waiting, self.gateway.clock().now());
         match flushed {
             Ok(_) => Happening::Written,
             Err(_) => Happening::Broken,
@@ -272,8 +253,7 @@ impl GraphQlConnection {
         let read = ready!(self.transport.poll_read(context, &mut buffer))?;
         self.reader.feed(&buffer[..read]);
         self.charge();
-        self.heard_at = self.gateway.clock().now();
-        self.asked_at = None;
+        self.conversation.heard(self.gateway.clock().now());
         Poll::Ready(Ok(read))
     }
 
@@ -282,47 +262,6 @@ impl GraphQlConnection {
         let held = self.reader.buffered() + self.unanswered_bytes;
         self.gateway.budget().change(self.charged_bytes, held);
         self.charged_bytes = held;
-    }
-
-    /// When something must be looked at next: the init, the peer's life, the token, a stuck socket,
-    /// the connection's age.
-    fn due(&self) -> Instant {
-        let config = &self.gateway.config().graphql;
-        let ping = self.asked_at.unwrap_or(self.heard_at) + config.ping_interval;
-        let init = self.opened_at + config.init_timeout;
-        let stuck = self.stuck.map(|(since, _)| since + config.blocked_timeout);
-        let due = if self.conversation.is_new() { init.min(ping) } else { ping };
-        [stuck, self.expires_at].into_iter().flatten().fold(due.min(self.ends), Instant::min)
-    }
-
-    fn deadline(&mut self) -> Option<Ended> {
-        let config = self.gateway.config().graphql;
-        let now = self.gateway.clock().now();
-        let is_over = |since: Option<Instant>, limit| {
-            since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
-        };
-        if self.conversation.is_new() && is_over(Some(self.opened_at), config.init_timeout) {
-            let sentence = "Connection initialisation timeout".to_owned();
-            let reason = CloseReason::AuthTimeout;
-            return Some(self.goodbye(&Goodbye { code: 4408, sentence, reason }));
-        }
-        if now >= self.ends {
-            return Some(self.goodbye(&Goodbye::of(CloseReason::MaxAge)));
-        }
-        if self.expires_at.is_some_and(|expires_at| now >= expires_at) {
-            return Some(self.goodbye(&Goodbye::of(CloseReason::TokenExpired)));
-        }
-        if is_over(self.stuck.map(|(since, _)| since), config.blocked_timeout) {
-            return Some(self.goodbye(&Goodbye::of(CloseReason::SlowConsumer)));
-        }
-        if is_over(self.asked_at, config.ping_interval) {
-            return Some(self.goodbye(&Goodbye::of(CloseReason::HeartbeatTimeout)));
-        }
-        if self.asked_at.is_none() && is_over(Some(self.heard_at), config.ping_interval) {
-            self.asked_at = Some(now);
-            self.handle.outbox.push_urgent(ping_frame());
-        }
-        None
     }
 
     /// Gives every whole message that was read to the conversation.
@@ -360,6 +299,7 @@ impl GraphQlConnection {
     fn perform(&mut self, effect: Effect, bytes: usize) -> Option<Ended> {
         match effect {
             Effect::Send(text) => self.handle.outbox.push_urgent(text_frame(&text)),
+            Effect::Ping => self.handle.outbox.push_urgent(ping_frame()),
             Effect::Initialise(token) => {
                 let age = self.handle.age(self.gateway.clock().now());
                 let service = Arc::clone(&self.service);
@@ -405,12 +345,11 @@ impl GraphQlConnection {
         match admission {
             Ok(Admitted { identity, expires_at, caller }) => {
                 self.caller = Some(caller);
-                self.expires_at = expires_at;
                 if let Some(identity) = identity {
                     self.handle.identify(identity);
                     self.listing = Some(self.gateway.hub().list(Arc::clone(&self.handle)));
                 }
-                let acknowledged = self.conversation.initialised();
+                let acknowledged = self.conversation.initialised(expires_at);
                 self.perform(acknowledged, 0)
             }
             Err(reason) => Some(self.goodbye(&Goodbye::of(reason))),

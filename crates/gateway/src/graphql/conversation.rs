@@ -5,13 +5,16 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::CloseReason;
+use heartline_protocol::{CloseReason, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
-use super::{GraphQlRequest, Reply};
+use super::deadlines::{Deadlines, Due};
+use super::{GraphQlConfig, GraphQlRequest, Reply};
 use crate::websocket::FrameError;
 
 /// The end of a conversation, as the Close frame says it.
@@ -25,11 +28,24 @@ pub struct Goodbye {
     pub reason: CloseReason,
 }
 
+/// A client that offered no subprotocol of the server.
+const SUBPROTOCOL_NOT_ACCEPTABLE: u16 = 4406;
+
+/// The id of an operation that is still under way was used again.
+const SUBSCRIBER_EXISTS: u16 = 4409;
+
+/// A second `connection_init`.
+const TOO_MANY_INITIALISATIONS: u16 = 4429;
+
 impl Goodbye {
     /// The end for a reason of the server's own.
     pub fn of(reason: CloseReason) -> Self {
         let code = reason.graphql_code().unwrap_or(1013);
-        Self { code, sentence: reason.as_str().to_owned(), reason }
+        let sentence = match reason {
+            CloseReason::AuthTimeout => "Connection initialisation timeout",
+            reason => reason.as_str(),
+        };
+        Self { code, sentence: sentence.to_owned(), reason }
     }
 
     fn violation(code: u16, sentence: impl Into<String>) -> Self {
@@ -38,7 +54,7 @@ impl Goodbye {
 
     /// The end for a client that offered no subprotocol of ours.
     pub fn not_acceptable() -> Self {
-        Self::violation(4406, "Subprotocol not acceptable")
+        Self::violation(SUBPROTOCOL_NOT_ACCEPTABLE, "Subprotocol not acceptable")
     }
 }
 
@@ -53,6 +69,8 @@ impl From<FrameError> for Goodbye {
 pub enum Effect {
     /// Send this ahead of all results.
     Send(String),
+    /// Send a Ping.
+    Ping,
     /// Check this token, or that none is needed, and answer with
     /// [`initialised`](Conversation::initialised).
     Initialise(Option<String>),
@@ -79,6 +97,7 @@ pub struct Conversation {
     stage: Stage,
     operations: HashSet<String>,
     operations_max: usize,
+    deadlines: Deadlines,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,14 +152,37 @@ impl fmt::Debug for Message {
 }
 
 impl Conversation {
-    /// A conversation in which nothing was said.
-    pub fn new(operations_max: usize) -> Self {
-        Self { stage: Stage::New, operations: HashSet::new(), operations_max }
+    /// The conversation of a socket that was opened now and may live so long.
+    pub fn new(config: GraphQlConfig, lifetime: Duration, now: Instant) -> Self {
+        Self {
+            stage: Stage::New,
+            operations: HashSet::new(),
+            operations_max: config.operations,
+            deadlines: Deadlines::new(config, lifetime, now),
+        }
     }
 
-    /// Whether `connection_init` is still due.
-    pub fn is_new(&self) -> bool {
-        self.stage == Stage::New
+    /// The client sent some bytes: it is alive.
+    pub fn heard(&mut self, now: Instant) {
+        self.deadlines.heard(now);
+    }
+
+    /// The socket took some of what waits, or nothing if it is blocked; so many bytes still wait.
+    pub fn written(&mut self, is_blocked: bool, waiting: usize, now: Instant) {
+        self.deadlines.written(is_blocked, waiting, now);
+    }
+
+    /// The next instant at which [`tick`](Self::tick) may answer something.
+    pub fn deadline(&self) -> Instant {
+        self.deadlines.next()
+    }
+
+    /// A deadline may have passed.
+    pub fn tick(&mut self, now: Instant) -> Option<Effect> {
+        Some(match self.deadlines.due(now)? {
+            Due::Ping => Effect::Ping,
+            Due::Close(reason) => Effect::Close(Goodbye::of(reason)),
+        })
     }
 
     /// The client said something.
@@ -160,10 +202,11 @@ impl Conversation {
         match message {
             Message::ConnectionInit { .. } if self.stage != Stage::New => {
                 let sentence = "Too many initialisation requests";
-                Some(Effect::Close(Goodbye::violation(4429, sentence)))
+                Some(Effect::Close(Goodbye::violation(TOO_MANY_INITIALISATIONS, sentence)))
             }
             Message::ConnectionInit { payload } => {
                 self.stage = Stage::Initialising;
+                self.deadlines.init_received();
                 // Whatever else the parameters hold is the client's own. Without a session clients
                 // send null or nothing, some an empty text.
                 let token = payload.as_ref().and_then(|payload| payload.get("authToken")?.as_str());
@@ -185,11 +228,8 @@ impl Conversation {
 
     fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Effect {
         if self.stage != Stage::Ready {
-            return Effect::Close(Goodbye {
-                code: 4401,
-                sentence: "Unauthorized".to_owned(),
-                reason: CloseReason::Unauthorized,
-            });
+            let sentence = "Unauthorized".to_owned();
+            return Effect::Close(Goodbye { sentence, ..Goodbye::of(CloseReason::Unauthorized) });
         }
         let Ok(payload) = serde_json::from_value(Value::Object(payload)) else {
             return Effect::Close(invalid());
@@ -199,11 +239,12 @@ impl Conversation {
         }
         if self.operations.contains(&id) {
             let sentence = format!("Subscriber for {id} already exists");
-            return Effect::Close(Goodbye::violation(4409, sentence));
+            return Effect::Close(Goodbye::violation(SUBSCRIBER_EXISTS, sentence));
         }
         if self.operations.len() >= self.operations_max {
             let message = "Too many operations are under way on this connection";
-            let error = json!({ "message": message, "extensions": { "code": "SERVER_BUSY" } });
+            let code = ErrorCode::ServerBusy.as_str();
+            let error = json!({ "message": message, "extensions": { "code": code } });
             return Effect::Send(
                 json!({ "type": "error", "id": id, "payload": [error] }).to_string(),
             );
@@ -215,9 +256,10 @@ impl Conversation {
         Effect::Start { id, request: Box::new(request) }
     }
 
-    /// The token was checked.
-    pub fn initialised(&mut self) -> Effect {
+    /// The token was accepted, and expires then.
+    pub fn initialised(&mut self, expires_at: Option<Instant>) -> Effect {
         self.stage = Stage::Ready;
+        self.deadlines.token_expires(expires_at);
         Effect::Send(r#"{"type":"connection_ack"}"#.to_owned())
     }
 
@@ -238,7 +280,8 @@ impl Conversation {
 }
 
 fn invalid() -> Goodbye {
-    Goodbye::violation(4400, "Invalid message received")
+    let sentence = "Invalid message received".to_owned();
+    Goodbye { sentence, ..Goodbye::of(CloseReason::ProtocolError) }
 }
 
 /// A message around a payload that is JSON already.

@@ -1,15 +1,22 @@
 //! Every message at every stage.
 
+use heartline_routing::Clock;
+
 use super::*;
 
 const INIT: &str = r#"{"type":"connection_init"}"#;
 const SUBSCRIBE: &str = r#"{"type":"subscribe","id":"1","payload":{"query":"{a}"}}"#;
 
+fn fresh() -> Conversation {
+    let config = GraphQlConfig { operations: 2, ..GraphQlConfig::default() };
+    Conversation::new(config, Duration::from_secs(3600), Clock::system().now())
+}
+
 fn ready() -> Conversation {
-    let mut conversation = Conversation::new(2);
+    let mut conversation = fresh();
     assert_eq!(conversation.text(INIT), Some(Effect::Initialise(None)));
     let acknowledged = Effect::Send(r#"{"type":"connection_ack"}"#.to_owned());
-    assert_eq!(conversation.initialised(), acknowledged);
+    assert_eq!(conversation.initialised(None), acknowledged);
     conversation
 }
 
@@ -40,7 +47,7 @@ fn what_is_no_message_ends_the_conversation() {
         r#"{"type":"connection_init","payload":[]}"#,
     ] {
         let mut conversation = match text.contains("connection_init") {
-            true => Conversation::new(2),
+            true => fresh(),
             false => ready(),
         };
         assert_eq!(close_code(conversation.text(text)), Some(4400), "{text}");
@@ -50,9 +57,9 @@ fn what_is_no_message_ends_the_conversation() {
 
 #[test]
 fn nothing_is_run_before_the_acknowledgement_and_nobody_begins_twice() {
-    let mut conversation = Conversation::new(2);
+    let mut conversation = fresh();
     assert_eq!(close_code(conversation.text(SUBSCRIBE)), Some(4401));
-    let mut conversation = Conversation::new(2);
+    let mut conversation = fresh();
     conversation.text(INIT);
     assert_eq!(close_code(conversation.text(SUBSCRIBE)), Some(4401), "the token is being checked");
     assert_eq!(close_code(conversation.text(INIT)), Some(4429));
@@ -63,7 +70,7 @@ fn nothing_is_run_before_the_acknowledgement_and_nobody_begins_twice() {
 fn a_token_is_text_and_everything_else_is_none() {
     let token = |payload: &str| {
         let text = format!(r#"{{"type":"connection_init","payload":{payload}}}"#);
-        Conversation::new(2).text(&text)
+        fresh().text(&text)
     };
     let some = Some(Effect::Initialise(Some("t".to_owned())));
     assert_eq!(token(r#"{"authToken":"t","controllerMac":"m"}"#), some);
@@ -127,10 +134,25 @@ fn only_so_many_operations_are_under_way() {
 
 #[test]
 fn a_ping_is_answered_with_its_payload() {
-    let mut conversation = Conversation::new(2);
+    let mut conversation = fresh();
     let pong = |text: &str| Some(Effect::Send(text.to_owned()));
     assert_eq!(conversation.text(r#"{"type":"ping"}"#), pong(r#"{"type":"pong"}"#));
     let ping = r#"{"type":"ping","payload":{"a":1}}"#;
     assert_eq!(conversation.text(ping), pong(r#"{"payload":{"a":1},"type":"pong"}"#));
     assert_eq!(conversation.text(r#"{"type":"pong"}"#), None);
+}
+
+#[test]
+fn each_reason_has_its_code_and_the_init_timeout_its_sentence() {
+    let (start, mut conversation) = (Clock::system().now(), fresh());
+    let Some(Effect::Close(goodbye)) = conversation.tick(start + Duration::from_secs(60)) else {
+        panic!("the init is overdue");
+    };
+    assert_eq!((goodbye.code, goodbye.reason), (4408, CloseReason::AuthTimeout));
+    assert_eq!(goodbye.sentence, "Connection initialisation timeout");
+
+    let mut conversation = ready();
+    conversation.initialised(Some(start));
+    assert_eq!(close_code(conversation.tick(start)), Some(4403), "the token has expired");
+    assert_eq!(Goodbye::of(CloseReason::MaxAge).sentence, "max_age");
 }
