@@ -71,7 +71,7 @@ impl Gateway {
         let Parts { config, node_id, clock, authenticator, leases, link, .. } = parts;
         let (durability, bus, metrics) = (parts.durability, parts.bus, parts.metrics);
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
-        let hub = Arc::new(Hub::new(clock, metrics.clone(), config.limits.slow_grace));
+        let hub = Arc::new(Hub::new(clock, metrics.clone(), &config.limits));
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
         let sights = Sights {

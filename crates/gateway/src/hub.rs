@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::limits::URGENT_FRAMES_MAX;
 use heartline_protocol::{ChatId, CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
 use heartline_routing::renewal::Holdings;
 use heartline_routing::{Clock, Lease, LeaseKey, ResyncReason};
@@ -17,6 +16,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tracing::info;
 
+use crate::config::Limits;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::outbox::Delivered;
@@ -39,8 +39,10 @@ pub struct Hub {
     hasher: RandomState,
     clock: Clock,
     metrics: Metrics,
-    /// What a `SLOW_CONSUMER` warning announces.
-    grace: Duration,
+    /// The grace that a `SLOW_CONSUMER` warning announces.
+    slow_grace: Duration,
+    /// Frames that a connection's urgent lane may hold.
+    urgent_frames: usize,
 }
 
 /// Most users have one connection here, which then lies in the table itself.
@@ -81,10 +83,11 @@ impl Hub {
         &self.metrics
     }
 
-    pub(crate) fn new(clock: Clock, metrics: Metrics, grace: Duration) -> Self {
+    pub(crate) fn new(clock: Clock, metrics: Metrics, limits: &Limits) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let (guests, hasher) = (Mutex::default(), RandomState::new());
-        Self { shards, guests, hasher, clock, metrics, grace }
+        let Limits { slow_grace, urgent_frames, .. } = *limits;
+        Self { shards, guests, hasher, clock, metrics, slow_grace, urgent_frames }
     }
 
     fn shard(&self, user_id: &UserId) -> MutexGuard<'_, Shard> {
@@ -209,7 +212,7 @@ impl Hub {
         let Some(connection_id) = handle.connection_id().filter(|_| handle.is_chat()) else {
             return;
         };
-        if handle.outbox.urgent_frames() >= URGENT_FRAMES_MAX {
+        if handle.outbox.urgent_frames() >= self.urgent_frames {
             return handle.stop(CloseReason::SlowConsumer);
         }
         // The connection's own number spreads the syncs of many that are told together.
@@ -234,7 +237,7 @@ impl Hub {
             }
             Verdict::Slow => {
                 self.metrics.slow_consumer_warnings.inc();
-                let warning = encode_server(&slow_consumer(self.grace), self.clock.wall());
+                let warning = encode_server(&slow_consumer(self.slow_grace), self.clock.wall());
                 handle.outbox.push_urgent(text_frame(&warning));
                 handle.outbox.wake();
             }
@@ -393,7 +396,7 @@ mod tests {
 
     #[test]
     fn an_order_to_close_waits_for_a_connection_that_is_not_listed_yet() {
-        let hub = Arc::new(Hub::new(Clock::system(), Metrics::default(), Duration::from_secs(5)));
+        let hub = Arc::new(Hub::new(Clock::system(), Metrics::default(), &Limits::default()));
         let (older, newer) = (handle(1), handle(2));
         hub.close(&older.identity().unwrap().key, CloseReason::SessionReplaced);
         let listings = [hub.list(Arc::clone(&older)), hub.list(Arc::clone(&newer))];
@@ -401,5 +404,20 @@ mod tests {
         assert_eq!(signal(&newer), Poll::Pending);
         drop(listings);
         assert!(hub.all().is_empty(), "a listing ends with its owner");
+    }
+
+    #[test]
+    fn a_full_urgent_lane_ends_the_connection_at_the_configured_number_of_frames() {
+        let limits = Limits { urgent_frames: 2, ..Limits::default() };
+        let hub = Arc::new(Hub::new(Clock::system(), Metrics::default(), &limits));
+        let handle = handle(1);
+        let _listing = hub.list(Arc::clone(&handle));
+        for _ in 0..2 {
+            hub.resync_all(None, ResyncReason::DeliveryGap);
+            assert_eq!(signal(&handle), Poll::Ready(Signal::Writable));
+        }
+        hub.resync_all(None, ResyncReason::DeliveryGap);
+        assert_eq!(signal(&handle), Poll::Ready(Signal::Stop(CloseReason::SlowConsumer)));
+        assert_eq!(handle.outbox.urgent_frames(), 2);
     }
 }

@@ -20,6 +20,7 @@ use ulid::Ulid;
 use super::super::{PresencePlane, PresenceTask, Sights, Watch};
 use super::engines::{MutableStates, ScriptedRelations};
 use crate::budget::Budget;
+use crate::config::Limits;
 use crate::handle::{Handle, Identity};
 use crate::hub::{Hub, Listing};
 use crate::metrics::Metrics;
@@ -85,7 +86,7 @@ impl World {
     /// A plane whose task does not run yet.
     pub(super) fn resting(default_visibility: Visibility) -> Self {
         let metrics = Metrics::default();
-        let hub = Arc::new(Hub::new(Clock::system(), metrics.clone(), Duration::from_secs(5)));
+        let hub = Arc::new(Hub::new(Clock::system(), metrics.clone(), &Limits::default()));
         let directory = Arc::new(MutableStates::new(MemoryDirectory::new(8, Clock::system())));
         let relations = Arc::new(ScriptedRelations::default());
         let lease = Duration::from_secs(15);
