@@ -1,8 +1,8 @@
 //! How often one connection, or one account without a connection, may ask for something.
 
-use heartline_protocol::{ErrorCode, UserId};
+use heartline_protocol::{ErrorCode, UserId, retry_after_seconds};
 use heartline_routing::Clock;
-use heartline_routing::rate::{Allowances, Rate, TokenBucket, retry_after_seconds};
+use heartline_routing::rate::{Allowances, Rate, TokenBucket};
 
 use crate::error::PartyError;
 
