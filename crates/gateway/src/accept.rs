@@ -173,13 +173,13 @@ impl Gateway {
         Ok((Admitted { user_id, device_id, expires_at: claims.expires_at }, identity))
     }
 
-    /// Registers a connection in a task of its own: whoever waits for it may go away, and then
-    /// the lease is given back.
+    /// Registers a connection in a task of its own. If the caller stops waiting, for example
+    /// because its client has gone, the task gives the lease back.
     async fn register(&self, lease: Lease) -> Result<Registration, DirectoryError> {
         let (leases, link) = (Arc::clone(&self.leases), Arc::clone(&self.link));
         let policy = self.config.policy();
         let (answer, registered) = oneshot::channel();
-        self.tasks.spawn(async move {
+        self.tasks.spawn("registration", async move {
             let key = lease.key.clone();
             let mut registration = leases.register(lease, policy).await;
             let is_leased = matches!(registration, Ok(Registration::Admitted { .. }));
@@ -190,7 +190,9 @@ impl Gateway {
                 let _ = leases.unregister(&key, policy.offline_linger).await;
             }
         });
-        registered.await.expect("a registration always answers")
+        registered
+            .await
+            .unwrap_or_else(|_| Err(DirectoryError("the registration task panicked".into())))
     }
 
     /// Gives back what an upgrade had taken when its socket never came.

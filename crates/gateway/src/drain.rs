@@ -21,8 +21,8 @@ const BATCH_MIN: usize = 50;
 const SPREAD: f64 = 0.5;
 
 /// Tells every connection that the server is going away, a batch at a time so that those who come
-/// back do not all come back at once. Returns when all have been told; the caller waits for them
-/// to end.
+/// back do not all come back at once. Returns when all have been told and every registration under
+/// way has ended; the caller waits for the connections to end.
 pub async fn drain(gateway: &Gateway) {
     gateway.stop_accepting();
     let connections = gateway.hub().all();
@@ -42,6 +42,8 @@ pub async fn drain(gateway: &Gateway) {
     for handle in gateway.hub().all() {
         handle.stop(CloseReason::ServerShutdown);
     }
+    // Their leases are in the directory, or have been given back, before the node withdraws.
+    gateway.tasks.join().await;
 }
 
 /// Whenever the outboxes hold more than their budget, ends the fullest until it is kept again,

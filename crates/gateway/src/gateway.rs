@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use heartline_durability::EventBus;
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
-use tokio_util::task::TaskTracker;
+use heartline_runtime::Tasks;
 
 use crate::addresses::Addresses;
 use crate::auth::Authenticator;
@@ -35,7 +35,7 @@ pub struct Gateway {
     pub(crate) metrics: Metrics,
     sights: Sights,
     /// Registrations under way.
-    pub(crate) tasks: TaskTracker,
+    pub(crate) tasks: Tasks,
     draining: AtomicBool,
 }
 
@@ -94,10 +94,10 @@ impl Gateway {
             hub,
             budget,
             addresses,
+            tasks: Tasks::counting(metrics.task_panics.clone()),
             metrics,
             presence,
             sights,
-            tasks: TaskTracker::new(),
             draining,
         };
         (gateway, task)

@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, ConnectionId, ServerFrame, Timestamp, UserId, encode_server};
 use heartline_routing::{Delivery, Envelope, LocalSockets, ResyncReason};
+use heartline_runtime::until;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -81,13 +82,6 @@ pub async fn run(gateway: Arc<Gateway>, mut envelopes: mpsc::Receiver<Envelope>)
 async fn read_hole(reads: &dyn Reads, now: Instant, hole: Hole) -> (Hole, Option<Vec<Message>>) {
     let Hole { chat_id, first, last } = hole;
     (hole, reads.hole(chat_id, first, last, now + HOLE_DEADLINE).await)
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Takes more envelopes until the batch is full or the wait is over.

@@ -56,9 +56,9 @@ pub struct Metrics {
     pub auth_failures: Counter,
     /// Times that a client was made to sync again, by reason.
     pub resyncs_forced: Family<ReasonLabel, Counter>,
-    /// What became of messages here.
+    /// Messages delivered on this node.
     pub delivery: DeliveryMetrics,
-    /// What observers are told.
+    /// Presence pushed to observers on this node.
     pub presence: PresenceMetrics,
     /// Connections accepted without a lease, because the directory did not answer.
     pub connections_unleased: Counter,
@@ -70,17 +70,18 @@ pub struct Metrics {
     pub outbox_messages: Gauge,
     /// Bytes that all outboxes may hold.
     pub outbox_capacity_bytes: Gauge,
+    /// Panics of tasks that register connections.
+    pub task_panics: Counter,
 }
 
-/// What became of messages at the node that delivers them. They are named after fanout, whose
-/// last step this is.
+/// Messages at the node that delivers them.
 #[derive(Debug, Clone)]
 pub struct DeliveryMetrics {
     /// Messages given to connections.
     pub deliveries: Counter,
     /// Members who were not connected when a message came.
     pub recipients_offline: Counter,
-    /// From commit to socket.
+    /// Time from the commit of a message to its sockets.
     pub lag_seconds: Histogram,
     /// Holes in a chat's order that the log was asked about, by result.
     pub holes: Family<ReasonLabel, Counter>,
@@ -134,14 +135,14 @@ impl Default for DeliveryMetrics {
 
 impl DeliveryMetrics {
     fn register(&self, registry: &mut Registry) {
-        let fanout = registry.sub_registry_with_prefix("fanout");
-        fanout.register("deliveries", "Messages given to connections", self.deliveries.clone());
+        let gateway = registry.sub_registry_with_prefix("gateway");
+        gateway.register("deliveries", "Messages given to connections", self.deliveries.clone());
         let offline = "Members not connected when a message came";
-        fanout.register("recipients_offline", offline, self.recipients_offline.clone());
+        gateway.register("recipients_offline", offline, self.recipients_offline.clone());
         let (lag, seconds) = ("From commit to socket", Unit::Seconds);
-        fanout.register_with_unit("delivery_lag", lag, seconds, self.lag_seconds.clone());
-        let holes = "Holes that the log was asked about, by result";
-        fanout.register("delivery_holes", holes, self.holes.clone());
+        gateway.register_with_unit("delivery_lag", lag, seconds, self.lag_seconds.clone());
+        let holes = "Gaps in a chat's sequence read from the log, by result";
+        gateway.register("delivery_holes", holes, self.holes.clone());
     }
 
     /// Counts a message that so many connections took and so many members were not here for.
@@ -198,6 +199,7 @@ impl Metrics {
             ("rate_limited", "Frames over their rate", &self.rate_limited),
             ("auth_failures", "Tokens refused", &self.auth_failures),
             ("requests_busy", "Requests refused as too many", &self.requests_busy),
+            ("task_panics", "Panics of tasks that register connections", &self.task_panics),
             (
                 "connections_unleased",
                 "Connections accepted while the directory did not answer",

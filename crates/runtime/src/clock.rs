@@ -48,6 +48,14 @@ impl Clock {
     }
 }
 
+/// Waits until the deadline; forever without one.
+pub async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[derive(Debug)]
 struct SystemTimeSource;
 

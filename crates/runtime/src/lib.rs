@@ -8,7 +8,7 @@ pub mod random;
 pub mod supervise;
 pub mod tasks;
 
-pub use clock::{Clock, TimeSource};
+pub use clock::{Clock, TimeSource, until};
 pub use random::{Random, RandomSource};
 pub use supervise::Supervisor;
 pub use tasks::Tasks;

@@ -22,6 +22,11 @@ impl Tasks {
         Self::default()
     }
 
+    /// An owner without tasks that counts panics here.
+    pub fn counting(panics: Counter) -> Self {
+        Self { panics, ..Self::default() }
+    }
+
     /// Runs a task. Its panic is counted and logged under `name`, and reaches whoever awaits the
     /// handle; dropping the handle leaves the task running.
     pub fn spawn<T: Send + 'static>(

@@ -96,7 +96,7 @@ export class Console extends Observable {
     this.#add("connections", metrics.at, metrics.value("gateway_connections_active"));
     this.#add("outboxBytes", metrics.at, metrics.value("gateway_outbox_bytes"));
     if (before === undefined) return;
-    this.#add("deliveries", metrics.at, rate("fanout_deliveries_total", before, metrics));
+    this.#add("deliveries", metrics.at, rate("gateway_deliveries_total", before, metrics));
     this.#add("sends", metrics.at, rate("durability_messages_persisted_total", before, metrics));
   }
 

@@ -10,8 +10,9 @@ use heartline_durability::Sight;
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame, Presence};
 use heartline_protocol::{ErrorCode, RequestId, ServerFrame, UserId, encode_server};
 use heartline_routing::{Change, PresenceNews};
+use heartline_runtime::until;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::sights::{Sights, unknown};
 use super::watches::{TooMany, Watches};
@@ -337,13 +338,6 @@ impl Order {
         };
         let is_its = |(watch, _): &(Watch, _)| watch.handle.connection_id() == ending;
         ending.is_some() && beginning.iter().any(is_its)
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 
