@@ -176,7 +176,7 @@ impl LastWrites {
             store.close().await;
         };
         if tokio::time::timeout(LAST_WRITES_DEADLINE, writes).await.is_err() {
-            warn!("the store did not take the last watermarks in time");
+            warn!("last watermarks not written: store timeout");
         }
     }
 }

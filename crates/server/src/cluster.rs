@@ -183,9 +183,9 @@ impl Others {
         lifecycle.spawn_support("Redis availability", self.availability.run());
         lifecycle.spawn_support("link", Arc::clone(&link).run(returned));
         timeout(SUBSCRIBED_DEADLINE, link.subscribed()).await.map_err(|_| {
-            anyhow!("redis.url: nothing that is sent to this node is heard; is PUBLISH allowed?")
+            anyhow!("redis.url: this node does not receive its own messages; check that the ACL allows PUBLISH")
         })?;
-        info!(%listen, "reached by other nodes");
+        info!(%listen, "direct listener open");
         Ok(())
     }
 }
@@ -194,11 +194,13 @@ impl Others {
 async fn check_redis(client: RedisClient) -> Result<()> {
     for finding in check_settings(&client).await? {
         let Finding { severity, server, setting, value, advice } = finding;
-        let value = value.as_deref().unwrap_or("not to be seen");
+        let value = value.as_deref().unwrap_or("not readable");
         match severity {
             Severity::Refuse => bail!("{setting} of the Redis {server} is {value}: {advice}"),
-            Severity::Warn => warn!(%server, setting, value, "{advice}"),
-            Severity::Unchecked => debug!(%server, setting, "{advice}"),
+            Severity::Warn => {
+                warn!(%server, setting, value, advice, "Redis setting should be changed")
+            }
+            Severity::Unchecked => debug!(%server, setting, advice, "Redis setting not readable"),
         }
     }
     Ok(())

@@ -114,7 +114,7 @@ pub async fn run(
     let exit = lifecycle.wait(signals, drain_timeout).await;
     party.close().await;
     if let Err(error) = nodes.withdraw(&node_id).await {
-        warn!(%error, "this node is forgotten when its lease has run out");
+        warn!(%error, "node not removed from the directory; its lease will expire");
     }
     last_writes.write().await;
     Ok(exit)
@@ -168,6 +168,6 @@ async fn refresh_keys(authenticator: heartline_gateway::auth::Authenticator) {
 fn raise_file_limit() {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(files) => tracing::debug!(files, "open files"),
-        Err(error) => warn!(%error, "the limit of open files could not be raised"),
+        Err(error) => warn!(%error, "raising the limit of open files failed"),
     }
 }

@@ -110,7 +110,7 @@ impl Lifecycle {
         run(&self.tasks, &self.hard, work, move |outcome| {
             if matches!(outcome, Outcome::Panicked) {
                 let count = panics.inc() + 1;
-                tracing::error!(count, "the task of a connection panicked");
+                tracing::error!(count, "connection task panicked");
             }
         });
     }
@@ -137,7 +137,10 @@ impl Lifecycle {
             Some(()) = signals.next() => false,
         };
         if !finished {
-            tracing::warn!(tasks = self.tasks.len(), "cutting what has not finished");
+            tracing::warn!(
+                tasks = self.tasks.len(),
+                "drain timeout: remaining tasks are cancelled"
+            );
             self.hard.cancel();
             Self::gone(&self.tasks).await;
         }
@@ -151,16 +154,16 @@ impl Lifecycle {
     /// Waits for tasks that are being dropped, but not for one that blocks its thread.
     async fn gone(tasks: &TaskTracker) {
         if tokio::time::timeout(HARD_STOP_DEADLINE, tasks.wait()).await.is_err() {
-            tracing::error!(tasks = tasks.len(), "leaving tasks that block");
+            tracing::error!(tasks = tasks.len(), "tasks did not stop: exiting without them");
         }
     }
 
     /// A loop may end once a stop was asked for, and never by a panic.
     fn judge(&self, name: &'static str, outcome: &Outcome) {
         match outcome {
-            Outcome::Panicked => tracing::error!(task = name, "a loop panicked"),
+            Outcome::Panicked => tracing::error!(task = name, "background task panicked"),
             Outcome::Ended if !self.soft.is_cancelled() => {
-                tracing::error!(task = name, "a loop ended before the server was stopped");
+                tracing::error!(task = name, "background task ended unexpectedly");
             }
             Outcome::Ended | Outcome::Cut => return,
         }

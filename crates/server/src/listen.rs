@@ -95,7 +95,7 @@ pub(crate) async fn accept(listener: TcpListener, site: Site) {
             Err(error) if is_of_the_peer(&error) => debug!(%error, "a socket was gone already"),
             Err(error) => {
                 if !is_resting {
-                    warn!(%error, "accepting rests: raise the limit of open files, or add memory");
+                    warn!(%error, "accept paused: no file descriptors or memory left");
                 }
                 is_resting = true;
                 tokio::time::sleep(REST).await;

@@ -21,7 +21,7 @@ use heartline_routing::Clock;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// A real-time server: live connections, durable chat, presence and parties.
+/// A real-time server: WebSocket connections, durable chat, presence and party sessions.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
@@ -31,9 +31,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run one node with everything embedded, for trying out and developing
+    /// Run one node with an embedded store, for development
     Dev(DevArguments),
-    /// Run a node as configured
+    /// Run a node with a configuration file
     Serve(ServeArguments),
     /// Sign a token for a user of the development server
     Token(TokenArguments),
@@ -41,13 +41,13 @@ enum Command {
     Connect(ConnectArgs),
     /// Print the commented default configuration, or check a file
     Config(ConfigArguments),
-    /// Copy the embedded store while it runs, put a copy back, or check it
+    /// Back up, restore or check the embedded store
     Store(StoreArguments),
     /// Check configuration, engines, nodes and invariants, and say what to do
     Doctor(DoctorArguments),
-    /// Let a halted chat go on
+    /// Repair the counter of a halted chat
     Repair(RepairArguments),
-    /// Measure what connections and deliveries cost
+    /// Measure the cost of connections, sends and deliveries
     Bench(BenchArgs),
 }
 

@@ -30,7 +30,7 @@ where
         if !is_down(&error) || clock.now() >= gives_up_at {
             return Err(error);
         }
-        warn!(error = format!("{error:#}"), "waiting for Redis");
+        warn!(error = format!("{error:#}"), "Redis not reachable: retrying");
         sleep(PAUSE).await;
     }
 }

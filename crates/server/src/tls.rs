@@ -146,9 +146,9 @@ impl TlsReloader {
             let looked = tokio::task::spawn_blocking(move || reloader.reload_if_changed()).await;
             match looked {
                 Ok(Reload::Unchanged) => {}
-                Ok(Reload::Reloaded) => tracing::info!("the TLS certificate was read again"),
+                Ok(Reload::Reloaded) => tracing::info!("TLS certificate reloaded"),
                 Ok(Reload::Kept(error)) => {
-                    tracing::error!(%error, "the new TLS files cannot serve; the old ones do");
+                    tracing::error!(%error, "reloading TLS files failed; the old certificate stays in use");
                 }
                 // The runtime is going away, and this task with it.
                 Err(_) => return,

@@ -14,7 +14,7 @@ const REFUSED: u8 = 2;
 /// Prints the commented defaults, or checks a configuration without starting it.
 #[derive(Debug, clap::Args)]
 pub struct ConfigArguments {
-    /// Check this file, with the HEARTLINE__… variables over it, and say what it changes
+    /// Check this file together with the HEARTLINE__… variables, and list the changed keys
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
 }

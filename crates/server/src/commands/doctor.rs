@@ -49,10 +49,10 @@ pub struct DoctorArguments {
     /// The data directory of `heartline dev` [default: .heartline]
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "config")]
     pub data_dir: Option<PathBuf>,
-    /// Probe this node with users of its own, such as http://127.0.0.1:7400; may be repeated
+    /// Probe the node at this URL with test users, such as http://127.0.0.1:7400; may be repeated
     #[arg(long, value_name = "URL")]
     pub url: Vec<String>,
-    /// A file that holds the secret for the probe's tokens [default: the configured one]
+    /// A file with the secret for the probe's tokens [default: the configured one]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
     /// Print one JSON object instead of lines

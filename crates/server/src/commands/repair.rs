@@ -22,10 +22,10 @@ pub struct RepairArguments {
 
 #[derive(Debug, Subcommand)]
 enum RepairCommand {
-    /// Set a halted chat's counter to its newest message and let it go on; a server with an
+    /// Set the counter of a halted chat to its newest message, and end the halt; a server with an
     /// embedded store must be stopped
     Counter {
-        /// The chat that answers CHAT_HALTED
+        /// The id of the chat that answers CHAT_HALTED
         chat_id: ChatId,
         #[command(flatten)]
         store: StoreLocation,

@@ -17,10 +17,10 @@ pub struct DevArguments {
     /// The directory for the node's files and its secret
     #[arg(long, value_name = "DIRECTORY", default_value = DATA_DIRECTORY)]
     pub data_dir: PathBuf,
-    /// Where to listen [default: 127.0.0.1:7400]
+    /// Address and port to listen on [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// A configuration file over the defaults of `dev`
+    /// A configuration file that overrides the defaults of `dev`
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -28,10 +28,10 @@ pub struct DevArguments {
 /// Runs a node as configured.
 #[derive(Debug, clap::Args)]
 pub struct ServeArguments {
-    /// The configuration; `heartline config` prints the commented defaults
+    /// The configuration file; `heartline config` prints the commented defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen, over what the configuration says
+    /// Address and port to listen on; overrides the configuration
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
 }
@@ -95,14 +95,14 @@ fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartEr
         telemetry::wants_colours(std::io::stderr().is_terminal(), |name| std::env::var_os(name));
     telemetry::install(&loaded.config.log, with_colours).map_err(anyhow::Error::from)?;
     for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!(%warning, "configuration should be changed");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("the runtime cannot start")?;
+        .context("starting the runtime failed")?;
     runtime.block_on(async {
-        let signals = Signals::listen().context("signals cannot be handled")?;
+        let signals = Signals::listen().context("installing signal handlers failed")?;
         let node = assemble(loaded, Lifecycle::new()).await.map_err(StartError::Unusable)?;
         Ok(run(node, signals, ready).await?)
     })
@@ -121,17 +121,17 @@ fn greet(address: SocketAddr, data_dir: &Path) {
     let program = std::env::args().next().unwrap_or_else(|| "heartline".to_owned());
     let _ = writeln!(
         std::io::stdout(),
-        "Heartline is listening on http://{address} (development: everything is in this process)
+        "Heartline is listening on http://{address} (development server)
 
-Open each of these in a tab of its own, and chat:
+Open each of these in a separate tab, and chat:
   http://{address}/#/as/ana/chats/@bo
   http://{address}/#/as/bo/chats/@ana
 The same in two other terminals:
   {program} connect{data_dir}{url} --user ana
   {program} connect{data_dir}{url} --user bo
-Let ana type /direct bo and then hello; /help shows the rest.
+In ana's terminal type /direct bo and then hello; /help lists the commands.
 
-What an application's back end does, in a third one:
+Push an event as an application's back end, in a third terminal:
   curl -sS http://{address}/v1/push -H 'Content-Type: application/json' \\
     -H \"Authorization: Bearer $({program} token{data_dir} --user backend --scope service)\" \\
     -d '{{\"user_ids\":[\"ana\",\"bo\"],\"name\":\"hello\",\"data\":{{\"from\":\"curl\"}}}}'

@@ -78,9 +78,9 @@ pub struct StoreArguments {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
-    /// Copy the store to FILE; the server may go on running
+    /// Copy the store to FILE; the server may be running
     Backup {
-        /// Where the copy goes; it appears under this name only when it is whole
+        /// The file to write; it appears under this name only when it is complete
         file: PathBuf,
         /// Replace FILE if it exists
         #[arg(long)]
@@ -88,17 +88,17 @@ enum StoreCommand {
         #[command(flatten)]
         store: StoreLocation,
     },
-    /// Put a copy in the place of the store; the server must be stopped
+    /// Replace the store by a copy; the server must be stopped
     Restore {
-        /// A file that `heartline store backup` has made
+        /// A file that `heartline store backup` has written
         file: PathBuf,
-        /// Replace the store that is there, for good
+        /// Replace an existing store; its content is lost
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         store: StoreLocation,
     },
-    /// Look whether the store is whole; the server may go on running
+    /// Check the integrity of the store; the server may be running
     Check {
         /// Also compare every index with its table, which takes longer
         #[arg(long)]

@@ -19,23 +19,23 @@ const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// Signs a token (HS256) and prints it.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TokenArguments {
-    /// The user the token is for
+    /// The id of the user
     #[arg(long, value_name = "ID")]
     pub user: UserId,
     /// Bind the token to one device
     #[arg(long, value_name = "ID")]
     pub device: Option<DeviceId>,
-    /// What the token may do besides, such as "service"
+    /// The scope of the token, such as "service"
     #[arg(long)]
     pub scope: Option<String>,
-    /// How long the token is good
+    /// The lifetime of the token
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_lifetime)]
     pub ttl: Duration,
     /// The directory of the development server [default: .heartline, unless HEARTLINE_SECRET holds a
     /// secret]
     #[arg(long, value_name = "DIRECTORY")]
     pub data_dir: Option<PathBuf>,
-    /// A file that holds the secret
+    /// A file with the secret
     #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
     pub secret_file: Option<PathBuf>,
 }

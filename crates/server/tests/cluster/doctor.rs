@@ -50,7 +50,7 @@ async fn a_sound_cluster_under_traffic_is_clean_time_and_again() {
             }
             assert_eq!(visit.verdict("shards").0, "pass");
             let (verdict, text) = visit.verdict("zombie_prevention");
-            assert!(verdict == "pass" && text.contains("entries contradicts it"), "{text}");
+            assert!(verdict == "pass" && text.contains("entries violates it"), "{text}");
         }
         enough.send_replace(true);
     };

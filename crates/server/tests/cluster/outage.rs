@@ -291,7 +291,7 @@ async fn a_node_that_starts_before_redis_does_waits_for_it() {
         cluster.redis.resume();
     };
     let (node, ()) = join!(cluster.start_node(1), resumed);
-    node.logged(&["waiting for Redis"]).await;
+    node.logged(&["Redis not reachable: retrying"]).await;
     node.metric_becomes("link_peers_connected", 1.0).await;
 }
 

@@ -114,7 +114,7 @@ async fn a_sound_node_passes_while_it_runs_and_when_it_is_stopped() {
         assert!(verdict == "pass" && text.contains("the probe"), "{invariant}: {text}");
     }
     let (verdict, text) = visit.verdict("isolation_holds");
-    assert!(verdict == "held_by_test" && text.contains("held by test v43_"), "{text}");
+    assert!(verdict == "held_by_test" && text.contains("checked by test v43_"), "{text}");
     let left: u32 = open_store(&server.data())
         .query_row("SELECT count(*) FROM chats", [], |row| row.get(0))
         .unwrap();

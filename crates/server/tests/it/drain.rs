@@ -137,7 +137,7 @@ async fn a_second_signal_ends_the_server_at_once() {
     server.signal("TERM").await;
     assert_eq!(server.exit_code().await, Some(1));
     assert!(now() - asked_at < Duration::from_secs(3));
-    server.logged(&["cutting what has not finished"]).await;
+    server.logged(&["drain timeout: remaining tasks are cancelled"]).await;
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ async fn accepting_rests_while_there_are_no_files_and_goes_on_afterwards() {
             connect_raw(address, "/v1/ws", &headers).await.unwrap()
         });
     }
-    server.logged(&["accepting rests"]).await;
+    server.logged(&["accept paused"]).await;
 
     // The passing of time is the subject here: a loop that spins would use all of it.
     let before = processor_ticks(server.pid());

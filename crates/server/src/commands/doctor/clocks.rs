@@ -10,7 +10,7 @@ pub(super) fn judge(name: &'static str, server: &str, ahead_ms: i64) -> Finding 
     let ahead = format!("{server} is {ahead_ms} ms ahead of this machine");
     match ahead_ms.unsigned_abs() > AHEAD_MAX_MS {
         true => Finding::warn(name, ahead)
-            .advise("let both follow a time server; only logs and tokens depend on it"),
+            .advise("synchronise both with a time server; only logs and tokens depend on it"),
         false => Finding::pass(name, ahead),
     }
 }

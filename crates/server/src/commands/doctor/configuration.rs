@@ -20,9 +20,11 @@ pub(super) fn examine(loaded: &Loaded, report: &mut Report<'_>) -> Vec<Evidence>
     let server = &loaded.config.server;
     if let (Some(certificate), Some(key)) = (&server.tls_cert, &server.tls_key) {
         report.note(match TlsReloader::load(certificate, key) {
-            Ok(_) => Finding::pass("certificate", format!("{} is a pair", certificate.display())),
+            Ok(_) => {
+                Finding::pass("certificate", format!("{} matches its key", certificate.display()))
+            }
             Err(error) => Finding::fail("certificate", format!("server.tls_cert: {error}"))
-                .advise("bring a certificate and the key that it was made for"),
+                .advise("provide a certificate and its private key"),
         });
     }
     if loaded.warnings.is_empty() {
@@ -57,7 +59,7 @@ fn evidence(loaded: &Loaded) -> Vec<Evidence> {
     found.push(if outbox <= OUTBOX_MESSAGES_MAX && inbound <= INBOUND_REQUESTS_MAX {
         Evidence::holds("bounded_buffer", buffers)
     } else {
-        let advice = "lower them to 1000 and 100: clients and memory are planned for that";
+        let advice = "lower them to 1000 and 100, which clients and memory limits assume";
         Evidence::against("bounded_buffer", buffers, advice)
     });
     let grace = humantime::format_duration(limits.slow_grace);
@@ -65,7 +67,7 @@ fn evidence(loaded: &Loaded) -> Vec<Evidence> {
     found.push(if limits.slow_grace >= SLOW_GRACE_MIN {
         Evidence::holds("backpressure_signaled", grace)
     } else {
-        let advice = "raise it to 5s: clients are promised that long to recover";
+        let advice = "raise it to 5s, the recovery time that the protocol promises";
         Evidence::against("backpressure_signaled", grace, advice)
     });
     found

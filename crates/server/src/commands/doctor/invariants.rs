@@ -23,7 +23,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "zombie_prevention",
-        meaning: "what a crashed node leaves is gone one lease and one sweep later",
+        meaning: "the entries of a crashed node are removed within one lease and one sweep",
         tests: &["a_killed_node_is_forgotten_although_the_user_stays_on_another"],
     },
     Invariant {
@@ -48,22 +48,22 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "eventual_consistency_bound",
-        meaning: "every observer hears of a change within the window",
+        meaning: "every observer receives a transition within the window",
         tests: &["v42_presence_staleness_is_bounded_by_the_window"],
     },
     Invariant {
         name: "presence_staleness_bounded",
-        meaning: "what observers see is never older than the lease, a sweep and the linger",
+        meaning: "the presence that observers see is never older than lease, sweep and linger together",
         tests: &["a_killed_node_makes_one_departure_of_everybody_who_is_nowhere_else"],
     },
     Invariant {
         name: "presence_undefined_during_partition",
-        meaning: "a node that cannot know says unknown and stale",
+        meaning: "a node that cannot read presence reports unknown and stale",
         tests: &["one_node_is_cut_off_from_redis"],
     },
     Invariant {
         name: "presence_ceiling",
-        meaning: "presence never claims more than the leases do",
+        meaning: "presence never reports a user online without a lease",
         tests: &["a_directory_that_fails_or_is_being_rebuilt_makes_everybody_stale_alike"],
     },
     Invariant {
@@ -73,22 +73,22 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "privacy_enforced",
-        meaning: "who is seen by nobody is unknown to everybody",
+        meaning: "a user who is visible to nobody is unknown to everybody",
         tests: &["everybody_is_seen_by_those_whom_they_chose_and_by_nobody_else_on_any_path"],
     },
     Invariant {
         name: "multi_device_delivery",
-        meaning: "a message goes to every device of every member",
+        meaning: "a message is delivered to every device of every member",
         tests: &["v41_multi_device_routing_delivers_to_all_servers"],
     },
     Invariant {
         name: "no_silent_message_loss",
-        meaning: "every send is acknowledged or refused",
+        meaning: "every send is acknowledged or rejected",
         tests: &["a_server_that_is_killed_keeps_every_promise"],
     },
     Invariant {
         name: "bounded_buffer",
-        meaning: "a connection holds at most 1000 messages to write and 100 requests to answer",
+        meaning: "a connection has at most 1000 queued messages and 100 pending requests",
         tests: &[
             "the_cap_stops_the_connection_and_takes_no_more",
             "the_101st_request_that_waits_is_refused_and_the_third_refusal_closes",
@@ -96,7 +96,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "backpressure_signaled",
-        meaning: "who is slow is warned 5 s before the end",
+        meaning: "a slow consumer is warned 5 s before its connection is closed",
         tests: &["a_trickle_reader_is_warned_ahead_of_its_queue_and_closed_after_the_grace"],
     },
     Invariant {
@@ -106,12 +106,12 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "graceful_fanout",
-        meaning: "a delivery that fails is tried a few times and then ends in a sync",
+        meaning: "a failed delivery is retried a few times and then replaced by a sync",
         tests: &["what_could_not_be_addressed_ends_in_a_sync_when_the_store_is_back"],
     },
     Invariant {
         name: "reconnect_heals",
-        meaning: "who comes back and syncs has everything",
+        meaning: "a client that reconnects and syncs has every message",
         tests: &["two_thousand_who_come_back_at_once_get_everything_while_others_talk"],
     },
     Invariant {
@@ -143,7 +143,7 @@ impl Invariant {
         }
         if own.is_empty() {
             let tests = self.tests.join(" and ");
-            return Finding::held(self.name, format!("{}: held by test {tests}", self.meaning));
+            return Finding::held(self.name, format!("{}: checked by test {tests}", self.meaning));
         }
         Finding::pass(self.name, format!("{}: {}", self.meaning, texts(true)))
     }

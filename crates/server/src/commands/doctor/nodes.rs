@@ -27,18 +27,18 @@ pub(super) async fn examine_roster(
     config: &Config,
     report: &mut Report<'_>,
 ) -> Option<Roster> {
-    let found = match report.watch("asking who announces itself", roster(client)).await {
+    let found = match report.watch("listing the announced nodes", roster(client)).await {
         Ok(found) => found,
         Err(failure) => {
-            report.note(Finding::fail("nodes", format!("they cannot be listed: {failure}")));
+            report.note(Finding::fail("nodes", format!("the nodes cannot be listed: {failure}")));
             return None;
         }
     };
     let configured = config.routing.shards.to_string();
     report.note(match &found.shards {
-        None => Finding::skipped("shards", "no node has stored how users are divided"),
+        None => Finding::skipped("shards", "no node has stored the number of shards"),
         Some(stored) if *stored == configured => {
-            Finding::pass("shards", format!("{stored}, as all nodes have agreed"))
+            Finding::pass("shards", format!("all nodes use {stored}"))
         }
         Some(stored) => {
             let evidence = format!("routing.shards is {configured}, but the nodes use {stored}");
@@ -46,8 +46,10 @@ pub(super) async fn examine_roster(
         }
     });
     if found.nodes.is_empty() {
-        let finding = Finding::warn("nodes", "no node announces itself in this Redis");
-        report.note(finding.advise("see whether redis.url and redis.key_prefix are the nodes'"));
+        let finding = Finding::warn("nodes", "no node is announced in this Redis");
+        report.note(
+            finding.advise("check that redis.url and redis.key_prefix are those of the nodes"),
+        );
     }
     for node in &found.nodes {
         let finding = report.watch("connecting to a node", examine_node(client, node)).await;
@@ -56,12 +58,12 @@ pub(super) async fn examine_roster(
     Some(found)
 }
 
-/// Tries a node's direct link, twice, unless it has left meanwhile.
+/// Tries a node's direct link, twice, unless the node has stopped meanwhile.
 async fn examine_node(client: &RedisClient, node: &LiveNode) -> Finding {
     let (id, connections) = (&node.record.node_id, node.record.connections);
     let check = format!("node {id}");
     let Some(address) = &node.record.address else {
-        return Finding::skipped(check, "it does not say where it is reached");
+        return Finding::skipped(check, "the node announces no address for direct links");
     };
     let dial = async || match timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
         Ok(Ok(_)) => Ok(()),
@@ -81,15 +83,17 @@ async fn examine_node(client: &RedisClient, node: &LiveNode) -> Finding {
         .await
         .is_ok_and(|roster| roster.nodes.iter().all(|it| it.record.node_id != *id));
     if is_gone {
-        return Finding::skipped(check, "it has left meanwhile");
+        return Finding::skipped(check, "the node has stopped meanwhile");
     }
-    let evidence = format!("it announces itself, but {address} cannot be reached: {error}");
+    let evidence = format!("the node is announced, but {address} cannot be reached: {error}");
     if is_refused {
-        return Finding::fail(check, evidence)
-            .advise("set cluster.advertise to where other nodes reach it, or open the way");
+        return Finding::fail(check, evidence).advise(
+            "set cluster.advertise to an address that other nodes can reach, or open the port",
+        );
     }
-    Finding::warn(check, evidence)
-        .advise("run this where the nodes run; if they cannot reach it either, open the way")
+    Finding::warn(check, evidence).advise(
+        "run the doctor in the nodes' network; if they cannot reach it either, open the port",
+    )
 }
 
 /// Looks at the nodes that were named.
@@ -109,7 +113,7 @@ pub(super) async fn examine_urls(
             }
             Err(error) => {
                 let finding = Finding::fail(format!("node at {url}"), format!("{error:#}"));
-                report.note(finding.advise("start it, or correct --url"));
+                report.note(finding.advise("start the node, or correct --url"));
             }
         }
     }
@@ -121,8 +125,11 @@ pub(super) async fn examine_urls(
     versions.dedup();
     report.note(match &versions[..] {
         [version] => Finding::pass("versions", format!("all are {version}")),
-        _ => Finding::warn("versions", format!("several at once: {}", versions.join(", ")))
-            .advise("finish the upgrade, or run the doctor of the nodes' version"),
+        _ => Finding::warn(
+            "versions",
+            format!("the nodes and this doctor differ: {}", versions.join(", ")),
+        )
+        .advise("finish the upgrade, or use the doctor of the nodes' version"),
     });
 }
 
@@ -146,7 +153,7 @@ async fn examine_url(web: &Web, url: &str) -> Result<Named> {
     let welcome = String::from_utf8_lossy(&welcome).into_owned();
     let words: Vec<&str> = welcome.lines().next().unwrap_or_default().split(' ').collect();
     let ["Heartline", version, "on", "node", node_id] = words[..] else {
-        return Err(anyhow!("whoever answers there does not say that it is Heartline"));
+        return Err(anyhow!("the server at this URL is not Heartline"));
     };
     let (node_id, version) = (node_id.to_owned(), version.to_owned());
     Ok(Named { node_id, version, is_ready: ready.status.is_success(), degraded })
@@ -161,18 +168,24 @@ impl Named {
             (true, true) => {
                 Finding::pass(check.clone(), format!("{node_id} ({version}) is live and ready"))
             }
-            (true, false) => Finding::warn(check.clone(), format!("{node_id} misses {parts}"))
-                .advise("its log says since when; docs/operating.md what follows"),
+            (true, false) => {
+                Finding::warn(check.clone(), format!("{node_id} works without {parts}"))
+                    .advise("read the node's log and docs/operating.md")
+            }
             (false, _) => Finding::fail(check.clone(), format!("{node_id} is not ready: {parts}"))
-                .advise("its log says since when; docs/operating.md what follows"),
+                .advise("read the node's log and docs/operating.md"),
         });
         let is_known = roster.is_none_or(|roster| {
             roster.nodes.iter().any(|node| node.record.node_id.as_str() == node_id)
         });
         if !is_known {
-            let evidence = format!("{node_id} does not announce itself in the configured Redis");
+            let evidence = format!("{node_id} is not announced in the configured Redis");
             let finding = Finding::fail(check, evidence);
-            report.note(finding.advise("give both the same redis.url and redis.key_prefix"));
+            report.note(
+                finding.advise(
+                    "use the same redis.url and redis.key_prefix for the node and the doctor",
+                ),
+            );
         }
     }
 }

@@ -31,7 +31,7 @@ const SLACK: Duration = Duration::from_secs(10);
 const ATTEMPTS: usize = 2;
 
 /// What to do when a probe fails.
-const ADVICE: &str = "look for the names of the probe's users, doctor-probe-…, in the nodes' logs";
+const ADVICE: &str = "search the nodes' logs for the probe's users, doctor-probe-…";
 
 /// Everything that a probe needs to know.
 pub(super) struct Probe {
@@ -88,8 +88,8 @@ impl Probe {
             let played = report.watch("probing", script.play()).await;
             let cleaned = report.watch("cleaning up after the probe", script.clean_up()).await;
             if let Err(error) = cleaned {
-                let evidence = format!("some of it may be left: {error:#}");
-                let advice = format!("delete the users whose names begin with {USER_PREFIX}");
+                let evidence = format!("the probe's chat or users may still exist: {error:#}");
+                let advice = format!("delete the users whose ids begin with {USER_PREFIX}");
                 report.note(Finding::warn("probe clean-up", evidence).advise(advice));
             }
             let unshown = script.unshown();
@@ -97,7 +97,7 @@ impl Probe {
             match played {
                 Ok(()) => {
                     let nodes = self.urls.join(" and ");
-                    report.note(Finding::pass("probe", format!("everything was tried on {nodes}")));
+                    report.note(Finding::pass("probe", format!("all steps succeeded on {nodes}")));
                     notes.into_iter().for_each(|note| report.note(note));
                     return shown;
                 }

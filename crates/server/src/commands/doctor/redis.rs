@@ -32,25 +32,25 @@ const RULES: [(Rule, &[&str], &str); 5] = [
     (
         Rule::KeysEnd,
         &["routing_ttl_bounded"],
-        "nothing of Heartline writes such a key: find who did, and let it end with redis-cli \
+        "Heartline never writes such a key: find the program that did, and run redis-cli \
          EXPIRE KEY 600",
     ),
     (
         Rule::NoZombies,
         &["zombie_prevention"],
-        "see whether the nodes' sweeps run (metric and log), then remove the key with redis-cli \
-         DEL KEY: live connections are registered again within 3 min",
+        "check that the nodes sweep (metric and log), then remove the key with redis-cli \
+         DEL KEY: live connections register again within 3 min",
     ),
     (
         Rule::OneRecord,
         &["conn_id_uniqueness"],
-        "look who else writes to this Redis; the nodes' reconciliation mends what is theirs \
-         within some minutes",
+        "find the other program that writes to this Redis; the nodes repair their own entries \
+         within minutes",
     ),
     (
         Rule::RoutesAgree,
         &["routing_denormalization_consistent"],
-        "look who else writes to this Redis; the next connection of the user mends it",
+        "find the other program that writes to this Redis; the user's next connection repairs it",
     ),
     (
         Rule::PresenceIsDerived,
@@ -60,7 +60,7 @@ const RULES: [(Rule, &[&str], &str); 5] = [
             "presence_ceiling",
             "presence_consistency_ceiling",
         ],
-        "remove the key with redis-cli DEL KEY: the user's next coming or going writes it anew",
+        "remove the key with redis-cli DEL KEY: the user's next connect or disconnect writes it again",
     ),
 ];
 
@@ -78,11 +78,11 @@ pub(super) async fn examine(
     config: &Config,
     report: &mut Report<'_>,
 ) -> Vec<Evidence> {
-    match report.watch("asking Redis", vitals(client)).await {
+    match report.watch("reading the state of Redis", vitals(client)).await {
         Ok(servers) => servers.iter().for_each(|server| examine_server(server, report)),
         Err(failure) => {
-            let finding = Finding::fail("redis", format!("it cannot be asked: {failure}"));
-            report.note(finding.advise("start it, or correct redis.url"));
+            let finding = Finding::fail("redis", format!("Redis does not answer: {failure}"));
+            report.note(finding.advise("start Redis, or correct redis.url"));
             return Vec::new();
         }
     }
@@ -93,13 +93,16 @@ pub(super) async fn examine(
     match report.watch("reading the directory", inspecting).await {
         Ok(inspection) => {
             if !inspection.is_complete {
-                let evidence = "so much looks wrong that only a part was looked at again";
+                let evidence = "too many suspicious entries; only some of them were read again";
                 report.note(Finding::warn("directory", evidence));
             }
             evidence.extend(of_inspection(&inspection));
         }
         Err(failure) => {
-            report.note(Finding::fail("directory", format!("it cannot be read: {failure}")));
+            report.note(Finding::fail(
+                "directory",
+                format!("the directory cannot be read: {failure}"),
+            ));
         }
     }
     evidence
@@ -107,22 +110,22 @@ pub(super) async fn examine(
 
 fn examine_server(vitals: &Vitals, report: &mut Report<'_>) {
     let Vitals { server, version, used_bytes, bytes_max, evicted_keys, clock_ahead_ms } = vitals;
-    report.note(Finding::pass("redis", format!("{server} answers; it is version {version}")));
+    report.note(Finding::pass("redis", format!("{server} answers, version {version}")));
     let percent = bytes_max.map(|max| used_bytes.saturating_mul(100) / max.max(1));
     report.note(match percent {
-        None => Finding::skipped("redis memory", format!("{server} does not say what it may use")),
+        None => Finding::skipped("redis memory", format!("{server} reports no memory limit")),
         Some(percent) if percent > MEMORY_PERCENT_MAX => {
             Finding::warn("redis memory", format!("{server} uses {percent}% of its memory"))
-                .advise("give it more: when it is full it counts as down")
+                .advise("raise maxmemory: a full Redis rejects writes and counts as down")
         }
         Some(percent) => {
             Finding::pass("redis memory", format!("{server} uses {percent}% of its memory"))
         }
     });
     report.note(match evicted_keys {
-        0 => Finding::pass("redis evictions", format!("{server} has dropped no key")),
-        _ => Finding::fail("redis evictions", format!("{server} has dropped {evicted_keys} keys"))
-            .advise("set maxmemory-policy to noeviction, and give it more memory"),
+        0 => Finding::pass("redis evictions", format!("{server} has evicted no key")),
+        _ => Finding::fail("redis evictions", format!("{server} has evicted {evicted_keys} keys"))
+            .advise("set maxmemory-policy to noeviction, and raise maxmemory"),
     });
     report.note(clocks::judge("redis clock", server, *clock_ahead_ms));
 }
@@ -136,10 +139,10 @@ async fn examine_settings(client: &RedisClient, report: &mut Report<'_>) {
         }
     };
     if findings.is_empty() {
-        report.note(Finding::pass("redis settings", "all are as they should be"));
+        report.note(Finding::pass("redis settings", "all settings are correct"));
     }
     for finding in findings {
-        let value = finding.value.as_deref().unwrap_or("not to be seen");
+        let value = finding.value.as_deref().unwrap_or("not readable");
         let evidence = format!("{} of {} is {value}", finding.setting, finding.server);
         let told = match finding.severity {
             Severity::Refuse => Finding::fail("redis settings", evidence),
@@ -165,7 +168,7 @@ async fn examine_sweeps(
         tokio::time::sleep(PAUSE).await;
         sweeps(client, shards).await
     };
-    let found = match report.watch("looking whether nodes sweep", looking).await {
+    let found = match report.watch("checking that nodes sweep", looking).await {
         Ok(found) => found,
         Err(failure) => {
             report.note(Finding::fail("sweeps", format!("not readable: {failure}")));
@@ -174,11 +177,11 @@ async fn examine_sweeps(
     };
     if !found.rebuilding.is_empty() {
         let evidence = format!(
-            "leases of {} of {shards} shards are being made again: presence there is unknown, \
-             and nothing there was judged",
+            "{} of {shards} shards are being rebuilt: presence there is unknown, \
+             and their entries were not checked",
             found.rebuilding.len()
         );
-        let advice = "look again in a minute; if it lasts, no node sweeps";
+        let advice = "run the doctor again in a minute; if the warning stays, no node sweeps";
         report.note(Finding::warn("rebuild", evidence).advise(advice));
     }
     if found.late.is_empty() {
@@ -187,7 +190,7 @@ async fn examine_sweeps(
     }
     let late = found.late.len();
     let finding = Finding::warn("sweeps", format!("{late} of {shards} shards are not swept"));
-    report.note(finding.advise("see whether any node runs: every node sweeps every second"));
+    report.note(finding.advise("check that a node runs: every node sweeps every second"));
     Vec::new()
 }
 
@@ -199,7 +202,7 @@ fn of_inspection(inspection: &Inspection) -> Vec<Evidence> {
             inspection.anomalies.iter().filter(|anomaly| anomaly.rule == rule).collect();
         for invariant in invariants {
             if broken.is_empty() {
-                let text = format!("none of {} entries contradicts it", inspection.examined);
+                let text = format!("none of {} entries violates it", inspection.examined);
                 evidence.push(Evidence::holds(invariant, text));
             }
             for anomaly in broken.iter().take(ANOMALIES_TOLD_MAX) {

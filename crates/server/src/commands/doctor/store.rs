@@ -32,7 +32,7 @@ pub(super) async fn examine(
         Ok(store) => store,
         Err(error) => {
             let finding = Finding::fail("store", format!("{error:#}"));
-            report.note(finding.advise("mend that first: no message can be stored until then"));
+            report.note(finding.advise("repair this first: no message can be stored until then"));
             return Vec::new();
         }
     };
@@ -44,7 +44,9 @@ pub(super) async fn examine(
                 let ahead_ms = now.unix_ms as i64 - clock.wall().unix_ms as i64;
                 clocks::judge("store clock", "PostgreSQL", ahead_ms)
             }
-            Err(error) => Finding::fail("store clock", format!("it did not tell: {error}")),
+            Err(error) => {
+                Finding::fail("store clock", format!("the clock cannot be read: {error}"))
+            }
         });
     }
     let halted = report.watch("looking for halted chats", store.log().halted(HALTED_MAX)).await;
@@ -59,14 +61,19 @@ pub(super) async fn examine(
                 (None, None) => String::new(),
             };
             for chat_id in chats {
-                let finding = Finding::fail("halted chats", format!("{chat_id} takes no messages"));
+                let finding = Finding::fail("halted chats", format!("{chat_id} rejects messages"));
                 let command = format!("heartline repair counter {chat_id}{location}");
-                report
-                    .note(finding.advise(format!("look what damaged its counter, then {command}")));
+                report.note(
+                    finding
+                        .advise(format!("find out what damaged its counter, then run {command}")),
+                );
             }
         }
         Err(error) => {
-            report.note(Finding::fail("halted chats", format!("the store did not say: {error}")));
+            report.note(Finding::fail(
+                "halted chats",
+                format!("the halted chats cannot be read: {error}"),
+            ));
         }
     }
     report.watch("closing the store", store.close()).await;
@@ -76,14 +83,16 @@ pub(super) async fn examine(
 /// What opening has proved: the schema and that commits reach the disk.
 fn durability(config: &Config, store: &Store, report: &mut Report<'_>) -> Vec<Evidence> {
     let engine = store.engine();
-    let evidence = format!("{engine} answers, and its schema is that of this version");
+    let evidence = format!("{engine} answers, and its schema is current");
     report.note(Finding::pass("store", evidence));
     if config.store.allow_unsafe {
         let finding = Finding::warn(
             "store durability",
-            "store.allow_unsafe is set: acknowledged messages may be lost",
+            "store.allow_unsafe is set: acknowledged messages can be lost",
         );
-        report.note(finding.advise("take it out and see what the start then refuses"));
+        report.note(finding.advise(
+            "remove store.allow_unsafe, and correct the settings that the server then reports",
+        ));
         return Vec::new();
     }
     let proved = match store {
@@ -105,13 +114,14 @@ async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
         }
     };
     if !path.exists() {
-        let why = format!("there is no store at {} yet: the first start makes it", path.display());
+        let why =
+            format!("there is no store at {} yet: the first start creates it", path.display());
         report.note(Finding::skipped("store", why));
         return false;
     }
     if let Some(owner) = holder(&path) {
         let why = format!(
-            "{} is in use by {owner}, which proves its settings itself; for the full check and \
+            "{} is in use by {owner}, which checks its settings at start; for the full check and \
              the halted chats stop it, or run `heartline store check --full` beside it",
             path.display()
         );
@@ -122,7 +132,7 @@ async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
     let checking = tokio::task::spawn_blocking(move || check_store(&checked, Thoroughness::Full));
     let finding = match report.watch("checking the whole store", checking).await {
         Ok(Ok(faults)) if faults.is_empty() => {
-            Finding::pass("store file", format!("{} is whole", path.display()))
+            Finding::pass("store file", format!("{} is intact", path.display()))
         }
         Ok(Ok(faults)) => {
             let evidence = format!("{} is damaged: {}", path.display(), faults.join("; "));
@@ -130,7 +140,7 @@ async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
                 .advise("restore a backup with `heartline store restore`; keep the file")
         }
         Ok(Err(error)) => Finding::fail("store file", error.to_string()),
-        Err(error) => Finding::fail("store file", format!("the check broke off: {error}")),
+        Err(error) => Finding::fail("store file", format!("the check was aborted: {error}")),
     };
     let is_whole = finding.verdict == super::report::Verdict::Pass;
     report.note(finding);

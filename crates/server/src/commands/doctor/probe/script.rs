@@ -137,7 +137,7 @@ impl<'a> Script<'a> {
         let evidence = format!("{} is {ahead_ms} ms ahead of this machine", self.first_url());
         self.notes.push(match ahead_ms.unsigned_abs() > CLOCK_AHEAD_MAX_MS {
             true => Finding::warn("node clock", evidence)
-                .advise("let both follow a time server; only logs and tokens depend on it"),
+                .advise("synchronise both with a time server; only logs and tokens depend on it"),
             false => Finding::pass("node clock", evidence),
         });
         Ok(())
