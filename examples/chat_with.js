@@ -2,11 +2,11 @@ import { setTimeout } from "node:timers/promises";
 import { RefusedError } from "heartline";
 
 /**
- * The chat of two. It is made once, however often it is asked for, so asking again is safe: a
- * server that is busy or away for a moment is no reason to give up.
+ * Returns the direct chat with a user. Repeated requests return the same chat, so the function retries
+ * while the server is busy or cannot be reached.
  *
  * @param {import("heartline").Client} client
- * @param {string} user_id the other one
+ * @param {string} user_id the other user
  */
 export async function chatWith(client, user_id) {
   for (;;) {

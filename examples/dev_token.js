@@ -1,9 +1,9 @@
 /**
- * A token from `heartline dev`, which signs one for anybody on its own machine. In an application,
- * ask your own back end instead, as `browser/main.js` does.
+ * Returns a token from `heartline dev`, which signs tokens for requests from its own machine. In an
+ * application, call your own back end instead, as `browser/main.js` does.
  *
  * @param {string} url the server
- * @param {string} user_id who to be
+ * @param {string} user_id the user's id
  * @returns {Promise<string>}
  */
 export async function devToken(url, user_id) {

@@ -44,7 +44,7 @@ function show(list, text) {
 }
 
 /**
- * A chat of two is made once, however often it is asked for: asking again is safe.
+ * Returns the direct chat with a user. Repeated requests return the same chat: a retry is safe.
  *
  * @param {string} user_id
  * @returns {Promise<string>}

@@ -32,7 +32,7 @@ function fileAt(path) {
 async function answer(url, response) {
   const { pathname, searchParams } = new URL(url, "http://localhost");
   if (pathname === "/token") {
-    // Your own sign-in says who this is. A real back end never believes a name that a page sends.
+    // A real back end takes the user from its own session, never from the request.
     response.end(signToken(searchParams.get("user") ?? ""));
     return;
   }

@@ -1,4 +1,4 @@
-/** A chat of two in a terminal: what you type is sent, what is said is shown. */
+/** A direct chat in a terminal: sends each typed line and prints each message. */
 import { createInterface } from "node:readline";
 import { Client } from "heartline";
 import { WebSocket } from "ws";
@@ -27,7 +27,7 @@ console.log(`You are ${me}. Type, and ${other} reads it; Ctrl-D ends.`);
 const sends = [];
 for await (const line of createInterface({ input: process.stdin })) {
   if (line === "") continue;
-  // It resolves when the server has stored the message, after however many connections.
+  // `send` resolves when the server has stored the message, also after reconnects.
   sends.push(chat.send(line).catch((error) => console.log(`not sent, ${error.code}: ${line}`)));
 }
 await Promise.all(sends);

@@ -1,4 +1,4 @@
-/** A queue that everybody in it edits, from the terminal. */
+/** A shared queue in a terminal. */
 import { createInterface } from "node:readline";
 import { Party } from "heartline/party";
 import { WebSocket } from "ws";
@@ -21,7 +21,7 @@ party.subscribe(() => {
     return `\n${uuid === current?.uuid ? ">" : " "} ${index + 1}. ${climb.name}`;
   });
   const lines = `-- ${status}: ${names}${waiting} --${items.join("")}`;
-  // Some changes are not on the screen, such as a number that rose.
+  // Some changes are not visible, such as a higher sequence.
   if (lines !== shown) console.log(lines);
   shown = lines;
 });
@@ -41,7 +41,7 @@ console.log("Type: add NAME, remove NUMBER, top NUMBER, now NUMBER; Ctrl-D leave
 
 for await (const line of createInterface({ input: process.stdin })) {
   const [command = "", ...rest] = line.split(" ");
-  // What the server refuses is no longer in the queue by now: only the reason is left to show.
+  // A rejected edit is already reverted: only the reason is left to show.
   await edit(command, rest.join(" ")).catch((error) => console.log(`no: ${error.message}`));
 }
 await party.leave();

@@ -1,4 +1,4 @@
-/** A list of people, live: who is here, who was here when, and of whom nothing is known. */
+/** A live list of users: online, offline with the last-seen time, or unknown. */
 import { Client } from "heartline";
 import { WebSocket } from "ws";
 import { devToken } from "../dev_token.js";

@@ -1,4 +1,4 @@
-/** What docs/authentication.md says, done. */
+/** Runs the commands and programs of docs/authentication.md. */
 import { execFile } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";

@@ -21,7 +21,7 @@ async function begins(me: string, other: string): Promise<Terminal> {
   return terminal;
 }
 
-/** What was said, in the order in which it was shown. */
+/** The messages, in the order in which they were shown. */
 function said(terminal: Terminal): string[] {
   return terminal.lines.filter((line) => /^(ana|bo): /.test(line));
 }
@@ -59,7 +59,7 @@ test("what is typed through a kill of the server is shown to both once and in or
   expect(await ana.ends()).toBe(0);
   await bo.shows("ana: good night");
   expect(await bo.ends()).toBe(0);
-  // Whoever comes later reads all of it, again once.
+  // A later reader receives every message, once.
   const later = await begins("ana", "bo");
   await later.shows("ana: good night");
   expect(said(later)).toEqual([...expected, "ana: good night"]);

@@ -8,7 +8,7 @@ import { blocksOf, textOf } from "./harness/document.js";
 
 const EXAMPLES = join(import.meta.dirname, "..");
 
-/** What the guide's pieces take from each other and from the reader's application. */
+/** The declarations that the guide's blocks take from each other and from the application. */
 const CONTEXT = `
 type Client = import("heartline").Client;
 type Message = import("heartline").Message;
@@ -60,7 +60,7 @@ beforeAll(() => {
 });
 afterAll(async () => await scratch.remove());
 
-/** What the compiler says about these pieces, each a module of its own; nothing if all is well. */
+/** The compiler's output for these blocks, each a module of its own; empty if all are correct. */
 function complaints(name: string, pieces: string[]): string {
   const directory = join(scratch.path, name);
   mkdirSync(directory);

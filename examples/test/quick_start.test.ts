@@ -1,4 +1,4 @@
-/** Whoever follows docs/quick-start.md word by word gets what it promises. */
+/** Follows docs/quick-start.md word by word. */
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -13,7 +13,7 @@ import { type Terminal, Terminals } from "./harness/terminal.js";
 const DOCUMENT = "quick-start.md";
 const REPOSITORY = join(import.meta.dirname, "../..");
 const FILES = ["server.js", "index.html", "main.js"];
-/** What takes long, or needs a registry: `scripts/typescript` has done it before it comes here. */
+/** Slow commands, or commands that need a registry: `scripts/typescript` runs them before. */
 const DONE_ALREADY = "cargo build --release\nnpm install --prefix clients/typescript\n";
 
 let scratch: Scratch;

@@ -38,7 +38,7 @@ test("on the narrowest phone nothing is wider than the screen", async () => {
   expect(wider).toEqual([]);
 });
 
-/** What has the focus, in the words of a screen reader as far as they matter here. */
+/** The focused element, as a screen reader describes it. */
 async function focused(page: Page): Promise<string> {
   return await page.evaluate(() => {
     const element = document.activeElement;
@@ -66,7 +66,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
   throw new Error(`Tab never came to ${name}`);
 }
 
-/** What has the focus, and what gets it by each Tab up to the one that is named. */
+/** The focused element, and the elements that each Tab reaches up to the named one. */
 async function order(page: Page, last: string): Promise<string[]> {
   const names = [await focused(page)];
   while (names.at(-1) !== last && names.length < 60) {

@@ -1,4 +1,4 @@
-/** What machines can find, in dark colours, on a desk and on a phone. */
+/** Automatic accessibility checks in dark colours, at desktop and phone size. */
 import { expect, test } from "vitest";
 import { violations } from "./harness/axe.js";
 import { walk } from "./harness/every_view.js";

@@ -7,7 +7,7 @@ import { world } from "./harness/world.js";
 
 const { server, tabs } = world();
 
-/** What the log says. */
+/** The text of the log. */
 async function log(page: Page): Promise<string> {
   return (await page.locator(".lines").textContent()) ?? "";
 }

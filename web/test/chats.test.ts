@@ -63,7 +63,7 @@ test("unread messages are counted, and older ones come when one scrolls up", asy
     (all) => all.length === 60,
   );
   expect(shown).toEqual(Array.from({ length: 60 }, (_, index) => `line ${index + 1}`));
-  // Whoever reads further up stays there, and is told that there is something new.
+  // A reader further up stays there, and a button announces new messages.
   const place = () => eve.locator(".messages").evaluate((box) => Math.round(box.scrollTop));
   await eve.locator(".messages").evaluate((box) => box.scrollTo(0, 400));
   await server.send("flo", chat_id, "line 61");

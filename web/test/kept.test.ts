@@ -1,4 +1,4 @@
-/** What is kept no longer listens no longer; on a client of the test's own, without a browser. */
+/** Objects that are closed remove their listeners; tested on a client without a browser. */
 import type { Client } from "heartline";
 import { afterEach, expect, test, vi } from "vitest";
 import { Chats } from "../src/model/chats.js";

@@ -12,7 +12,7 @@ async function queue(page: Page): Promise<string[]> {
   return await page.locator(".queue .row-title").allTextContents();
 }
 
-/** Who is marked as the leader. */
+/** The member marked as the leader. */
 async function leader(page: Page): Promise<string> {
   const marked = page.locator('.roster li[data-leader="true"] .row-title');
   return (await marked.allTextContents()).join().replace(" (you)", "");

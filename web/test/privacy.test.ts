@@ -1,4 +1,4 @@
-/** Who sees whom. */
+/** Visibility of presence between users. */
 import { expect, test } from "vitest";
 import { openView } from "./harness/browser.js";
 import { world } from "./harness/world.js";

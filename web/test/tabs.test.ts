@@ -7,7 +7,7 @@ import { world } from "./harness/world.js";
 
 const { server, tabs, network } = world();
 
-/** Who has the right to send, and how many wait for it. */
+/** The holder of the outbox lock, and the number of waiting tabs. */
 async function locks(page: Page): Promise<{ held: number; waiting: number }> {
   return await page.evaluate(async () => {
     const { held = [], pending = [] } = await navigator.locks.query();

@@ -34,7 +34,7 @@ const golden = JSON.parse(
   readFileSync(join(root, "crates/protocol/golden/frames.json"), "utf8"),
 ) as Golden;
 
-/** What the compiler says of these lines, in a file beside a copy of the vocabulary. */
+/** The compiler's output for these lines, in a file beside a copy of the vocabulary. */
 function complaints(lines: string[]): string[] {
   copyFileSync(join(HERE, "src/protocol.gen.ts"), join(scratch.path, "protocol.gen.ts"));
   const head = 'import type { ClientFrame, ServerFrame } from "./protocol.gen.js";';

@@ -12,7 +12,7 @@ const FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-ru
 /** A browser in which addresses of the documents lead to where tests have their servers. */
 export class Browser {
   readonly #browser: Chromium;
-  /** What went wrong in any page, which no test may ignore. */
+  /** The errors of all pages, which no test may ignore. */
   readonly errors: string[] = [];
 
   private constructor(browser: Chromium) {

@@ -33,7 +33,7 @@ export class DevServer {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  /** What it signs tokens with. */
+  /** The secret with which the server signs tokens. */
   get secret(): string {
     return readFileSync(join(this.#scratch.path, "data/dev_secret"), "utf8").trim();
   }

@@ -6,7 +6,7 @@ const DOCS = join(import.meta.dirname, "../../../docs");
 
 /** A block of code. */
 export interface Block {
-  /** What stands after the back ticks, such as `sh`. */
+  /** The language after the back ticks, such as `sh`. */
   language: string;
   code: string;
   /** The file that the last line before it names in back ticks, if it does. */

@@ -43,7 +43,7 @@ export class Terminal {
     child: ChildProcessWithoutNullStreams,
   ) {
     this.#child = child;
-    // What it says about a failure is what a test that waits in vain should show.
+    // A test that waits in vain shows the program's own error output.
     for (const input of [child.stdout, child.stderr]) {
       createInterface({ input }).on("line", (line) => this.lines.push(line));
     }

@@ -1,4 +1,4 @@
-/** What machines find that would keep somebody from using the page. */
+/** Automatic accessibility checks. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Page } from "playwright-core";
@@ -15,7 +15,7 @@ interface AxeResults {
   violations: { id: string; nodes: { target: string[]; failureSummary: string }[] }[];
 }
 
-/** What is wrong with what a page shows, in every size; it is left as wide as a desk. */
+/** The violations that a page shows in every size; the page is left at desktop width. */
 export async function violations(page: Page, view: string): Promise<string[]> {
   // Evaluated and not added as a script, which the page's own policy forbids.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);

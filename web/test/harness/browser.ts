@@ -25,7 +25,7 @@ const IS_FROM_DIST = process.env["HEARTLINE_PAGE"] === "dist";
 // A page that came from no address may not reach this machine, unless the browser is told.
 if (IS_FROM_DIST) FLAGS.push("--disable-features=LocalNetworkAccessChecks");
 const DIST = join(import.meta.dirname, "../../dist");
-/** What a server says about the files of the page. */
+/** The server's answers for the files of the page. */
 const POLICY = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:";
 const TYPES: Record<string, string> = {
   "index.html": "text/html; charset=utf-8",
@@ -62,7 +62,7 @@ export class Tabs {
   #browser: Browser | undefined;
   readonly #contexts: BrowserContext[] = [];
   readonly #rawTabs: RawTab[] = [];
-  /** What went wrong in any page, which no test may ignore. */
+  /** The errors of all pages, which no test may ignore. */
   readonly errors: string[] = [];
 
   constructor(url: string, endpoint: string) {
@@ -99,7 +99,7 @@ export class Tabs {
     page.on("pageerror", (error) => this.errors.push(error.message));
     page.on("console", (message) => {
       const isOurs = message.type() === "error" && !message.text().includes("net::ERR_");
-      // What a server refuses is logged by the browser as well, and is shown by the page.
+      // The browser also logs requests that the server rejects; the page shows them.
       if (isOurs && !/status of 4\d\d|WebSocket connection/.test(message.text())) {
         this.errors.push(message.text());
       }

@@ -5,7 +5,7 @@
 import type { Browser, CDPSession } from "playwright-core";
 import { eventually } from "./eventually.js";
 
-/** What a file of the page is answered with. */
+/** The answer for a file of the page. */
 export interface PageFile {
   body: Buffer;
   headers: Record<string, string>;

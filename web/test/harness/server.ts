@@ -54,7 +54,7 @@ export async function startServer(configuration: string): Promise<Running> {
   }
 }
 
-/** What tests ask of the server themselves. */
+/** The requests of tests to the server. */
 export class Server {
   #service: string | undefined;
 
@@ -95,14 +95,14 @@ export class Server {
     });
   }
 
-  /** What is stored in a chat, as one of its members sees it. */
+  /** The stored messages of a chat, as one of its members sees them. */
   async stored(user_id: string, chat_id: string): Promise<string[]> {
     const path = `/v1/chats/${chat_id}/messages?limit=200`;
     const page = await this.askAs<{ items: { content: string }[] }>(user_id, "GET", path);
     return page.items.map((message) => message.content);
   }
 
-  /** What is open for a user. */
+  /** The open connections of a user. */
   async connections(user_id: string): Promise<Connection[]> {
     const path = `/v1/admin/users/${user_id}/connections`;
     return (await this.ask<{ items: Connection[] }>("GET", path)).items;

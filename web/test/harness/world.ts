@@ -1,4 +1,4 @@
-/** What a file of tests has: the server, and tabs that are closed after every test. */
+/** The fixtures of a test file: the server, and tabs that are closed after every test. */
 import { afterEach, expect, inject } from "vitest";
 import { Tabs } from "./browser.js";
 import { Network } from "./network.js";

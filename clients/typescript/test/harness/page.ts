@@ -5,7 +5,7 @@ class FakeDocument extends EventTarget {
   visibilityState = "visible";
 }
 
-/** What a browser says about a page. */
+/** The events of a browser about its page. */
 export class FakePage {
   readonly window = new EventTarget();
   readonly document = new FakeDocument();

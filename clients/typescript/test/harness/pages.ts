@@ -11,7 +11,7 @@ export class Pages {
   /** Every word that was given to a page, by chat. */
   readonly words = new Map<string, string[]>();
   readonly receipts: Receipt[] = [];
-  /** What no send may end with. */
+  /** The errors with which no send may end. */
   readonly surprises: unknown[] = [];
   /** Sends that have not ended yet. */
   unsettled = 0;
@@ -46,7 +46,7 @@ export class Pages {
       .finally(() => (this.unsettled -= 1));
   }
 
-  /** What all of its pages were told in a chat. */
+  /** The messages that all pages received in a chat. */
   heard(chat_id: string): Message[] {
     return this.users.flatMap((user) => user.in(chat_id));
   }

@@ -13,7 +13,7 @@ export const BINARY =
   process.env["HEARTLINE_BIN"] ??
   join(import.meta.dirname, "../../../../target/debug/heartline");
 
-/** What a test server is to be. */
+/** The options of a test server. */
 export interface ServerOptions {
   /** More configuration: whole sections in TOML. */
   configuration?: string;

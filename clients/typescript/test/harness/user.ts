@@ -81,7 +81,7 @@ export class User {
     return chat.chat_id;
   }
 
-  /** What was said in a chat, as far as the application knows. */
+  /** The contents that the application received in a chat. */
   contents(chat_id: string): string[] {
     return this.in(chat_id).map((message) => message.content);
   }
@@ -126,7 +126,9 @@ export class User {
   }
 }
 
-/** What must hold of a chat at an application: numbers without a hole, ascending, each once. */
+/**
+ * Asserts that an application received a chat without gaps, in ascending order, each message once.
+ */
 export function isGapFree(messages: Message[]): boolean {
   return messages.every((message, index) => message.sequence === index + 1);
 }

@@ -5,7 +5,7 @@ import { orderHash, stateHash } from "../../src/party/hash.js";
 import { EMPTY } from "../../src/party/queue.js";
 import { BOARD, type Message } from "./player.js";
 
-/** What can be asked of it. */
+/** The operations of the fake server. */
 const NAMES = /joinSession|leaveSession|queueUpdates|sessionUpdates|queueState|addQueueItem/;
 
 /** A server that answers everything but edits, unless told to. */
@@ -18,9 +18,9 @@ export class FakeServer implements WebSocketLike {
   static last: FakeServer;
   /** Whether it answers edits, too, though never with their event. */
   static answersEdits = false;
-  /** What it says of itself otherwise than it is, when it is asked. */
+  /** Values that the server reports instead of its own. */
   static head = {};
-  /** What its whole states have otherwise. */
+  /** Values that whole states have instead of the real ones. */
   static state = {};
   /** Whether it is there but says nothing any more. */
   static isSilent = false;
@@ -28,7 +28,7 @@ export class FakeServer implements WebSocketLike {
   static delayMs = 0;
   /** The code with which it closes instead of acknowledging. */
   static refusal: number | null = null;
-  /** What it answers to joins instead. */
+  /** The answer to joins, if it is not the usual one. */
   static joinError: RawError | null = null;
   /** The last id under which each was asked for. */
   readonly #ids: Record<string, string> = {};

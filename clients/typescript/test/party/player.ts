@@ -25,7 +25,7 @@ export function player(url: PartyOptions["url"], options: Partial<PartyOptions> 
 /** The uuids of a queue as it is shown. */
 export const uuidsOf = ({ queue }: PartyState): string[] => queue.map((item) => item.uuid);
 
-/** What two parties compare to see that they show the same. */
+/** The parts of the state that two parties compare. */
 export const pictureOf = ({ queue, current }: PartyState): string =>
   `${stateHash(queue, current)} ${orderHash(queue, current)}`;
 
@@ -40,7 +40,7 @@ export async function becomes(
   );
 }
 
-/** What a failed test says of a party. */
+/** The description of a party in a failed test. */
 export function summaryOf(state: PartyState): unknown {
   const { status, sequence, pendingEdits, error, members } = state;
   return { status, sequence, pendingEdits, error: error?.message, members: members.length };
@@ -63,14 +63,14 @@ export class TabStorage implements PartyStorage {
   }
 }
 
-/** What is said over a socket, as JSON. */
+/** A message on a socket, as JSON. */
 export type Message = Record<string, any>;
 
 /** Sockets whose messages a test can change or lose. */
 export class Wire {
-  /** What the server says: answers what the client hears instead, or null for nothing. */
+  /** Changes a message of the server: returns the one to pass on, or null to drop it. */
   fromServer: (message: Message) => Message | null = (message) => message;
-  /** What the client says. */
+  /** Observes a message of the client. */
   fromClient: (message: Message) => Message | null = (message) => message;
 
   get WebSocket(): WebSocketConstructor {

@@ -109,7 +109,7 @@ describe("on two nodes", () => {
       expect(pictureOf(party.state)).toBe(pictureOf(fresh.state));
       expect(party.repairs.resyncs).toBe(0);
     }
-    // What somebody else has removed or replaced cannot be moved or replaced.
+    // An item that another member has removed or replaced cannot be moved or replaced.
     expect(refusals.filter((code) => !["NOT_FOUND", "INVALID_MESSAGE"].includes(code))).toEqual([]);
     await Promise.all(proxies.map((proxy) => proxy.remove()));
   });

@@ -1,4 +1,4 @@
-/** What the screen shows before the server has answered, and when it refuses. */
+/** The visible queue before the server has answered, and after it rejects an edit. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Party } from "../../src/party/party.js";
 import { eventually } from "../harness/eventually.js";

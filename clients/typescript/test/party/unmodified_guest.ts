@@ -33,7 +33,7 @@ const SESSION_UPDATES = `subscription SessionUpdates($sessionId: ID!) {
     ... on LeaderChanged { leaderId }
     ... on SessionEnded { reason newPath } } }`;
 
-/** What an operation answers. */
+/** The answer of an operation. */
 export type Data = Record<string, any>;
 
 /** A close as the client tells it. */
@@ -51,10 +51,10 @@ export class Guest {
   readonly sent: string[] = [];
   /** How often it was acknowledged. */
   connections = 0;
-  /** What the subscriptions heard. */
+  /** The events of the subscriptions. */
   readonly queueEvents: Data[] = [];
   readonly sessionEvents: Data[] = [];
-  /** What the subscriptions ended with: an error, or `complete`. */
+  /** How the subscriptions ended: with an error, or `complete`. */
   readonly ends: unknown[] = [];
 
   constructor(url: string | (() => string), options: Partial<ClientOptions> = {}) {

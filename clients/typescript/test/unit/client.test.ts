@@ -238,7 +238,7 @@ test("a message of a chat whose making was not heard of comes", async () => {
   socket.push("chat_2", 1);
   await settled();
   expect(socket.of("sync_manifest").length).toBe(2);
-  // What comes meanwhile is not asked for twice.
+  // Messages that arrive meanwhile are not requested twice.
   socket.push("chat_2", 2);
   socket.manifest({ chat_id: "chat_2", head_sequence: 2, last_acked_sequence: 0 });
   await vi.advanceTimersByTimeAsync(2000);

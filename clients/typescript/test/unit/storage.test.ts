@@ -125,7 +125,7 @@ test("a storage that is deleted is made again, and goes on behind what was there
   });
   date.mockReturnValue(1_800_000_001_000);
   await storage.add(draft("b"), 10);
-  // Whoever has read the first one finds the second one after it.
+  // A reader of the first draft finds the second one after it.
   const after = await storage.draftsAfter(before?.order ?? 0);
   expect(after.map(({ content }) => content)).toEqual(["b"]);
   storage.close();
