@@ -6,7 +6,7 @@
 //! knowledge, for a private network, and every request carries the cluster's secret.
 
 mod secret;
-mod crew;
+mod executor;
 mod socket;
 mod unpacker;
 mod outgoing;

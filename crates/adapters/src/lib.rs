@@ -5,7 +5,7 @@
 
 pub mod direct;
 mod document;
-mod ground;
+mod geography;
 pub mod jwks;
 pub mod postgres;
 pub mod redis;

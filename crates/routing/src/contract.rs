@@ -5,7 +5,7 @@
 //! names users and nodes of its own, so that one engine can serve them all in turn.
 
 mod admission;
-mod ears;
+mod listeners;
 mod leases;
 mod nodes;
 mod presence;

@@ -12,7 +12,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::crew::crew;
+use super::executor::executor;
 use super::socket::prepare;
 use super::stream::RequestBody;
 use super::{
@@ -132,8 +132,8 @@ impl Dialer {
 async fn dial(address: &str, request: Request<RequestBody>) -> Result<Dialled, DialError> {
     let socket = TcpStream::connect(address).await?;
     prepare(&socket)?;
-    let (crew, work) = crew();
-    let mut settings = http2::Builder::new(crew);
+    let (executor, work) = executor();
+    let mut settings = http2::Builder::new(executor);
     settings
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 
-use super::crew::crew;
+use super::executor::executor;
 use super::socket::prepare;
 use super::unpacker::Unpacker;
 use super::{
@@ -94,8 +94,8 @@ impl DirectServer {
         if let Err(error) = prepare(&socket) {
             return debug!(%peer, %error, "a connection was gone already");
         }
-        let (crew, work) = crew();
-        let mut settings = http2::Builder::new(crew);
+        let (executor, work) = executor();
+        let mut settings = http2::Builder::new(executor);
         settings
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)

@@ -17,7 +17,7 @@ use super::lease::Lease;
 use super::pool::Purpose;
 use super::rows::{get, number, row_limit, signed, user_ids};
 use crate::document;
-use crate::ground::Rectangle;
+use crate::geography::Rectangle;
 
 #[async_trait]
 impl PartyArchive for PostgresStore {

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::client::RedisClient;
 use super::config::RedisConfig;
 use super::failure::RedisFailure;
-use super::figures::{Figures, SharedFigures};
+use super::server_info::{ServerInfo, SharedServerInfo};
 use super::topology::{Master, connect, masters};
 
 /// How often Redis is asked, and how long all of it may take.
@@ -36,7 +36,7 @@ pub struct RedisAvailability {
     client: RedisClient,
     is_available: bool,
     gauge: Gauge,
-    figures: SharedFigures,
+    info: SharedServerInfo,
     servers: Vec<Server>,
     probes_left: u32,
 }
@@ -53,12 +53,12 @@ impl RedisAvailability {
     pub fn new(client: RedisClient, registry: &mut Registry) -> Self {
         let gauge = Gauge::default();
         gauge.set(1);
-        let figures = SharedFigures::default();
+        let info = SharedServerInfo::default();
         let redis = registry.sub_registry_with_prefix("redis");
         redis.register("available", "Whether Redis answers its probe", gauge.clone());
-        redis.register_collector(Box::new(figures.clone()));
+        redis.register_collector(Box::new(info.clone()));
         let (servers, probes_left) = (Vec::new(), PROBES_PER_TOPOLOGY);
-        Self { client, is_available: true, gauge, figures, servers, probes_left }
+        Self { client, is_available: true, gauge, info, servers, probes_left }
     }
 
     /// Asks for ever.
@@ -87,12 +87,12 @@ impl RedisAvailability {
             Ok(_) | Err(_) => {}
         }
         self.is_available = asked.is_ok();
-        // Old figures would look like new ones.
-        self.figures.show(asked.ok().flatten());
+        // Old info would look like new ones.
+        self.info.show(asked.ok().flatten());
     }
 
-    /// What every server together tells; no figures if one of them may not tell.
-    async fn ask(&mut self) -> Result<Option<Figures>, RedisFailure> {
+    /// What every server together tells; no info if one of them may not tell.
+    async fn ask(&mut self) -> Result<Option<ServerInfo>, RedisFailure> {
         if self.servers.is_empty() {
             let config = self.client.config();
             let masters = masters(config).await?;
@@ -101,9 +101,9 @@ impl RedisAvailability {
             self.servers = opened.into_iter().collect::<Result<_, _>>()?;
         }
         let answers = join_all(self.servers.iter_mut().map(Server::ask)).await;
-        let mut total = Some(Figures::default());
+        let mut total = Some(ServerInfo::default());
         for answer in answers {
-            total = total.zip(answer?).map(|(total, figures)| total.with(figures));
+            total = total.zip(answer?).map(|(total, info)| total.with(info));
         }
         Ok(total)
     }
@@ -125,14 +125,14 @@ impl Server {
     }
 
     /// Writes, because a server that is full or a replica still reads, and asks how it is.
-    async fn ask(&mut self) -> Result<Option<Figures>, RedisFailure> {
+    async fn ask(&mut self) -> Result<Option<ServerInfo>, RedisFailure> {
         if let Some(probe_key) = &self.probe_key {
             let mut write = cmd("SET");
             write.arg(probe_key).arg(1).arg("PX").arg(PROBE_KEPT.as_millis() as u64);
             permitted::<()>(&mut self.connection, &write).await?;
         }
         let text = permitted::<String>(&mut self.connection, &cmd("INFO")).await?;
-        Ok(text.map(|text| Figures::read(&text)))
+        Ok(text.map(|text| ServerInfo::read(&text)))
     }
 }
 

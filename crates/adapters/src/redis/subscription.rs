@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use self::keeper::Keeper;
 use super::client::RedisClient;
-use super::mailbox::Mailbox;
+use super::message_queue::MessageQueue;
 
 pub(super) use self::channels::Channels;
 
@@ -41,7 +41,7 @@ pub enum Event {
 /// [`established`](Self::established) also connects, reconnects and checks the connection, so that
 /// the task that reads it is the only one that can fail. It ends when it is dropped.
 pub struct Subscription {
-    mailbox: Arc<Mailbox>,
+    messages: Arc<MessageQueue>,
     channels: Arc<Channels>,
     is_established: watch::Receiver<bool>,
     keeper: Pin<Box<dyn Future<Output = Infallible> + Send>>,
@@ -49,16 +49,16 @@ pub struct Subscription {
 
 impl Subscription {
     pub(super) fn new(client: &RedisClient, channels: Vec<String>) -> Self {
-        let mailbox = Arc::new(Mailbox::new(client.counters().clone()));
+        let messages = Arc::new(MessageQueue::new(client.counters().clone()));
         let channels = Arc::new(Channels::new(channels));
         let (established, is_established) = watch::channel(false);
         let keeper = Keeper {
             client: client.clone(),
             channels: Arc::clone(&channels),
-            mailbox: Arc::clone(&mailbox),
+            messages: Arc::clone(&messages),
             established,
         };
-        Self { mailbox, channels, is_established, keeper: Box::pin(keeper.run()) }
+        Self { messages, channels, is_established, keeper: Box::pin(keeper.run()) }
     }
 
     /// Waits until every channel is subscribed for the first time. Messages that are published
@@ -76,7 +76,7 @@ impl Subscription {
         tokio::select! {
             biased;
             never = &mut self.keeper => match never {},
-            event = self.mailbox.next() => event,
+            event = self.messages.next() => event,
         }
     }
 

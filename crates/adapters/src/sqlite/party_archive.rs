@@ -18,7 +18,7 @@ use super::SqliteStore;
 use super::rows::{row_limit, signed, unsigned, user_id};
 use super::session::Session;
 use crate::document;
-use crate::ground::{Rectangle, distance_metres};
+use crate::geography::{Rectangle, distance_metres};
 
 /// How long a call may take; the writer may have much to do before it.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use heartline_protocol::{Timestamp, UserId};
 use tokio::time::sleep;
 
-use super::ears::Ears;
+use super::listeners::Listeners;
 use super::{Contract, LEASE, LONG, admitted, policy};
 use crate::directory::{Policy, Refusal, Registration};
 use crate::presence::PresenceState;
@@ -51,26 +51,26 @@ impl Contract<'_> {
     }
 
     async fn coming_and_leaving_are_each_decided_once(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let lease = self.party(&user, &self.node(), "phone");
         self.connect(&lease, policy(LONG)).await;
-        let online = ears.expect(&user, &[true]).await;
+        let online = listeners.expect(&user, &[true]).await;
         assert_eq!(self.presence(&user).await, online[0].state());
         self.connect(&lease, policy(LONG)).await;
         assert_eq!(self.renew(&lease, LONG).await, []);
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         self.disconnect(&lease).await;
         self.disconnect(&lease).await;
-        let offline = ears.expect(&user, &[false]).await;
+        let offline = listeners.expect(&user, &[false]).await;
         assert_eq!(self.presence(&user).await, offline[0].state());
         assert!(offline[0].version > online[0].version);
         self.sweep(policy(LONG)).await;
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
     }
 
     async fn two_devices_at_the_same_instant_come_online_once(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let (user, node) = (self.user(), self.node());
         let (phone, laptop) =
             (self.lease(&user, &node, "phone"), self.lease(&user, &node, "laptop"));
@@ -80,57 +80,57 @@ impl Contract<'_> {
         );
         assert_eq!(both.0.expect("the directory answers"), admitted(&[]));
         assert_eq!(both.1.expect("the directory answers"), admitted(&[]));
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         let both = tokio::join!(
             self.first().unregister(&phone.key, Duration::ZERO),
             self.other().unregister(&laptop.key, Duration::ZERO)
         );
         both.0.and(both.1).expect("the directory answers");
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
     }
 
     async fn only_the_last_leave_counts(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let (user, node) = (self.user(), self.node());
         let phone = self.lease(&user, &node, "phone");
         let party = self.party(&user, &node, "phone");
         self.connect(&phone, policy(LONG)).await;
         self.connect(&party, policy(LONG)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         self.unregister(&phone, LONG).await;
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         assert!(self.is_online(&user).await);
         self.disconnect(&party).await;
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
     }
 
     async fn a_replacement_is_no_event(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let old = self.lease(&user, &self.node(), "phone");
         let new = self.lease(&user, &self.node(), "phone");
         self.connect(&old, policy(LONG)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         assert_eq!(self.register(&new, policy(LONG)).await, admitted(&[&old]));
         self.disconnect(&old).await;
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         self.disconnect(&new).await;
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
     }
 
     async fn a_refused_connection_brings_nobody_online(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let lease = self.lease(&user, &self.node(), "phone");
         let full = Policy { connections_per_user: 0, ..policy(LONG) };
         let answer = self.register(&lease, full).await;
         assert_eq!(answer, Registration::Refused(Refusal::ConnectionLimit));
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         assert!(!self.is_online(&user).await);
     }
 
     async fn a_crash_is_decided_by_the_sweep(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let (user, node) = (self.user(), self.node());
         let phone = self.lease(&user, &node, "phone");
         let laptop = self.lease(&user, &node, "laptop");
@@ -140,7 +140,7 @@ impl Contract<'_> {
         sleep(LEASE).await;
         assert_eq!(self.renew(&laptop, lease).await, []);
         self.sweep(policy(lease)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         assert!(self.is_online(&user).await, "the laptop is still there");
         sleep(lease + LEASE / 4).await;
         let (first, other) = tokio::join!(
@@ -148,7 +148,7 @@ impl Contract<'_> {
             self.other().sweep(1000, policy(lease))
         );
         first.and(other).expect("the directory answers");
-        let offline = ears.expect(&user, &[false]).await;
+        let offline = listeners.expect(&user, &[false]).await;
         assert_eq!(self.presence(&user).await, offline[0].state());
         // The version is the directory's time of the decision, if time has passed.
         let decided_at = Timestamp { unix_ms: offline[0].version };
@@ -159,84 +159,84 @@ impl Contract<'_> {
     }
 
     async fn a_return_before_the_sweep_is_no_event(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let (user, node) = (self.user(), self.node());
         let lost = self.lease(&user, &node, "phone");
         self.connect(&lost, policy(LEASE)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         self.outlive_lease().await;
         let back = self.lease(&user, &node, "laptop");
         self.connect(&back, policy(LONG)).await;
         self.sweep(policy(LEASE)).await;
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         assert!(self.is_online(&user).await);
         self.disconnect(&back).await;
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
     }
 
     async fn a_user_is_kept_online_for_as_long_as_asked(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let lease = self.lease(&user, &self.node(), "phone");
         self.connect(&lease, policy(LONG)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         self.unregister(&lease, LEASE * 2).await;
         let left_at = self.moment().await;
         assert_eq!(self.live(&user).await, [], "it is no longer found");
         assert_eq!(self.renew(&lease, LONG).await, slice::from_ref(&lease.key), "nor renewed");
         self.disconnect(&lease).await;
         self.sweep(policy(LONG)).await;
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         assert!(self.is_online(&user).await, "ending it twice changes nothing");
         sleep(LEASE).await;
         self.outlive_lease().await;
         assert_eq!(self.sweep(policy(LONG)).await, [], "its end was known");
-        let offline = ears.expect(&user, &[false]).await;
+        let offline = listeners.expect(&user, &[false]).await;
         let last_seen = offline[0].last_seen.expect("when somebody leaves");
         assert!(last_seen <= left_at && last_seen.until(left_at) < LATE, "the moment of the leave");
     }
 
     async fn a_return_while_kept_online_is_no_event(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let lease = self.lease(&user, &self.node(), "phone");
         self.connect(&lease, policy(LONG)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         self.unregister(&lease, LEASE).await;
         let back = self.lease(&user, &self.node(), "phone");
         self.connect(&back, policy(LONG)).await;
         self.outlive_lease().await;
         self.sweep(policy(LONG)).await;
-        ears.expect(&user, &[]).await;
+        listeners.expect(&user, &[]).await;
         assert!(self.is_online(&user).await);
         self.disconnect(&back).await;
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
     }
 
     async fn a_return_ends_the_time_for_which_a_user_was_kept_online(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let lease = self.lease(&user, &self.node(), "phone");
         self.connect(&lease, policy(LONG)).await;
         self.unregister(&lease, LONG).await;
         let back = self.lease(&user, &self.node(), "phone");
         self.connect(&back, policy(LEASE)).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         self.outlive_lease().await;
         self.sweep(policy(LEASE)).await;
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
         assert!(!self.is_online(&user).await, "only the new lease counted");
     }
 
     async fn a_crash_lingers_when_the_policy_says_so(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let lingering = Policy { offline_linger: LEASE * 2, ..policy(LEASE) };
         let (gone, back) = (self.user(), self.user());
         let lease = self.lease(&gone, &self.node(), "phone");
         let lease_of_back = self.lease(&back, &self.node(), "phone");
         self.connect(&lease, lingering).await;
         self.connect(&lease_of_back, lingering).await;
-        ears.expect(&gone, &[true]).await;
+        listeners.expect(&gone, &[true]).await;
         self.outlive_lease().await;
         let swept = self.sweep(lingering).await;
         assert!(swept.contains(&lease.key) && swept.contains(&lease_of_back.key));
@@ -247,7 +247,7 @@ impl Contract<'_> {
         sleep(LEASE).await;
         self.outlive_lease().await;
         self.sweep(lingering).await;
-        let offline = ears.expect(&gone, &[false]).await;
+        let offline = listeners.expect(&gone, &[false]).await;
         let decided_at = Timestamp { unix_ms: offline[0].version };
         let last_seen = offline[0].last_seen.expect("when somebody leaves");
         // The lease and the lingering are over, and it was never renewed.
@@ -259,7 +259,7 @@ impl Contract<'_> {
     }
 
     async fn a_clean_leave_ends_a_siblings_lingering(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let lingering = Policy { offline_linger: LONG, ..policy(LEASE) };
         let (user, node) = (self.user(), self.node());
         let crashed = self.lease(&user, &node, "phone");
@@ -268,21 +268,21 @@ impl Contract<'_> {
         self.connect(&leaving, policy(LONG)).await;
         self.outlive_lease().await;
         self.sweep(lingering).await;
-        ears.expect(&user, &[true]).await;
+        listeners.expect(&user, &[true]).await;
         self.disconnect(&leaving).await;
-        ears.expect(&user, &[false]).await;
+        listeners.expect(&user, &[false]).await;
         assert!(!self.is_online(&user).await, "the last live connection said goodbye");
     }
 
     async fn versions_rise_over_every_return(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let user = self.user();
         let mut last = 0;
         for _ in 0..10 {
             let lease = self.lease(&user, &self.node(), "phone");
             self.connect(&lease, policy(LONG)).await;
             self.disconnect(&lease).await;
-            let heard = ears.expect(&user, &[true, false]).await;
+            let heard = listeners.expect(&user, &[true, false]).await;
             assert!(heard[0].version > last);
             last = heard[1].version;
         }

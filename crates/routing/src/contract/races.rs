@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::ears::Ears;
+use super::listeners::Listeners;
 use super::{Contract, LONG, admitted, policy};
 use crate::directory::DirectoryEngine;
 use crate::lease::Lease;
@@ -22,7 +22,7 @@ impl Contract<'_> {
 
     /// The old socket of a device ends while a new one begins on the same node.
     async fn a_leave_beside_a_return_never_loses_the_route(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let (node, own) = (self.announced_node().await, self.node());
         let users: Vec<_> = (0..USERS).map(|_| self.user()).collect();
         join_all(users.iter().map(async |user| {
@@ -50,14 +50,14 @@ impl Contract<'_> {
             self.disconnect(&newer).await;
         }))
         .await;
-        ears.expect(&users[0], &[true, false]).await;
+        listeners.expect(&users[0], &[true, false]).await;
         let by_node = self.other().by_node(&node).await.expect("the directory answers");
         assert_eq!(by_node, []);
     }
 
     /// A device that reconnects everywhere at once ends up with one connection, the youngest.
     async fn many_registrations_of_one_device_leave_exactly_one(&self) {
-        let mut ears = Ears::open(self);
+        let mut listeners = Listeners::open(self);
         let (user, node) = (self.user(), self.announced_node().await);
         let leases: Vec<Lease> = (0..50).map(|_| self.lease(&user, &node, "phone")).collect();
         join_all(leases.iter().enumerate().map(async |(index, lease)| {
@@ -72,6 +72,6 @@ impl Contract<'_> {
             self.disconnect(lease).await;
         }
         assert_eq!(self.live(&user).await, []);
-        ears.expect(&user, &[true, false]).await;
+        listeners.expect(&user, &[true, false]).await;
     }
 }

@@ -17,7 +17,7 @@ use super::Message;
 use super::channels::Channels;
 use crate::redis::client::RedisClient;
 use crate::redis::failure::RedisFailure;
-use crate::redis::mailbox::Mailbox;
+use crate::redis::message_queue::MessageQueue;
 use crate::redis::topology::{Master, connect, masters};
 
 /// How often the connection is checked: one that is cut without a word looks like silence.
@@ -34,7 +34,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Keeper {
     pub(super) client: RedisClient,
     pub(super) channels: Arc<Channels>,
-    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) messages: Arc<MessageQueue>,
     pub(super) established: watch::Sender<bool>,
 }
 
@@ -60,7 +60,7 @@ impl Keeper {
     async fn hold(&self) -> Result<usize, RedisFailure> {
         let channels = self.channels.all();
         let listener = Arc::new(Listener {
-            mailbox: Arc::clone(&self.mailbox),
+            messages: Arc::clone(&self.messages),
             unconfirmed: AtomicUsize::new(channels.len()),
             is_first: !*self.established.borrow(),
             leaving: Mutex::default(),
@@ -236,7 +236,7 @@ async fn each(
 
 /// Hears what the connections receive, in the order in which they do, and must not block.
 struct Listener {
-    mailbox: Arc<Mailbox>,
+    messages: Arc<MessageQueue>,
     /// Channels of the beginning whose subscription is not confirmed yet.
     unconfirmed: AtomicUsize,
     is_first: bool,
@@ -255,7 +255,7 @@ impl Listener {
                     (channel, payload)
                 {
                     let channel = String::from_utf8_lossy(&channel).into_owned();
-                    self.mailbox.message(Message { channel, payload: payload.into() });
+                    self.messages.message(Message { channel, payload: payload.into() });
                 }
             }
             PushKind::Subscribe | PushKind::SSubscribe => self.confirmed(),
@@ -280,7 +280,7 @@ impl Listener {
         let count_down = |count: usize| count.checked_sub(1);
         let before = self.unconfirmed.fetch_update(Ordering::AcqRel, Ordering::Acquire, count_down);
         if before == Ok(1) && !self.is_first {
-            self.mailbox.lost();
+            self.messages.lost();
         }
     }
 

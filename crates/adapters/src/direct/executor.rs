@@ -12,23 +12,23 @@ use tokio::sync::mpsc;
 
 /// Tasks that a connection may begin before it runs any of them: one for itself and one for each
 /// of its few streams.
-const HANDS_MAX: usize = 64;
+const TASKS_MAX: usize = 64;
 
-type Hand = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the library puts its tasks.
 #[derive(Debug, Clone)]
-pub(super) struct Crew(mpsc::Sender<Hand>);
+pub(super) struct ConnectionExecutor(mpsc::Sender<Task>);
 
 /// What runs them.
-pub(super) struct CrewWork(mpsc::Receiver<Hand>);
+pub(super) struct ConnectionTasks(mpsc::Receiver<Task>);
 
-pub(super) fn crew() -> (Crew, CrewWork) {
-    let (begin, begun) = mpsc::channel(HANDS_MAX);
-    (Crew(begin), CrewWork(begun))
+pub(super) fn executor() -> (ConnectionExecutor, ConnectionTasks) {
+    let (begin, begun) = mpsc::channel(TASKS_MAX);
+    (ConnectionExecutor(begin), ConnectionTasks(begun))
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Crew {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionExecutor {
     fn execute(&self, work: F) {
         // More than that many is no peer of ours: what does not fit is dropped, and its stream
         // with it.
@@ -36,14 +36,14 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Crew {
     }
 }
 
-impl CrewWork {
+impl ConnectionTasks {
     /// Runs the tasks, for ever.
     pub(super) async fn run(mut self) {
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
-                Some(hand) = self.0.recv() => running.push(hand),
+                Some(task) = self.0.recv() => running.push(task),
                 Some(()) = running.next(), if !running.is_empty() => {}
                 else => return std::future::pending().await,
             }

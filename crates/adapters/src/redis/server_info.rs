@@ -1,6 +1,6 @@
 //! What Redis says of itself, as metrics.
 //!
-//! Every node of a cluster shows the same figures, because they are the server's and not the
+//! Every node of a cluster shows the same info, because they are the server's and not the
 //! node's: rules take the largest of them and never the sum.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use prometheus_client::registry::Unit;
 
 /// What one server, or several together, told.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Figures {
+pub(super) struct ServerInfo {
     /// Of the memory that it may use, the fullest server's; none without a bound.
     pub(super) memory_used_ratio: Option<f64>,
     pub(super) memory_used_bytes: u64,
@@ -31,7 +31,7 @@ pub(super) struct Figures {
     pub(super) keys: u64,
 }
 
-impl Figures {
+impl ServerInfo {
     /// Reads the answer to `INFO`. What an odd server leaves out is 0.
     pub(super) fn read(text: &str) -> Self {
         let facts: HashMap<&str, &str> =
@@ -111,22 +111,22 @@ fn show(
     metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
 }
 
-/// The latest figures, if there are any, for whoever scrapes.
+/// The latest info, if there are any, for whoever scrapes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SharedFigures {
-    latest: Arc<Mutex<Option<Figures>>>,
+pub(super) struct SharedServerInfo {
+    latest: Arc<Mutex<Option<ServerInfo>>>,
 }
 
-impl SharedFigures {
+impl SharedServerInfo {
     /// Shows these from now on, or none.
-    pub(super) fn show(&self, figures: Option<Figures>) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    pub(super) fn show(&self, info: Option<ServerInfo>) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = info;
     }
 }
 
-impl Collector for SharedFigures {
+impl Collector for SharedServerInfo {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let latest = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.map_or(Ok(()), |figures| figures.encode(&mut encoder))
+        latest.map_or(Ok(()), |info| info.encode(&mut encoder))
     }
 }

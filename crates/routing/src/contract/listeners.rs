@@ -14,12 +14,12 @@ use crate::presence::{Change, Transition};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What all directories say from some moment on.
-pub(super) struct Ears<'suite> {
+pub(super) struct Listeners<'suite> {
     contract: &'suite Contract<'suite>,
     receivers: Vec<Receiver<Change>>,
 }
 
-impl<'suite> Ears<'suite> {
+impl<'suite> Listeners<'suite> {
     /// Listens from now on.
     pub(super) fn open(contract: &'suite Contract<'suite>) -> Self {
         let receivers = contract.directories.iter().map(|directory| directory.changes());

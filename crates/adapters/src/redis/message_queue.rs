@@ -17,7 +17,7 @@ const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A queue from the connection, which must not be made to wait, to the reader. When it is full
 /// the newest messages are dropped, and the reader is told at the place where they are missing.
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(super) struct MessageQueue {
     waiting: Mutex<Waiting>,
     arrived: Notify,
     counters: RedisCounters,
@@ -30,7 +30,7 @@ struct Waiting {
     payload_bytes: usize,
 }
 
-impl Mailbox {
+impl MessageQueue {
     pub(super) fn new(counters: RedisCounters) -> Self {
         Self { waiting: Mutex::default(), arrived: Notify::new(), counters }
     }
@@ -101,28 +101,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_mailbox_says_where_messages_are_missing() {
-        let mailbox = Mailbox::new(RedisCounters::default());
+    async fn a_full_queue_says_where_messages_are_missing() {
+        let messages = MessageQueue::new(RedisCounters::default());
         for number in 0..MESSAGES_MAX + 2 {
-            mailbox.message(message(number, 1));
+            messages.message(message(number, 1));
         }
-        assert_eq!(mailbox.next().await, Event::Message(message(0, 1)));
-        mailbox.message(message(777_777, 1));
+        assert_eq!(messages.next().await, Event::Message(message(0, 1)));
+        messages.message(message(777_777, 1));
         for number in 1..MESSAGES_MAX {
-            assert_eq!(mailbox.next().await, Event::Message(message(number, 1)));
+            assert_eq!(messages.next().await, Event::Message(message(number, 1)));
         }
-        assert_eq!(mailbox.next().await, Event::Lost);
-        assert_eq!(mailbox.next().await, Event::Message(message(777_777, 1)));
+        assert_eq!(messages.next().await, Event::Lost);
+        assert_eq!(messages.next().await, Event::Message(message(777_777, 1)));
     }
 
     #[tokio::test]
     async fn payloads_are_bounded_in_bytes_too() {
-        let mailbox = Mailbox::new(RedisCounters::default());
-        mailbox.message(message(1, PAYLOAD_BYTES_MAX));
-        mailbox.message(message(2, 1));
-        assert!(matches!(mailbox.next().await, Event::Message(_)));
-        assert_eq!(mailbox.next().await, Event::Lost);
-        mailbox.message(message(3, 1));
-        assert_eq!(mailbox.next().await, Event::Message(message(3, 1)), "room again");
+        let messages = MessageQueue::new(RedisCounters::default());
+        messages.message(message(1, PAYLOAD_BYTES_MAX));
+        messages.message(message(2, 1));
+        assert!(matches!(messages.next().await, Event::Message(_)));
+        assert_eq!(messages.next().await, Event::Lost);
+        messages.message(message(3, 1));
+        assert_eq!(messages.next().await, Event::Message(message(3, 1)), "room again");
     }
 }
