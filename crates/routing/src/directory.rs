@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 use crate::lease::{Lease, LeaseKey, LiveConnection};
 use crate::presence::{Change, PresenceState};
 
-/// Who may be connected at the same time.
+/// The rules of admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// True: a new connection replaces every older one of its user and kind, on any node.
@@ -29,16 +29,16 @@ pub struct Policy {
     pub offline_linger: Duration,
 }
 
-/// The one decision about a new connection.
+/// The decision about a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registration {
-    /// It holds a lease now.
+    /// The connection has a lease now.
     Admitted {
-        /// The older connections whose place it took. Their leases are gone already; their nodes
-        /// must be told to close the sockets.
+        /// The older connections that it replaced. Their leases are removed; their nodes must be
+        /// told to close the sockets.
         replaced: Vec<LeaseKey>,
     },
-    /// It holds none.
+    /// The connection has no lease.
     Refused(Refusal),
 }
 
@@ -47,7 +47,7 @@ pub enum Registration {
 pub enum Refusal {
     /// The user has as many live connections as allowed.
     ConnectionLimit,
-    /// A younger socket holds the place that this one claims; it must close `session_replaced`.
+    /// A younger socket has replaced this one, which must close with `session_replaced`.
     Replaced,
 }
 
@@ -56,7 +56,7 @@ pub enum Refusal {
 pub struct Route {
     /// The node.
     pub node_id: NodeId,
-    /// Which of the users have a live chat connection there, each once.
+    /// The users that have a live chat connection there, each once.
     pub user_ids: Vec<UserId>,
     /// How many such connections they have there.
     pub connections: usize,
@@ -69,20 +69,20 @@ pub struct NodeRecord {
     pub node_id: NodeId,
     /// Where other nodes reach it directly, as `host:port`; none on a single node.
     pub address: Option<String>,
-    /// What it runs, for example `gateway,ingest,fanout`.
+    /// The planes that it runs, for example `gateway,ingest,fanout`.
     pub planes: String,
-    /// When it started, by its own clock: only people read it.
+    /// When it started, by its own clock: for display only.
     pub started_at: Timestamp,
     /// How many connections it holds, leased or not.
     pub connections: usize,
 }
 
-/// A node that has announced itself lately.
+/// A node whose announcement has not expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveNode {
-    /// What it says of itself.
+    /// Its announcement.
     pub record: NodeRecord,
-    /// How long that still counts unless it is said again.
+    /// How long until the announcement expires unless it is renewed.
     pub remaining: Duration,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use heartline_protocol::{ConnectionId, DeviceId, NodeId, UserId};
 
-/// What a connection is for. Kinds count together for presence and limits, but a connection only
+/// The kind of a connection. Kinds count together for presence and limits, but a connection only
 /// ever replaces one of its own kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LeaseKind {
@@ -24,25 +24,25 @@ impl LeaseKind {
     }
 }
 
-/// What names a lease: enough to find it in any part of a sharded directory.
+/// The identity of a lease: enough to find it in any shard of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseKey {
-    /// Whose connection it is.
+    /// The user of the connection.
     pub user_id: UserId,
-    /// The node that holds the socket.
+    /// The node that has the socket.
     pub node_id: NodeId,
-    /// The socket.
+    /// The connection.
     pub connection_id: ConnectionId,
 }
 
-/// What a node claims when it registers a connection.
+/// The registration of a connection, as its node sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Who and where.
+    /// Its identity.
     pub key: LeaseKey,
-    /// Which of the user's devices.
+    /// The user's device.
     pub device_id: DeviceId,
-    /// What the connection is for.
+    /// The kind of connection.
     pub kind: LeaseKind,
     /// How long the socket has been open. The directory computes `connected_at` with its own
     /// clock, so the younger of two sockets is known although nodes' clocks differ.
@@ -51,18 +51,18 @@ pub struct Lease {
     pub again: bool,
 }
 
-/// A live lease as the directory shows it.
+/// A live lease, as the directory returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveConnection {
-    /// Who and where.
+    /// Its identity.
     pub key: LeaseKey,
-    /// Which of the user's devices.
+    /// The user's device.
     pub device_id: DeviceId,
-    /// What the connection is for.
+    /// The kind of connection.
     pub kind: LeaseKind,
     /// How long the socket has been open.
     pub age: Duration,
-    /// How long the lease still lasts unless it is renewed.
+    /// How long until the lease expires unless it is renewed.
     pub remaining: Duration,
 }
 

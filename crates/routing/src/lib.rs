@@ -1,12 +1,13 @@
-//! Who is where and online: leases, routes, presence and links between nodes.
+//! Leases, routes, presence and the links between nodes.
 //!
-//! A lease is the one truth about a live connection. The [`Directory`] holds the leases, the
-//! [`NodeLink`] carries envelopes to the node that a lease names, and [`renewal`] keeps a node's
-//! own leases alive.
+//! A lease is the source of truth about a live connection. The [`Directory`] holds the leases, the
+//! [`NodeLink`] carries envelopes to the node that a lease names, and [`renewal`] renews a node's
+//! own leases.
 
 pub mod clock;
 pub mod contract;
 pub mod directory;
+mod episode;
 pub mod lease;
 pub mod link;
 pub mod memory;

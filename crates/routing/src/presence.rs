@@ -1,24 +1,24 @@
-//! Whether users are online, as the directory derives it from live leases.
+//! Presence, as the directory derives it from live leases.
 
 use heartline_protocol::{Timestamp, UserId};
 
 /// Whether a user is online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PresenceState {
-    /// At least one lease is live.
+    /// The user has a live lease.
     Online {
-        /// Rises with every transition of the user, so that a late event is known as late.
+        /// Rises with every transition of the user, so that a late event can be detected.
         version: u64,
     },
-    /// None is.
+    /// The user has no live lease.
     Offline {
-        /// The same.
+        /// As above.
         version: u64,
-        /// When the last lease ended, if the directory still remembers: the moment of a clean
-        /// leave, the last renewal before a crash.
+        /// When the last lease ended, if the directory still knows: the time of a clean disconnect,
+        /// or of the last renewal before a crash.
         last_seen: Option<Timestamp>,
     },
-    /// The directory lost what it knew and is being told again: nobody can say for now.
+    /// The directory lost its data and is rebuilding, so that the state is not known.
     Stale,
 }
 
@@ -36,7 +36,7 @@ impl PresenceState {
 /// as the change of leases that causes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
-    /// Who.
+    /// The user.
     pub user_id: UserId,
     /// Whether they are online now.
     pub is_online: bool,
@@ -57,16 +57,16 @@ impl Transition {
     }
 }
 
-/// What a node hears from the directory without asking.
+/// A change that the directory publishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Somebody came or left. Every node hears it, perhaps twice.
+    /// A user came online or went offline. Every node receives it, perhaps twice.
     Transition(Transition),
-    /// A call of this node decided it: this node, and no other, does what must be done once.
+    /// A transition that a call of this node decided: this node, and no other, acts on it once.
     Decided(Transition),
-    /// Something may have been missed: who watches anybody must read again.
+    /// Changes may have been missed: observers must read the present state again.
     Gap,
 }
 
-/// Changes that may wait for one listener. Who falls further behind has a gap.
+/// Changes that may wait for one receiver. A receiver that falls further behind has a gap.
 pub const CHANGES_MAX: usize = 8192;

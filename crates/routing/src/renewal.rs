@@ -1,8 +1,8 @@
-//! Keeps this node and its leases alive, and removes those that ran out.
+//! Announces this node, renews its leases, and removes expired ones.
 //!
 //! The node, not the client, renews: every lease once per interval, spread over the interval's
-//! ticks so that the directory sees an even load. A renewal that the directory does not know of
-//! means that the lease was lost; if the socket is still open it is registered again.
+//! ticks so that the directory has an even load. A lease that the directory does not hold any more
+//! was lost; if its socket is still open it is registered again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
 use crate::clock::Clock;
-use crate::directory::{Connections, Leases, NodeRecord, Nodes, Policy, Registration};
+use crate::directory::{
+    Connections, DirectoryError, Leases, NodeRecord, Nodes, Policy, Registration,
+};
+use crate::episode::{Ended, Episode};
 use crate::lease::{Lease, LeaseKey};
 use crate::link::{Envelope, NodeLink};
 use crate::metrics::RoutingMetrics;
@@ -37,13 +40,13 @@ pub trait Holdings: Send + Sync {
     /// The lease to claim again for a connection that is still open.
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease>;
 
-    /// The connection's lease was lost for a while and is held again: pushes may be missing.
+    /// The connection's lease was lost for a while and is registered again: pushes may be missing.
     fn lease_healed(&self, lease: &LeaseKey);
 
-    /// The whole node could not be found for a while, and can be again.
+    /// Routes to this node did not count for a while, and do again: pushes may be missing.
     fn all_healed(&self);
 
-    /// A younger connection holds the place: this one must close.
+    /// A younger connection has replaced this one, which must close.
     fn lease_replaced(&self, lease: &LeaseKey);
 }
 
@@ -53,44 +56,44 @@ const TICK: Duration = Duration::from_secs(1);
 /// Leases renewed in one call.
 const BATCH: usize = 10_000;
 
-/// Lost leases that are claimed again at the same time.
+/// Lost leases that are registered again at the same time.
 const CLAIMS_IN_FLIGHT: usize = 32;
 
-/// How often what is stored beside a lease is kept from being cleared away.
+/// How often the indexes of a lease are extended.
 const EXTEND_INTERVAL: Duration = Duration::from_secs(180);
 
 /// How often the directory's connections of this node are compared with its own.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A connection that the directory knows and this node does not must have been there for so long,
-/// or it is one that is just being made.
+/// A lease without a connection must be this old to be removed: the connection of a younger one may
+/// still be opening.
 const RECONCILE_AGE: Duration = Duration::from_secs(30);
 
 /// Leases removed in one sweep; the next one continues.
 const SWEEP_LIMIT: usize = 10_000;
 
-/// Keeps this node and its leases alive.
+/// The loops that keep this node and its leases registered.
 #[derive(Clone)]
 pub struct Renewal {
-    /// Where they are held.
+    /// Renews, registers and sweeps.
     pub leases: Arc<dyn Leases>,
     /// The connections that the directory lists, for reconciliation.
     pub connections: Arc<dyn Connections>,
     /// Where the node is announced.
     pub nodes: Arc<dyn Nodes>,
-    /// Whose they are.
+    /// This node's connections.
     pub holdings: Arc<dyn Holdings>,
-    /// How the nodes of replaced connections are told.
+    /// Tells the nodes of replaced connections to close them.
     pub link: Arc<dyn NodeLink>,
     /// This node.
     pub node: NodeRecord,
     /// How long leases last.
     pub policy: Policy,
-    /// How often each is renewed.
+    /// How often each lease is renewed.
     pub renew_interval: Duration,
     /// The clocks.
     pub clock: Clock,
-    /// What is counted.
+    /// The metrics of routing.
     pub metrics: RoutingMetrics,
 }
 
@@ -108,49 +111,63 @@ impl Renewal {
         let mut ticks = interval(TICK.min(self.renew_interval));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut announced_at = self.clock.now();
+        let mut outage = Episode::default();
         let mut unleased = vec![0; slices as usize];
         for tick in 0_u64.. {
             ticks.tick().await;
-            self.announce(&mut announced_at).await;
+            self.announce(&mut announced_at, &mut outage).await;
             let due = tick % slices;
-            // What could not be renewed is tried again before its next turn: a lease bears two
-            // misses, but not the race of a third with its end. Only one slice at a time, so that
-            // a directory that comes back is not asked for everything at once.
+            // A slice that was not renewed is tried again before its next turn: a lease survives
+            // two missed renewals, but may expire before a third. Only one slice at a time, so that
+            // a directory that recovers does not get every renewal at once.
             let behind = (1..slices).map(|ago| (due + slices - ago) % slices);
             let behind = behind.rev().find(|slice| unleased[*slice as usize] > 0);
             for slice in [Some(due), behind].into_iter().flatten() {
                 let leases = self.holdings.leases_to_renew(slice, slices);
-                unleased[slice as usize] = self.renew(leases).await;
+                unleased[slice as usize] = self.renew(leases, &mut outage).await;
             }
             self.metrics.connections_unleased.set(unleased.iter().sum::<usize>() as i64);
             self.metrics.multi_device_users.set(self.holdings.multi_device_users() as i64);
             let slice = tick % extend_slices;
-            self.extend(self.holdings.leases_to_extend(slice, extend_slices)).await;
+            self.extend(self.holdings.leases_to_extend(slice, extend_slices), &mut outage).await;
         }
     }
 
-    /// Says that the node is there. When that was not heard for a whole lease, routes to it did
-    /// not count meanwhile.
-    async fn announce(&self, announced_at: &mut Instant) {
+    /// Announces the node. If no announcement arrived for a whole lease, routes to the node did not
+    /// count meanwhile.
+    async fn announce(&self, announced_at: &mut Instant, outage: &mut Episode) {
         let node = NodeRecord { connections: self.holdings.connections(), ..self.node.clone() };
         match self.nodes.announce(&node, self.policy.lease).await {
             Ok(()) => {
                 let now = self.clock.now();
                 if now - *announced_at >= self.policy.lease {
-                    info!("this node can be found again");
+                    info!("node announced again: its routes count");
                     self.holdings.all_healed();
                 }
                 *announced_at = now;
+                if let Some(Ended { lasted, failures }) = outage.succeed(now) {
+                    let seconds = lasted.as_secs();
+                    info!(seconds, failures, "directory answers again");
+                }
             }
             Err(error) => {
                 self.metrics.announcements_failed.inc();
-                warn!(%error, "the node was not announced");
+                self.failed("announce", &error, outage);
             }
         }
     }
 
-    /// Answers how many of them are not known to be held now.
-    async fn renew(&self, leases: Vec<LeaseKey>) -> usize {
+    /// Logs the first failure of an outage; the announcement that succeeds again logs its end.
+    fn failed(&self, call: &'static str, error: &DirectoryError, outage: &mut Episode) {
+        if outage.fail(self.clock.now()) {
+            warn!(call, %error, "directory does not answer: leases are not renewed");
+        } else {
+            debug!(call, %error, "directory does not answer");
+        }
+    }
+
+    /// Renews leases. Returns how many of them are not known to be held now.
+    async fn renew(&self, leases: Vec<LeaseKey>, outage: &mut Episode) -> usize {
         let mut unleased = 0;
         for batch in leases.chunks(BATCH) {
             let started_at = self.clock.now();
@@ -164,63 +181,66 @@ impl Renewal {
                 Err(error) => {
                     self.metrics.not_renewed(batch.len(), duration);
                     unleased += batch.len();
-                    warn!(%error, leases = batch.len(), "leases were not renewed");
+                    self.failed("renew", &error, outage);
                 }
             }
         }
         unleased
     }
 
-    async fn extend(&self, leases: Vec<LeaseKey>) {
+    async fn extend(&self, leases: Vec<LeaseKey>, outage: &mut Episode) {
         for batch in leases.chunks(BATCH) {
             match self.leases.extend(batch).await {
-                // Who is still without a lease then is counted when it is renewed.
+                // The renewal counts connections that are still without a lease then.
                 Ok(lost) => drop(self.claim_all_again(lost).await),
-                Err(error) => warn!(%error, leases = batch.len(), "leases were not extended"),
+                Err(error) => self.failed("extend", &error, outage),
             }
         }
     }
 
-    /// Answers how many of their connections are still without a lease.
+    /// Registers lost leases again. Returns how many of their connections are still without one.
     async fn claim_all_again(&self, lost: Vec<LeaseKey>) -> usize {
         let mut unleased = 0;
         for batch in lost.chunks(CLAIMS_IN_FLIGHT) {
             let claims: Vec<_> = batch.iter().map(|key| self.claim_again(key)).collect();
-            let settled = futures_util::future::join_all(claims).await;
-            unleased += settled.into_iter().filter(|is_settled| !is_settled).count();
+            let claimed = futures_util::future::join_all(claims).await;
+            unleased += claimed.into_iter().filter(|is_done| !is_done).count();
+        }
+        if unleased > 0 {
+            warn!(leases = unleased, "lost leases not registered again");
         }
         unleased
     }
 
-    /// False if the connection goes on without a lease.
+    /// Registers a lost lease again. False if the connection is still open and without a lease.
     async fn claim_again(&self, key: &LeaseKey) -> bool {
-        // A connection that closed meanwhile has given its lease back: nothing to claim.
+        // A connection that closed meanwhile has ended its lease.
         let Some(lease) = self.holdings.lease_again(key) else { return true };
         self.metrics.leases_lost.inc();
         match self.leases.register(lease, self.policy).await {
-            // It closed meanwhile, and its end found no lease to give back.
+            // The connection closed meanwhile, and its end found no lease.
             Ok(Registration::Admitted { .. }) if self.holdings.lease_again(key).is_none() => {
                 let linger = self.policy.offline_linger;
                 if let Err(error) = self.leases.unregister(key, linger).await {
-                    warn!(%error, "a lease claimed for a closed connection runs out by itself");
+                    warn!(%error, "lease of a closed connection not removed: it expires");
                 }
             }
             Ok(Registration::Admitted { replaced }) => {
                 close_replaced(&*self.link, replaced).await;
-                debug!(connection_id = %key.connection_id, "a lost lease is held again");
+                debug!(connection_id = %key.connection_id, "lost lease registered again");
                 self.metrics.leases_claimed_again.inc();
                 self.holdings.lease_healed(key);
             }
             Ok(Registration::Refused(_)) => self.holdings.lease_replaced(key),
             Err(error) => {
-                warn!(%error, "a lost lease was not claimed again");
+                debug!(%error, connection_id = %key.connection_id, "registering a lost lease failed");
                 return false;
             }
         }
         true
     }
 
-    /// Compares what the directory holds of this node with what the node has, for ever.
+    /// Compares the directory's connections of this node with its own, for ever.
     pub async fn reconcile_for_ever(self) {
         let mut ticks = interval(RECONCILE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -235,7 +255,7 @@ impl Renewal {
         let listed = match self.connections.by_node(&self.node.node_id).await {
             Ok(listed) => listed,
             Err(error) => {
-                return warn!(%error, "this node's connections could not be compared");
+                return warn!(%error, "reconciliation failed: connections not listed");
             }
         };
         let orphans: Vec<LeaseKey> = listed
@@ -245,52 +265,65 @@ impl Renewal {
             .filter(|key| self.holdings.lease_again(key).is_none())
             .collect();
         for key in &orphans {
-            warn!(connection_id = %key.connection_id, "removing a lease without a connection");
+            warn!(connection_id = %key.connection_id, "lease without a connection: removing it");
             if let Err(error) = self.leases.unregister(key, Duration::ZERO).await {
-                warn!(%error, "a lease without a connection runs out by itself");
+                warn!(%error, "lease without a connection not removed: it expires");
             }
         }
     }
 
-    /// Removes leases that ran out, once per `sweep_interval`, for ever.
+    /// Removes expired leases, once per `sweep_interval`, for ever.
     pub async fn sweep_for_ever(self, sweep_interval: Duration) {
         let mut ticks = interval(sweep_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut swept_at = self.clock.now();
+        let (mut swept_at, mut outage) = (self.clock.now(), Episode::default());
         loop {
             ticks.tick().await;
             let now = self.clock.now();
-            // The process stood still, and so did its renewals: they come first, or those who are
-            // still connected here would seem to have left.
+            // The process was paused, and so were its renewals. They come first, or the sweep would
+            // remove the leases of connections that are still open here.
             if now - swept_at >= sweep_interval + self.renew_interval {
-                info!("this process stood still: its leases are renewed before any is swept");
-                self.renew(self.holdings.leases_to_renew(0, 1)).await;
+                info!("process was paused: renewing its leases before the sweep");
+                let leases = self.holdings.leases_to_renew(0, 1);
+                self.renew(leases, &mut Episode::default()).await;
             }
             swept_at = now;
-            match self.leases.sweep(SWEEP_LIMIT, self.policy).await {
-                Ok(swept) if swept.is_empty() => {}
-                Ok(swept) => {
-                    self.metrics.leases_swept.inc_by(swept.len() as u64);
-                    debug!(leases = swept.len(), "swept leases that ran out");
+            self.sweep(&mut outage).await;
+        }
+    }
+}
+
+impl Renewal {
+    async fn sweep(&self, outage: &mut Episode) {
+        match self.leases.sweep(SWEEP_LIMIT, self.policy).await {
+            Ok(swept) => {
+                if let Some(Ended { lasted, failures }) = outage.succeed(self.clock.now()) {
+                    info!(seconds = lasted.as_secs(), failures, "sweep works again");
                 }
-                Err(error) => {
-                    self.metrics.sweeps_failed.inc();
-                    warn!(%error, "the sweep failed");
+                self.metrics.leases_swept.inc_by(swept.len() as u64);
+                if !swept.is_empty() {
+                    debug!(leases = swept.len(), "expired leases removed");
+                }
+            }
+            Err(error) => {
+                self.metrics.sweeps_failed.inc();
+                if outage.fail(self.clock.now()) {
+                    warn!(%error, "sweep failed: expired leases are not removed");
                 }
             }
         }
     }
 }
 
-/// Has the nodes of replaced connections close them.
+/// Tells the nodes of replaced connections to close them.
 pub async fn close_replaced(link: &dyn NodeLink, replaced: Vec<LeaseKey>) {
     for lease in replaced {
         let node_id = lease.node_id.clone();
         let envelope =
             Envelope::Close { leases: vec![lease], reason: CloseReason::SessionReplaced };
         if let Err(error) = link.send(&node_id, envelope).await {
-            // Its lease is gone, so its own node finds out at the next renewal.
-            warn!(%error, %node_id, "a replaced connection was not told");
+            // Its lease is gone, so its own node detects it at the next renewal.
+            warn!(%error, %node_id, "replaced connection not told to close");
         }
     }
 }

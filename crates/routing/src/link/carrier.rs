@@ -8,27 +8,27 @@ use heartline_protocol::NodeId;
 use super::LinkError;
 use super::parcel::Parcel;
 
-/// How long a full queue may take to move before a parcel is refused. Once it has not moved for so
-/// long, parcels are refused at once until it does, so that one stalled node slows nobody down.
+/// How long a parcel waits for room in a full queue before it is refused. After a wait in vain,
+/// parcels are refused at once until the queue moves, so that a stalled node does not slow others.
 pub const ROOM_TIME: Duration = Duration::from_millis(100);
 
-/// Parcels that may wait to be sent again another way.
+/// Returned parcels that may wait to be sent on the other transport.
 pub const RETURNS_MAX: usize = 2048;
 
-/// A parcel that was not taken.
+/// A parcel that a carrier did not take.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why.
+    /// Why it was not taken.
     pub error: LinkError,
-    /// The parcel, which may go another way.
+    /// The parcel, which may be sent on the other transport.
     pub parcel: Parcel,
 }
 
-/// A parcel that was taken and did not leave, or perhaps did not: it may go another way, and the
-/// receiver knows a repeat by the number.
+/// A parcel that a carrier took and that did not leave, or perhaps did not: it may be sent on the
+/// other transport, and the receiver detects a repeat by its number.
 #[derive(Debug)]
 pub struct Returned {
-    /// For whom it is.
+    /// The node that it is for.
     pub receiver: NodeId,
     /// The parcel.
     pub parcel: Parcel,
@@ -36,9 +36,9 @@ pub struct Returned {
 
 /// Carries parcels to other nodes on one transport.
 ///
-/// A carrier numbers parcels as they leave it, per receiver. Every number that it has used and
-/// whose parcel did not arrive shows at the receiver as a gap; so a carrier that must drop a
-/// parcel that it has taken uses a number up for it, unless it gives the parcel back.
+/// A carrier numbers parcels as they leave it, per receiver. A number that was used and whose
+/// parcel did not arrive is a gap for the receiver; so a carrier that drops a parcel that it has
+/// taken uses a number for it, unless it returns the parcel.
 #[async_trait]
 pub trait Carrier: Send + Sync + std::fmt::Debug {
     /// Takes a parcel for a node. Waits for room at most [`ROOM_TIME`], and never for the receiver.
@@ -52,32 +52,32 @@ pub trait Carrier: Send + Sync + std::fmt::Debug {
     /// The last number that was used for this receiver, 0 if none was.
     fn last_number(&self, receiver: &NodeId) -> u64;
 
-    /// Uses a number up for a parcel that no carrier took, so that the receiver sees a gap.
+    /// Uses a number for a parcel that no carrier took, so that the receiver detects a gap.
     fn lose(&self, receiver: &NodeId);
 
-    /// Lets go of everything that is kept for a node that is not known any more.
+    /// Releases everything that is held for a node that is not known any more.
     fn forget(&self, receiver: &NodeId);
 }
 
-/// What the direct link to a node looks like from here.
+/// The state of the direct link to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It is not known yet.
+    /// Not known yet.
     Unknown,
-    /// What is sent arrives.
+    /// Parcels arrive.
     Connected,
-    /// It is not reached at present.
+    /// The node cannot be reached at present.
     Unreachable,
-    /// Nobody listens at its address any more, or another node does.
+    /// No node listens at its address any more, or another node does.
     Gone,
 }
 
-/// Carries parcels without anything in between, so that it works whatever else is down.
+/// Carries parcels from node to node, so that it works while the broker and the directory are down.
 #[async_trait]
 pub trait DirectCarrier: Carrier {
-    /// Which node answers at an address.
+    /// Asks which node listens at an address.
     async fn who_is_at(&self, address: &str) -> Result<NodeId, LinkError>;
 
-    /// What the link to a node looks like.
+    /// The state of the link to a node.
     fn reach(&self, node_id: &NodeId) -> Reach;
 }

@@ -1,7 +1,7 @@
-//! Losses between nodes, told to whom they may concern.
+//! Gaps in the parcels from other nodes.
 //!
-//! Nobody knows what was in a lost parcel, so all connections of the node are told to sync. That
-//! is dear, so losses that come together are told together.
+//! The content of a lost parcel is unknown, so every connection of the node is told to sync. That
+//! is expensive, so gaps within a second cause one resync.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The shortest time from one telling to the next.
-const TELL_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest time from one resync to the next.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The losses that this node has noticed.
+/// The gaps that this node has detected.
 #[derive(Debug)]
 pub(super) struct Gaps {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ pub(super) struct Gaps {
 #[derive(Debug, Default)]
 struct State {
     is_pending: bool,
-    told_at: Option<Instant>,
+    resynced_at: Option<Instant>,
 }
 
 impl Gaps {
@@ -34,25 +34,25 @@ impl Gaps {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was lost.
+    /// Records a gap.
     pub(super) fn note(&self) {
         self.lock().is_pending = true;
         self.count.send_modify(|count| *count += 1);
     }
 
-    /// Whether connections must be told now.
+    /// Whether connections must be told to sync now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let state = self.lock();
-        let is_rested = state.told_at.is_none_or(|told_at| now - told_at >= TELL_INTERVAL);
-        state.is_pending && is_rested
+        let is_due = state.resynced_at.is_none_or(|at| now - at >= RESYNC_INTERVAL);
+        state.is_pending && is_due
     }
 
-    /// Connections were told of everything that was noted before.
-    pub(super) fn told(&self, now: Instant) {
-        *self.lock() = State { is_pending: false, told_at: Some(now) };
+    /// Records that connections were told to sync after every gap so far.
+    pub(super) fn resynced(&self, now: Instant) {
+        *self.lock() = State { is_pending: false, resynced_at: Some(now) };
     }
 
-    /// How many losses were noticed so far, for whoever must act at each change.
+    /// How many gaps were detected so far.
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.count.subscribe()
     }

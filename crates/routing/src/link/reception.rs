@@ -303,7 +303,7 @@ impl Reception {
         let (user_ids, chat_ids, reason) = (None, None, ResyncReason::LinkGap);
         // If the inbox is full, the next check tries again.
         if self.inbox.try_send(Envelope::Resync { user_ids, chat_ids, reason }).is_ok() {
-            self.gaps.told(now);
+            self.gaps.resynced(now);
             self.metrics.resyncs.inc();
             warn!("link gap: every connection of this node is told to sync");
         }
