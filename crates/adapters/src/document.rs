@@ -1,24 +1,24 @@
-//! A party session as one run of bytes, for archives that keep it in one column.
+//! A party session as bytes, for archives that store it in one column.
 //!
-//! A byte that names the form, then every field: the length of its name, the name, the length of
-//! its value, the value. Lengths have four bytes, the highest first.
+//! A byte for the version, then every field: the length of its name, the name, the length of its
+//! value, the value. Lengths have four bytes, big-endian.
 
 use heartline_party::Archived;
 
-/// Sessions, and bytes of their documents, that an archive takes in one transaction: others wait
-/// for it meanwhile.
+/// Sessions, and bytes of their documents, in one transaction of an archive, which blocks others
+/// meanwhile.
 const BITE_SESSIONS_MAX: usize = 64;
 const BITE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The form that is written.
+/// The version that is written.
 const FORM: u8 = 1;
 
-/// A document that cannot be read.
+/// The document is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an archived session is damaged, or of a newer version")]
 pub(crate) struct Unreadable;
 
-/// Writes fields.
+/// Encodes fields.
 pub(crate) fn write(fields: &[(String, Vec<u8>)]) -> Vec<u8> {
     let size: usize = fields.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
     let mut document = Vec::with_capacity(1 + size);
@@ -33,7 +33,7 @@ pub(crate) fn write(fields: &[(String, Vec<u8>)]) -> Vec<u8> {
     document
 }
 
-/// Reads them.
+/// Decodes fields.
 pub(crate) fn read(document: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Unreadable> {
     let Some((&FORM, mut rest)) = document.split_first() else { return Err(Unreadable) };
     let mut fields = Vec::new();

@@ -1,4 +1,4 @@
-//! Places on the ground: how far apart they are, and in which rectangle a circle lies.
+//! Distances between places, and the bounding rectangle of a circle.
 
 use heartline_party::Circle;
 
@@ -19,13 +19,13 @@ pub(crate) struct Rectangle {
 }
 
 impl Rectangle {
-    /// The least one around a circle.
+    /// The smallest rectangle around a circle.
     pub(crate) fn around(circle: &Circle) -> Self {
         let angle = (circle.radius_metres / EARTH_METRES).clamp(0.0, std::f64::consts::PI);
         let reach = angle.to_degrees() + SLACK_DEGREES;
         let (south, north) = (circle.latitude - reach, circle.latitude + reach);
         if south <= -90.0 || north >= 90.0 {
-            // There is a pole in it, and with that every longitude.
+            // The circle contains a pole, and with it every longitude.
             return Self { south, north, west: -180.0, east: 180.0 };
         }
         // Where the circle is widest it touches a meridian.

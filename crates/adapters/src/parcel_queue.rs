@@ -1,4 +1,4 @@
-//! Parcels that wait to leave, bounded in number and in bytes.
+//! A queue of parcels, bounded in number and in bytes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ pub(crate) const QUEUE_PARCELS_MAX: usize = 1024;
 /// Bytes of parcels that may wait.
 pub(crate) const QUEUE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A queue that many fill and one empties. Who finds it full waits for [`ROOM_TIME`] and is then
-/// refused; from then on, until it moves again, everybody is refused at once.
+/// A queue with many senders and one receiver. A sender that finds it full waits for [`ROOM_TIME`]
+/// and is then refused; from then on, until the queue moves, senders are refused at once.
 #[derive(Debug)]
 pub(crate) struct ParcelQueue {
     fill: mpsc::Sender<Waiting>,
@@ -28,17 +28,17 @@ pub(crate) struct ParcelQueue {
     length: Gauge,
 }
 
-/// A parcel that waits.
+/// A queued parcel.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// For whom it is.
+    /// The node that it is for.
     pub(crate) receiver: NodeId,
     /// The parcel.
     pub(crate) parcel: Parcel,
     _place: Place,
 }
 
-/// What a parcel takes up in the queue.
+/// The room that a parcel takes in the queue.
 #[derive(Debug)]
 struct Place {
     _bytes: OwnedSemaphorePermit,
@@ -52,7 +52,7 @@ impl Drop for Place {
 }
 
 impl ParcelQueue {
-    /// An empty queue that shows how many wait.
+    /// An empty queue with a gauge of its length.
     pub(crate) fn new(length: Gauge) -> Self {
         let (fill, empty) = mpsc::channel(QUEUE_PARCELS_MAX);
         let bytes = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
@@ -62,7 +62,7 @@ impl ParcelQueue {
 
     /// Queues a parcel.
     pub(crate) async fn put(&self, receiver: &NodeId, parcel: Parcel) -> Result<(), Refused> {
-        // One that is larger than everything that may wait must wait alone.
+        // A parcel larger than the bound waits alone.
         let bytes = parcel.len().min(QUEUE_BYTES_MAX) as u32;
         let room = match self.room_now(bytes) {
             Some(room) => Some(room),
@@ -89,7 +89,7 @@ impl ParcelQueue {
         Some((self.fill.reserve().await.ok()?, bytes))
     }
 
-    /// The next parcel. Only the last one who asked is woken.
+    /// The next parcel. Only the last task that polled is woken.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Waiting> {
         match self.lock().poll_recv(context) {
             Poll::Ready(Some(waiting)) => {
@@ -101,14 +101,14 @@ impl ParcelQueue {
         }
     }
 
-    /// The next parcel, if one waits.
+    /// The next parcel, if one is queued.
     pub(crate) fn next_now(&self) -> Option<Waiting> {
         let waiting = self.lock().try_recv().ok()?;
         self.is_stalled.store(false, Ordering::Relaxed);
         Some(waiting)
     }
 
-    /// Whether nothing waits.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }

@@ -33,7 +33,7 @@ pub struct HttpCarrier {
     clock: Clock,
 }
 
-/// What must run for the links to work.
+/// The tasks of the links, which must run.
 #[derive(Debug)]
 pub struct DirectTasks {
     begun: mpsc::Receiver<LinkTask>,
@@ -41,7 +41,7 @@ pub struct DirectTasks {
 }
 
 impl HttpCarrier {
-    /// A carrier for this node, and what must run for it.
+    /// A carrier for this node, and its tasks.
     pub fn new(
         own: NodeId,
         secret: ClusterSecret,
@@ -114,7 +114,7 @@ impl Carrier for HttpCarrier {
 impl DirectCarrier for HttpCarrier {
     async fn who_is_at(&self, address: &str) -> Result<NodeId, LinkError> {
         self.dialer.ask(address).await.map_err(|error| {
-            tracing::debug!(%address, ?error, "nobody is known at a configured address");
+            tracing::debug!(%address, ?error, "no node found at a configured address");
             LinkError::Gone
         })
     }

@@ -47,19 +47,19 @@ pub(super) enum DialError {
     /// Another node is there now.
     #[error("another node is at this address: {0}")]
     OtherNode(NodeId),
-    /// What answers is no node.
+    /// The server at the address is no node.
     #[error("the answer has the status {0}")]
     Status(StatusCode),
 }
 
 impl DialError {
-    /// Whether nobody listens at the address.
+    /// Whether the address refuses connections.
     pub(super) fn is_nobody_there(&self) -> bool {
         matches!(self, Self::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 
-/// Who asks.
+/// The node that dials, and its secret.
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
     pub(super) own: NodeId,
@@ -72,7 +72,7 @@ pub(super) struct Dialled {
     pub(super) node_id: NodeId,
     /// The rest of its answer.
     pub(super) body: Incoming,
-    /// What must run for as long as the connection is used. It ends with the connection.
+    /// Drives the connection, and must be polled while it is used. It ends with the connection.
     pub(super) driving: Driving,
     /// The connection is let go with it.
     _requests: SendRequest<RequestBody>,
@@ -144,7 +144,7 @@ async fn dial(address: &str, request: Request<RequestBody>) -> Result<Dialled, D
     let (mut requests, connection) = settings.handshake(TokioIo::new(socket)).await?;
     let mut driving: Driving = Box::pin(async move {
         tokio::select! {
-            // How it ended is seen by whoever waits for an answer on it.
+            // The request on the connection returns the error.
             _ = connection => {}
             () = work.run() => {}
         }

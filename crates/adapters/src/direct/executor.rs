@@ -1,7 +1,7 @@
 //! The small tasks of one HTTP/2 connection, run by the task that owns the connection.
 //!
-//! The library wants to spawn: the connection itself, and one task per stream. Here they all
-//! belong to their connection's one task and end with it, so that nothing is left behind.
+//! hyper spawns a task for the connection and one per stream. This executor runs all of them inside
+//! the connection's own task, so that they end with it.
 
 use std::pin::Pin;
 
@@ -16,11 +16,11 @@ const TASKS_MAX: usize = 64;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where the library puts its tasks.
+/// The executor that hyper is given.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionExecutor(mpsc::Sender<Task>);
 
-/// What runs them.
+/// Runs the tasks.
 pub(super) struct ConnectionTasks(mpsc::Receiver<Task>);
 
 pub(super) fn executor() -> (ConnectionExecutor, ConnectionTasks) {
@@ -30,8 +30,7 @@ pub(super) fn executor() -> (ConnectionExecutor, ConnectionTasks) {
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionExecutor {
     fn execute(&self, work: F) {
-        // More than that many is no peer of ours: what does not fit is dropped, and its stream
-        // with it.
+        // No node of ours opens so many streams. Further ones are dropped.
         let _ = self.0.try_send(Box::pin(work));
     }
 }

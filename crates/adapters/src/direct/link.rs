@@ -16,10 +16,10 @@ use super::dial::{DialError, Dialer};
 use super::outgoing::{Outgoing, lock};
 use super::stream::RequestBody;
 
-/// How long a node is out of reach before what waits for it is dropped, and nothing more is taken.
+/// How long a node is unreachable before its queue is dropped and further parcels are refused.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// How long nobody listens at a node's address before the node counts as gone.
+/// How long a node's address refuses connections before the node counts as gone.
 const GONE_AFTER: Duration = Duration::from_secs(3);
 
 /// The shortest and the longest wait before the next attempt.
@@ -80,7 +80,7 @@ impl Link {
 pub(super) async fn put(reach: Reach, outgoing: &Outgoing, parcel: Parcel) -> Result<(), Refused> {
     match reach {
         Reach::Unknown | Reach::Connected => outgoing.put(parcel).await,
-        // Nothing is queued for who cannot be reached: it would be old when it arrived.
+        // Nothing is queued for an unreachable node: it would arrive late.
         Reach::Unreachable | Reach::Gone => Err(Refused { error: LinkError::Gone, parcel }),
     }
 }
@@ -113,7 +113,7 @@ struct Keeper {
     clock: Clock,
 }
 
-/// Since when a node is not reached, and since when nobody listens at its address.
+/// Since when a node is unreachable, and since when its address refuses connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct Absence {
     since: Option<Instant>,
@@ -128,7 +128,7 @@ impl Keeper {
             match self.hold().await {
                 Ok(()) => (absence, back_off) = (Absence::default(), BACK_OFF_MIN),
                 Err(error) => {
-                    debug!(node = %self.receiver, ?error, "a node was not reached");
+                    debug!(node = %self.receiver, ?error, "direct link: dialling failed");
                     self.judge(&mut absence, &error);
                     if matches!(error, DialError::OtherNode(_)) {
                         // A node never comes back under its old id.
@@ -151,7 +151,7 @@ impl Keeper {
         let _ = take.send(());
         tokio::select! {
             () = &mut dialled.driving => {}
-            // The receiver says nothing more; what comes is the end.
+            // The body of the response is empty, and ends with the stream.
             () = async { while let Some(Ok(_)) = dialled.body.frame().await {} } => {}
         }
         self.set(Reach::Unknown, None);
@@ -184,11 +184,11 @@ impl Keeper {
         }
         let (node, address) = (&self.receiver, &self.address);
         match (reach, error) {
-            (Reach::Connected, _) => info!(%node, %address, "a node is connected directly"),
-            (Reach::Unknown, _) => info!(%node, %address, "the direct link to a node has ended"),
-            (Reach::Gone, _) => info!(%node, %address, "a node is not there any more"),
+            (Reach::Connected, _) => info!(%node, %address, "direct link connected"),
+            (Reach::Unknown, _) => info!(%node, %address, "direct link ended"),
+            (Reach::Gone, _) => info!(%node, %address, "direct link: node gone"),
             (Reach::Unreachable, Some(error)) => {
-                warn!(%node, %address, %error, "a node cannot be reached directly");
+                warn!(%node, %address, %error, "direct link: node unreachable");
             }
             (Reach::Unreachable, None) => {}
         }

@@ -16,7 +16,7 @@ use crate::parcel_queue::ParcelQueue;
 /// together.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// A bounded queue that is filled by whoever sends and emptied by the connection of the moment.
+/// A bounded queue that senders fill and the present connection empties.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     receiver: NodeId,
@@ -41,7 +41,7 @@ impl Outgoing {
         self.queue.put(&self.receiver, parcel).await
     }
 
-    /// The next piece of the stream: what waits now, numbered, each parcel behind its length.
+    /// The next piece of the stream: the queued parcels, numbered, each behind its length.
     pub(super) fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Bytes> {
         let mut waiting = ready!(self.queue.poll_next(context));
         let alone = LENGTH_BYTES + waiting.parcel.len();
@@ -73,8 +73,8 @@ impl Outgoing {
         piece.put_slice(parcel.as_bytes());
     }
 
-    /// Drops what waits, because the node cannot be reached. Each envelope uses a number up, so
-    /// that the node, should it come back, sees a gap. Answers how many there were.
+    /// Drops the queued parcels, because the node is unreachable. Each envelope uses a number, so
+    /// that the node detects a gap if it comes back. Returns how many were dropped.
     pub(super) fn drop_all(&self) -> usize {
         let mut departures = lock(&self.departures);
         let waiting = std::iter::from_fn(|| self.queue.next_now());

@@ -1,4 +1,4 @@
-//! What nodes of one cluster know and nobody else does.
+//! The secret that the nodes of a cluster share.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct ClusterSecret {
 }
 
 impl ClusterSecret {
-    /// A secret; none if it is empty or holds what a header cannot.
+    /// A secret; none if it is empty or not allowed in a header.
     pub fn new(secret: &str) -> Option<Self> {
         if secret.is_empty() {
             return None;
@@ -26,7 +26,7 @@ impl ClusterSecret {
         Some(Self { header, digest })
     }
 
-    /// What a request carries.
+    /// The value of the request's header.
     pub(super) fn header(&self) -> HeaderValue {
         self.header.clone()
     }

@@ -45,7 +45,7 @@ const STRANGER_TIME: Duration = Duration::from_secs(5);
 /// How long a stream may be silent. Every node sends its status once a second.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// How long accepting rests when the process has no files left.
+/// How long accepting pauses when the process has no file descriptors left.
 const REST: Duration = Duration::from_millis(100);
 
 /// Takes parcels from other nodes.
@@ -92,7 +92,7 @@ impl DirectServer {
 
     async fn serve_socket(self, socket: TcpStream, peer: SocketAddr) {
         if let Err(error) = prepare(&socket) {
-            return debug!(%peer, %error, "a connection was gone already");
+            return debug!(%peer, %error, "direct connection closed before it was accepted");
         }
         let (executor, work) = executor();
         let mut settings = http2::Builder::new(executor);
@@ -117,20 +117,20 @@ impl DirectServer {
         let connection = settings.serve_connection(TokioIo::new(socket), service);
         tokio::select! {
             served = connection => if let Err(error) = served {
-                debug!(%peer, %error, "a direct link ended early");
+                debug!(%peer, %error, "direct connection failed");
             },
             () = work.run() => {}
             () = no_stranger(&is_known) => {
-                debug!(%peer, "a connection showed no secret");
+                debug!(%peer, "direct connection closed: no request with the secret in time");
                 self.reception.metrics().refused("no_request");
             }
         }
     }
 
-    /// Answers one request; for whoever serves other requests of the cluster beside these.
+    /// Answers one request, also for a server of other requests between nodes.
     pub fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
         if !self.secret.is_known_to(request.headers()) {
-            // Nothing more is said to who does not know the secret.
+            // A client without the secret learns nothing more.
             self.reception.metrics().refused("unauthorized");
             return empty(StatusCode::UNAUTHORIZED);
         }
@@ -175,9 +175,9 @@ async fn receive(mut stream: Incoming, sender: NodeId, reception: Arc<Reception>
     loop {
         let piece = match tokio::time::timeout(SILENCE_MAX, stream.frame()).await {
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            Ok(Some(Err(error))) => return debug!(node = %sender, %error, "a stream broke"),
-            Ok(None) => return debug!(node = %sender, "a stream has ended"),
-            Err(_) => return warn!(node = %sender, "a stream was silent for too long"),
+            Ok(Some(Err(error))) => return debug!(node = %sender, %error, "parcel stream failed"),
+            Ok(None) => return debug!(node = %sender, "parcel stream ended"),
+            Err(_) => return warn!(node = %sender, "parcel stream closed: silent for too long"),
         };
         unpacker.add(piece);
         loop {
@@ -186,7 +186,7 @@ async fn receive(mut stream: Incoming, sender: NodeId, reception: Arc<Reception>
                 Ok(None) => break,
                 Err(error) => {
                     reception.metrics().dropped("malformed");
-                    return warn!(node = %sender, %error, "a stream is no stream of parcels");
+                    return warn!(node = %sender, %error, "parcel stream closed: malformed");
                 }
             };
             if reception.receive(Transport::Direct, parcel).await.is_err() {
@@ -202,8 +202,8 @@ fn empty(status: StatusCode) -> Response<Answer> {
     response
 }
 
-/// The body of an answer: it says nothing, and ends when the request's parcels do. Taking them is
-/// done by whoever polls it, which is the stream's own task.
+/// The body of a response: empty, and ends with the request's parcels. Polling it receives them, in
+/// the stream's own task.
 pub struct Answer(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Body for Answer {

@@ -1,4 +1,4 @@
-//! What a TCP connection between nodes is set to.
+//! The settings of TCP connections between nodes.
 
 use std::io;
 use std::time::Duration;

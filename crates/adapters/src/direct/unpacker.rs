@@ -47,7 +47,7 @@ impl Unpacker {
         Ok(Some(self.begun.split().freeze()))
     }
 
-    /// Moves bytes from the piece until so many have begun. Answers whether there were enough.
+    /// Moves bytes from the piece until so many have begun. Returns whether there were enough.
     fn fill(&mut self, length: usize) -> bool {
         let missing = length.saturating_sub(self.begun.len());
         let moved = self.piece.split_to(missing.min(self.piece.len()));

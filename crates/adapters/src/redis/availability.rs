@@ -1,4 +1,4 @@
-//! Whether Redis works, and how it is, found out by asking every server that holds data.
+//! Probes every Redis server that holds data: whether it takes writes, and its `INFO`.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::failure::RedisFailure;
 use super::server_info::{ServerInfo, SharedServerInfo};
 use super::topology::{Master, connect, masters};
 
-/// How often Redis is asked, and how long all of it may take.
+/// How often Redis is probed, and how long a probe may take.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long what a probe writes stays.
+/// How long the key of a probe is kept.
 const PROBE_KEPT: Duration = Duration::from_secs(60);
 
 /// After so many probes the masters are asked for again: a Cluster may have grown.
@@ -29,8 +29,8 @@ const PROBES_PER_TOPOLOGY: u32 = 12;
 /// of them is not written to.
 const NAMES_TRIED: u32 = 1000;
 
-/// Asks Redis whether it works, over connections of its own: what is asked here neither waits
-/// behind the node's calls nor trips their breaker.
+/// Probes Redis over connections of its own: a probe neither waits behind the node's calls nor
+/// opens their breaker.
 #[derive(Debug)]
 pub struct RedisAvailability {
     client: RedisClient,
@@ -49,7 +49,7 @@ struct Server {
 }
 
 impl RedisAvailability {
-    /// Of the Redis that a client speaks to, taken to work until it is asked.
+    /// Probes the Redis of a client, which counts as available until the first probe.
     pub fn new(client: RedisClient, registry: &mut Registry) -> Self {
         let gauge = Gauge::default();
         gauge.set(1);
@@ -61,7 +61,7 @@ impl RedisAvailability {
         Self { client, is_available: true, gauge, info, servers, probes_left }
     }
 
-    /// Asks for ever.
+    /// Probes for ever.
     pub async fn run(mut self) {
         let mut ticks = interval(PROBE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,7 +71,7 @@ impl RedisAvailability {
         }
     }
 
-    /// Asks once, and shows what was found.
+    /// Probes once, and updates the metrics.
     async fn look(&mut self) {
         let asked = timeout(PROBE_INTERVAL, self.ask()).await;
         let asked = asked.unwrap_or(Err(RedisFailure::Timeout));
@@ -82,16 +82,16 @@ impl RedisAvailability {
         }
         self.gauge.set(i64::from(asked.is_ok()));
         match &asked {
-            Err(failure) if self.is_available => warn!(%failure, "Redis does not take writes"),
+            Err(failure) if self.is_available => warn!(%failure, "Redis rejects writes"),
             Ok(_) if !self.is_available => info!("Redis takes writes again"),
             Ok(_) | Err(_) => {}
         }
         self.is_available = asked.is_ok();
-        // Old info would look like new ones.
+        // Without this, old values would look current.
         self.info.show(asked.ok().flatten());
     }
 
-    /// What every server together tells; no info if one of them may not tell.
+    /// The sums over all servers; none if one of them does not allow `INFO`.
     async fn ask(&mut self) -> Result<Option<ServerInfo>, RedisFailure> {
         if self.servers.is_empty() {
             let config = self.client.config();

@@ -60,7 +60,8 @@ impl Breaker {
         *state = State::Closed { failures: 0 };
     }
 
-    /// Redis failed. Answers whether the breaker is open, so that the connection is suspect too.
+    /// Records a failure. Returns whether the breaker is open, so that the connection is suspect
+    /// too.
     pub(super) fn failed(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let State::Closed { failures } = &mut *state else { return true };

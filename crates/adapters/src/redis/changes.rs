@@ -1,4 +1,4 @@
-//! What this node hears of comings and goings, and which of them it decided itself.
+//! The transitions that this node receives, and which of them it decided itself.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use tracing::warn;
 /// within one round trip.
 const DECIDED_MAX: usize = 8192;
 
-/// Tells listeners of this process what changes.
+/// Publishes changes to the receivers in this process.
 ///
-/// What a script of this node decides is reported twice: in the reply, and as a message to all.
-/// Either may be lost, so whichever comes first counts, once.
+/// A decision of a script that this node ran is reported twice: in the reply, and as a message to
+/// all nodes. Either may be lost, so the first report counts, once.
 #[derive(Debug)]
 pub(super) struct Changes {
     node_id: NodeId,
@@ -43,7 +43,7 @@ impl Changes {
     /// A transition as a script wrote it: in a reply to this node, or in a message to all.
     pub(super) fn report(&self, text: &str) {
         let Some((transition, node_id)) = parse(text) else {
-            return warn!("a transition could not be read");
+            return warn!("malformed transition ignored");
         };
         if node_id != self.node_id {
             return self.say(Change::Transition(transition));
@@ -53,13 +53,13 @@ impl Changes {
         }
     }
 
-    /// Something may have been missed.
+    /// Reports that transitions may be missing.
     pub(super) fn gap(&self) {
         self.say(Change::Gap);
     }
 
     fn say(&self, change: Change) {
-        // Nobody may be listening.
+        // There may be no receiver.
         let _ = self.listeners.send(change);
     }
 

@@ -72,7 +72,7 @@ impl RedisClient {
         &self.shared.config
     }
 
-    /// What it counts.
+    /// Its metrics.
     pub fn counters(&self) -> &RedisCounters {
         &self.shared.counters
     }
@@ -153,7 +153,7 @@ impl RedisClient {
         self.call(calls.len(), run).await
     }
 
-    /// Publishes to whoever is subscribed at this moment. The answer does not say who that was.
+    /// Publishes to the present subscribers. The reply does not name them.
     pub async fn publish(&self, channel: &str, payload: &[u8]) -> Result<(), RedisFailure> {
         self.query::<Value>(&self.publish_command(channel, payload)).await.map(drop)
     }
@@ -219,7 +219,7 @@ impl RedisClient {
         results
     }
 
-    /// Tells the breaker how a call went, and gives up a connection that is no use any more.
+    /// Reports a call's result to the breaker, and closes a connection that failed.
     fn judge(&self, results: &[Result<Value, RedisFailure>], generation: Option<u64>) {
         let shared = &self.shared;
         let failures = || results.iter().filter_map(|result| result.as_ref().err());
@@ -283,7 +283,7 @@ impl std::fmt::Debug for RedisClient {
     }
 }
 
-/// Reads a value as what the caller expects.
+/// Converts a value to the type that the caller expects.
 pub(super) fn typed<T: FromRedisValue>(value: Value) -> Result<T, RedisFailure> {
     redis::from_redis_value(value).map_err(|error| RedisFailure::Rejected(error.to_string()))
 }

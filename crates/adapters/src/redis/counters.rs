@@ -1,4 +1,4 @@
-//! What calls to Redis cost and how they fail, for the operator.
+//! The metrics of calls to Redis.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -78,7 +78,7 @@ impl RedisCounters {
         let duration = "How long calls took";
         redis.register_with_unit("call", duration, Unit::Seconds, self.call_seconds.clone());
         redis.register("breaker_state", "0 closed, 1 open", self.breaker_state.clone());
-        // A matter of routing, although only this directory can lose what it knows.
+        // A metric of routing, although only this directory can lose its data.
         let (routing, rebuilds) = (registry.sub_registry_with_prefix("routing"), "Rebuilds seen");
         routing.register("rebuilds", rebuilds, self.rebuilds.clone());
     }

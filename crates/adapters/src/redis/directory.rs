@@ -42,14 +42,14 @@ use super::subscription::Subscription;
 /// How long the subscription to transitions may take when the node starts.
 const SUBSCRIBE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a directory is told at its start.
+/// The configuration of a directory.
 #[derive(Debug, Clone)]
 pub struct RedisDirectoryConfig {
     /// Into how many shards users are divided. All nodes must agree.
     pub shards: u16,
     /// How long a lease lasts, and so how long a rebuild takes.
     pub lease: Duration,
-    /// This node, which acts on what its own calls decide.
+    /// This node, which acts on the decisions of its own calls.
     pub node_id: NodeId,
     /// A shard that any node swept within this time is passed over.
     pub sweep_spacing: Duration,
@@ -77,9 +77,9 @@ pub enum RedisDirectoryError {
          set it to {stored}, or stop all nodes and delete the key {key}"
     )]
     Shards {
-        /// What this node is configured with.
+        /// The number that this node is configured with.
         configured: u16,
-        /// What is stored.
+        /// The number that is stored.
         stored: String,
         /// Where it is stored.
         key: String,
@@ -102,7 +102,7 @@ pub struct RedisDirectory {
     listening: Arc<Listening>,
 }
 
-/// Whether Redis answers what it is asked every second.
+/// Whether Redis answers the calls of every second.
 #[derive(Debug)]
 struct Pulse {
     answered_at: Instant,
@@ -161,7 +161,7 @@ impl RedisDirectory {
     }
 }
 
-/// Stores the number of shards, or checks it against what is stored.
+/// Stores the number of shards, or compares it with the stored one.
 async fn agree_on_shards(client: &RedisClient, keys: &Keys) -> Result<(), RedisDirectoryError> {
     let key = keys.routing_shards();
     let mut command = cmd("SET");

@@ -1,4 +1,4 @@
-//! What can go wrong with a call to Redis, and whose fault it is.
+//! The failures of a call to Redis, and which of them are the server's.
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
@@ -81,7 +81,7 @@ fn classify(kind: Option<ServerErrorKind>, code: &str, text: String) -> RedisFai
     }
     let is_unable = match kind {
         Some(Ask | BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly | TryAgain) => true,
-        // A script that meets full memory or a replica says so inside its own error.
+        // A script that fails for full memory or on a replica has that error inside its own.
         Some(_) => ["OOM ", "READONLY ", "MISCONF "].iter().any(|inner| text.contains(inner)),
         None => ["OOM", "BUSY", "MISCONF", "NOREPLICAS", "NOAUTH", "UNBLOCKED"].contains(&code),
     };

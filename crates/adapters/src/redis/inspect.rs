@@ -1,4 +1,4 @@
-//! Reads everything that a directory has stored and names what does not fit together.
+//! Reads everything that a directory has stored, and lists inconsistencies.
 //!
 //! It only reads. Nodes write meanwhile, so what looks wrong is looked at again twice before it is
 //! reported.
@@ -35,7 +35,7 @@ const SUSPECTS_MAX: usize = 1000;
 /// How long to wait before looking again: longer than any write takes, and than a sweep.
 const PAUSE: Duration = Duration::from_millis(1500);
 
-/// What everything stored must keep.
+/// The invariants of the stored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// Every key ends by itself in time, and no lease is longer than a lease.
@@ -57,16 +57,16 @@ pub struct Anomaly {
     pub key: String,
     /// Which rule it breaks.
     pub rule: Rule,
-    /// What is wrong, in a sentence.
+    /// The inconsistency, in a sentence.
     pub what: String,
 }
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
     /// Keys, leases and list entries that were looked at.
     pub examined: u64,
-    /// What does not fit together.
+    /// The inconsistencies.
     pub anomalies: Vec<Anomaly>,
     /// False if so much looked wrong that not all of it was looked at again.
     pub is_complete: bool,

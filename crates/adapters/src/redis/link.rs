@@ -1,8 +1,8 @@
 //! Parcels through Redis: each node listens to its own channel, `server:<node>:deliver`.
 //!
-//! Publishing tells nobody whether anybody heard. So parcels are numbered, what Redis does not
-//! take is given back to go another way, and an interrupted subscription is said to the receiving
-//! end as a gap.
+//! The reply to `PUBLISH` does not say whether the receiver got a parcel. So parcels are numbered,
+//! parcels that Redis does not take are returned to be sent directly, and an interrupted
+//! subscription is reported to the receiving end as a gap.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub struct RedisCarrier {
     metrics: LinkMetrics,
 }
 
-/// What must run for the carrier to work.
+/// The loops of the carrier, which must run.
 #[derive(Debug)]
 pub struct RedisLinkTasks {
     client: RedisClient,
@@ -50,8 +50,8 @@ impl RedisCarrier {
     /// The name of this transport in metrics.
     pub const TRANSPORT: &str = "redis";
 
-    /// A carrier for this node, and what must run for it. What arrives goes to the receiving end,
-    /// and what did not leave is given back.
+    /// A carrier for this node, and its loops. Parcels that arrive go to `reception`, and parcels
+    /// that did not leave to `returns`.
     pub fn new(
         client: RedisClient,
         own: NodeId,
@@ -70,7 +70,7 @@ impl RedisCarrier {
         self.departures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What waits now, or the first parcel that comes, numbered.
+    /// The queued parcels, or the first that is queued, numbered.
     async fn batch(&self) -> Vec<Waiting> {
         let mut next = Some(poll_fn(|context| self.queue.poll_next(context)).await);
         let mut departures = self.departures();
@@ -120,8 +120,8 @@ impl Carrier for RedisCarrier {
 }
 
 impl RedisLinkTasks {
-    /// Publishes and receives parcels for as long as the node has an inbox. Either loop is restarted
-    /// if it panics: parcels that were lost by it show as a gap at their receivers.
+    /// Publishes and receives parcels for as long as the node has an inbox. Either loop is
+    /// restarted if it panics: parcels that were lost by it show as a gap at their receivers.
     pub async fn run(self) {
         let restarts = &self.client.counters().listener_restarts;
         let supervisor = |name| Supervisor::new(name, self.client.clock(), restarts.clone());
@@ -133,8 +133,8 @@ impl RedisLinkTasks {
         }
     }
 
-    /// Receives until the inbox has ended. While it does not run, this node's probes to itself do not
-    /// arrive either, so that it counts as cut off.
+    /// Receives until the inbox has ended. While it does not run, this node's probes to itself do
+    /// not arrive either, so that it counts as cut off.
     async fn receive(&self, is_first: bool) {
         let mut subscription = self.client.subscribe(vec![self.channel(&self.own)]);
         if !is_first {
@@ -179,8 +179,8 @@ impl RedisLinkTasks {
                     self.give_back(waiting);
                 }
             }
-            // Whatever waits would only fail later. It is numbered all the same, so that the receiver
-            // sees a gap if it goes no other way either.
+            // Queued parcels would fail too. They are numbered all the same, so that the receiver
+            // detects a gap if the direct transport does not take them either.
             while is_down && let Some(mut waiting) = self.carrier.queue.next_now() {
                 self.carrier.departures().stamp(&waiting.receiver, &mut waiting.parcel);
                 self.give_back(waiting);
@@ -188,8 +188,8 @@ impl RedisLinkTasks {
         }
     }
 
-    /// Whether somebody was there to hear it. On a Cluster the answer does not say, because it
-    /// counts only listeners at one of several servers.
+    /// Whether a subscriber received it. On a Cluster the reply does not say, because it counts
+    /// only the subscribers at one of several servers.
     fn has_left(&self, result: &Result<Value, RedisFailure>) -> bool {
         match result {
             Ok(Value::Int(0)) => self.client.config().is_cluster(),
@@ -202,7 +202,7 @@ impl RedisLinkTasks {
         let is_envelope = parcel.is_envelope();
         let returned = self.returns.try_send(Returned { receiver, parcel });
         if returned.is_err() && is_envelope {
-            // Its number shows the receiver that something is missing.
+            // The receiver detects a gap by its number.
             debug!("parcel dropped: the queue of returned parcels is full");
             self.carrier.metrics.dropped("returns_full");
         }

@@ -1,4 +1,4 @@
-//! Messages that wait for the reader of a subscription, up to a bound.
+//! A bounded queue of messages for the reader of a subscription.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ const MESSAGES_MAX: usize = 16_384;
 const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// A queue from the connection, which must not be made to wait, to the reader. When it is full
-/// the newest messages are dropped, and the reader is told at the place where they are missing.
+/// the newest messages are dropped, and the reader gets `Lost` in their place.
 #[derive(Debug)]
 pub(super) struct MessageQueue {
     waiting: Mutex<Waiting>,
@@ -35,7 +35,7 @@ impl MessageQueue {
         Self { waiting: Mutex::default(), arrived: Notify::new(), counters }
     }
 
-    /// Queues a message, or says that it is lost.
+    /// Queues a message, or drops it and queues `Lost`.
     pub(super) fn message(&self, message: Message) {
         let mut waiting = self.lock();
         let payload_bytes = waiting.payload_bytes + message.payload.len();
@@ -51,10 +51,10 @@ impl MessageQueue {
         self.arrived.notify_one();
     }
 
-    /// Says that messages may be missing at this place.
+    /// Queues `Lost`: messages may be missing here.
     pub(super) fn lost(&self) {
         let mut waiting = self.lock();
-        // Said once is enough until another message follows.
+        // One is enough until another message follows.
         if waiting.events.back() == Some(&Event::Lost) {
             return;
         }

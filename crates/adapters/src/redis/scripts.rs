@@ -19,7 +19,7 @@ pub(super) const SESSION_TTL: Duration = Duration::from_secs(30 * 60);
 
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
 
-/// The scripts, and what every call of them is told.
+/// The scripts, and the arguments that every call has.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) register: Script,
@@ -27,13 +27,13 @@ pub(super) struct Scripts {
     pub(super) sweep: Script,
     keys: Keys,
     publish_verb: &'static str,
-    /// Who decides what these calls decide.
+    /// The node that decides by these calls.
     node_id: NodeId,
     /// How long leases are made again after Redis was wiped or away.
     rebuild: Duration,
 }
 
-/// What every reply begins with.
+/// The beginning of every reply.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// The server's time.
@@ -118,7 +118,7 @@ pub(super) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Takes a reply apart: what all begin with, and the rest.
+/// Splits a reply into its common beginning and the rest.
 pub(super) fn standing<T: FromRedisValue>(reply: Value) -> Result<(Standing, T), RedisFailure> {
     let mut values: Vec<Value> = typed(reply)?;
     if values.len() < 3 {

@@ -1,7 +1,7 @@
-//! What Redis says of itself, as metrics.
+//! Values of the servers' `INFO`, as metrics.
 //!
-//! Every node of a cluster shows the same info, because they are the server's and not the
-//! node's: rules take the largest of them and never the sum.
+//! Every node of a cluster shows the same values, because they are the server's and not the node's:
+//! alert rules use the maximum over nodes and never the sum.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// What one server, or several together, told.
+/// The values of one server, or of several together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ServerInfo {
     /// Of the memory that it may use, the fullest server's; none without a bound.
@@ -27,12 +27,12 @@ pub(super) struct ServerInfo {
     /// Those of one slot of a Cluster included.
     pub(super) pubsub_channels: u64,
     pub(super) pubsub_patterns: u64,
-    /// Of everybody who uses this Redis.
+    /// Of all users of this Redis.
     pub(super) keys: u64,
 }
 
 impl ServerInfo {
-    /// Reads the answer to `INFO`. What an odd server leaves out is 0.
+    /// Reads the reply to `INFO`. A missing value is 0.
     pub(super) fn read(text: &str) -> Self {
         let facts: HashMap<&str, &str> =
             text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
@@ -111,7 +111,7 @@ fn show(
     metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
 }
 
-/// The latest info, if there are any, for whoever scrapes.
+/// The latest values, if there are any, for the metrics endpoint.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedServerInfo {
     latest: Arc<Mutex<Option<ServerInfo>>>,

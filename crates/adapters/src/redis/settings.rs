@@ -15,7 +15,7 @@ const VERSION_MIN: u32 = 7;
 /// Room for the connections of about a hundred nodes, and for people.
 const MAX_CLIENTS_MIN: u64 = 512;
 
-/// What Redis lets wait for a subscriber before it cuts the subscriber off, in bytes.
+/// The bytes that Redis must buffer for a subscriber before it disconnects it.
 const SUBSCRIBER_BUFFER_MIN: u64 = 32 * 1024 * 1024;
 
 /// How bad a finding is.
@@ -38,13 +38,13 @@ pub struct Finding {
     pub server: String,
     /// Which setting.
     pub setting: &'static str,
-    /// What it is; none if it could not be seen.
+    /// Its value; none if it could not be read.
     pub value: Option<String>,
-    /// What to do, in a sentence.
+    /// The remedy, in a sentence.
     pub advice: &'static str,
 }
 
-/// Looks at the settings of every server that holds data. What is as it should be is not listed.
+/// Checks the settings of every server that holds data. Correct settings are not listed.
 pub async fn check_settings(client: &RedisClient) -> Result<Vec<Finding>, RedisFailure> {
     let config = client.config();
     let limits = AsyncConnectionConfig::new()
@@ -68,7 +68,7 @@ struct Server<'findings> {
 }
 
 impl Server<'_> {
-    /// What `INFO` tells, which most operators allow.
+    /// The settings in `INFO`, which most operators allow.
     async fn check_information(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -105,7 +105,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// What only `CONFIG GET` tells, which many forbid, since it also tells passwords.
+    /// The settings that only `CONFIG GET` returns, which many forbid, since it also returns
+    /// passwords.
     async fn check_configuration(
         &mut self,
         connection: &mut MultiplexedConnection,

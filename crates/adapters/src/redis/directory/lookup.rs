@@ -19,7 +19,7 @@ const BATCH: usize = 500;
 /// Not swept for so long, a shard's next script begins a new epoch.
 const SWEEP_SILENCE_MS: u64 = 5000;
 
-/// What the indexes say about a connection.
+/// A connection as the indexes describe it.
 struct Entry {
     key: LeaseKey,
     device_id: DeviceId,

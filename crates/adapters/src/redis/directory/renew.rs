@@ -1,4 +1,4 @@
-//! Keeping leases, and what is stored beside them, alive.
+//! Renews leases and extends their indexes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,8 +28,8 @@ impl RedisDirectory {
         for lease in leases {
             by_shard.entry(self.keys.shard_of(&lease.user_id)).or_default().push(lease);
         }
-        // In the order in which the sorted set has them, each is taken from its front and put to its
-        // end, which are the places that Redis finds at once.
+        // In the order in which the sorted set has them, each is taken from its front and put to
+        // its end, which are the places that Redis finds at once.
         for leases in by_shard.values_mut() {
             leases.sort_unstable_by_key(|lease| (lease.user_id.as_str(), lease.connection_id));
         }

@@ -95,7 +95,7 @@ impl RedisDirectory {
         }
     }
 
-    /// Takes note of what was swept, and names the shards that have more.
+    /// Records swept leases, and returns the shards that have more.
     fn count(&self, results: Vec<SweptShard>, tally: &mut Tally) -> Vec<u16> {
         let mut unfinished = Vec::new();
         for (shard, swept) in results {
@@ -149,7 +149,7 @@ impl RedisDirectory {
     }
 }
 
-/// What a sweep of all shards did so far.
+/// The progress of a sweep over all shards.
 #[derive(Default)]
 struct Tally {
     claimed: Vec<LeaseKey>,
@@ -157,10 +157,10 @@ struct Tally {
     failure: Option<RedisFailure>,
 }
 
-/// A shard, and what its sweep did.
+/// A shard, and the result of its sweep.
 type SweptShard = (u16, Result<Swept, RedisFailure>);
 
-/// What a sweep of one shard did.
+/// The result of a sweep of one shard.
 struct Swept {
     standing: Standing,
     has_more: bool,

@@ -129,16 +129,16 @@ async fn losses_that_come_together_are_told_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_here_understands_is_counted_and_nothing_more() {
+async fn unknown_parcels_are_counted_and_make_nobody_sync() {
     let mut receiver = Receiver::new();
     let parcel = receiver.parcel();
     let mut later_version = parcel.to_vec();
-    later_version[0] = 2;
+    later_version[0] = 77;
     receiver.receive(later_version.into()).await;
     let mut later_kind = parcel.to_vec();
     later_kind[1] = 99;
     receiver.receive(later_kind.into()).await;
-    receiver.receive(Bytes::from_static(b"\x01")).await;
+    receiver.receive(Bytes::from_static(b"\x02")).await;
     assert_eq!(receiver.drops("unknown_version"), 1);
     assert_eq!(receiver.drops("unknown_kind"), 1);
     assert_eq!(receiver.drops("malformed"), 1);
