@@ -1,4 +1,4 @@
-//! What a node counts of its leases, routes and transitions. `docs/metrics.md` defines each.
+//! The metrics of leases, routes and transitions. `docs/metrics.md` defines each.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Where a user went, as a label.
+/// A user's new status, as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct StatusLabel {
     /// `online` or `offline`.
@@ -19,27 +19,29 @@ pub struct StatusLabel {
 /// The counters and gauges of routing, as cheap handles: clones share them.
 #[derive(Debug, Clone)]
 pub struct RoutingMetrics {
-    /// Leases that the directory was asked to renew, and answered for.
+    /// Leases in renewals that the directory answered.
     pub renewals: Counter,
-    /// Leases whose renewal it did not answer.
+    /// Leases in renewals that the directory did not answer.
     pub renewals_failed: Counter,
-    /// How long it took to renew a batch.
+    /// How long the renewal of a batch took.
     pub renewal_seconds: Histogram,
-    /// Leases that it did not hold any more, or not completely.
+    /// Leases that the directory had lost, or whose indexes it had lost.
     pub leases_lost: Counter,
-    /// Those among them that are held again.
+    /// Lost leases that were registered again.
     pub leases_claimed_again: Counter,
-    /// Leases that ran out and that this node cleared away: nobody had given them back.
+    /// Expired leases that this node removed.
     pub leases_swept: Counter,
     /// Sweeps that the directory did not answer.
     pub sweeps_failed: Counter,
-    /// Times that it was asked where users are, retries not counted.
+    /// Lookups of routes, retries not counted.
     pub lookups: Counter,
-    /// Those among them that were not answered.
+    /// Lookups that the directory did not answer.
     pub lookup_errors: Counter,
-    /// Times that this node could not say that it is there.
+    /// Announcements of this node that the directory did not answer.
     pub announcements_failed: Counter,
-    /// Users who came online or went offline by a call of this node.
+    /// Rebuilds of the directory after a loss of its data that this node saw end.
+    pub rebuilds: Counter,
+    /// Transitions that calls of this node decided.
     pub transitions: Family<StatusLabel, Counter>,
     /// Users with more than one connection to this node.
     pub multi_device_users: Gauge,
@@ -64,11 +66,12 @@ impl Default for RoutingMetrics {
             lookups: Counter::default(),
             lookup_errors: Counter::default(),
             announcements_failed: Counter::default(),
+            rebuilds: Counter::default(),
             transitions: Family::default(),
             multi_device_users: Gauge::default(),
             connections_unleased: Gauge::default(),
         };
-        // Both are shown from the start, so that the first of either is seen as a rise.
+        // Both exist from the start, so that the first transition shows as an increase.
         for is_online in [true, false] {
             drop(metrics.transitions_to(is_online));
         }
@@ -88,6 +91,7 @@ impl RoutingMetrics {
             ("leases_swept", "Leases that ran out and were removed", &self.leases_swept),
             ("sweeps_failed", "Sweeps that were not answered", &self.sweeps_failed),
             ("lookups", "Times that routes were looked up", &self.lookups),
+            ("rebuilds", "Rebuilds seen", &self.rebuilds),
             ("lookup_errors", "Lookups that were not answered", &self.lookup_errors),
             (
                 "announcements_failed",

@@ -78,6 +78,7 @@ impl Cluster {
         config: &Config,
         node_id: NodeId,
         clock: Clock,
+        counters: RedisCounters,
         registry: &mut Registry,
     ) -> Result<Self> {
         let record = NodeRecord {
@@ -89,7 +90,9 @@ impl Cluster {
         };
         match (&config.redis.url, config.cluster.listen) {
             (Some(url), Some(listen)) => {
-                let connecting = Self::among_others(config, url, listen, record, clock, registry);
+                let redis = redis_config(url, &config.redis).context("redis.url")?;
+                let client = RedisClient::new(redis, clock, counters);
+                let connecting = Self::among_others(config, client, listen, record, registry);
                 connecting.await.context("redis.url")
             }
             _ => Ok(Self::alone(config, record, clock)),
@@ -105,17 +108,13 @@ impl Cluster {
 
     async fn among_others(
         config: &Config,
-        url: &str,
+        client: RedisClient,
         listen: SocketAddr,
         record: NodeRecord,
-        clock: Clock,
         registry: &mut Registry,
     ) -> Result<Self> {
-        let node_id = record.node_id.clone();
-        let counters = RedisCounters::default();
-        counters.register(registry);
-        let redis = redis_config(url, &config.redis)?;
-        let client = RedisClient::new(redis, clock, counters);
+        let (node_id, clock) = (record.node_id.clone(), client.clock());
+        client.counters().register(registry);
         let availability = RedisAvailability::new(client.clone(), registry);
         patiently(clock, || check_redis(client.clone())).await?;
         let directory = RedisDirectoryConfig {

@@ -77,7 +77,8 @@ impl RedisClient {
         &self.shared.counters
     }
 
-    pub(super) fn clock(&self) -> Clock {
+    /// The clocks that it was given.
+    pub fn clock(&self) -> Clock {
         self.shared.clock
     }
 

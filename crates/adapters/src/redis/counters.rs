@@ -35,7 +35,7 @@ pub struct RedisCounters {
     pub messages_dropped: Counter,
     /// Times that a listener panicked and was restarted.
     pub listener_restarts: Counter,
-    /// Sweeps that saw rebuilds of shards end.
+    /// Sweeps that saw rebuilds of shards end: the counter of `RoutingMetrics`, which registers it.
     pub rebuilds: Counter,
 }
 
@@ -78,9 +78,6 @@ impl RedisCounters {
         let duration = "How long calls took";
         redis.register_with_unit("call", duration, Unit::Seconds, self.call_seconds.clone());
         redis.register("breaker_state", "0 closed, 1 open", self.breaker_state.clone());
-        // A metric of routing, although only this directory can lose its data.
-        let (routing, rebuilds) = (registry.sub_registry_with_prefix("routing"), "Rebuilds seen");
-        routing.register("rebuilds", rebuilds, self.rebuilds.clone());
     }
 
     pub(super) fn failed(&self, kind: &'static str) {
