@@ -12,6 +12,7 @@ pub mod lease;
 pub mod link;
 pub mod memory;
 pub mod metrics;
+pub mod planes;
 pub mod presence;
 pub mod rate;
 pub mod renewal;
@@ -28,4 +29,5 @@ pub use link::{
 };
 pub use memory::MemoryDirectory;
 pub use metrics::RoutingMetrics;
+pub use planes::{InvalidPlanes, Plane, Planes};
 pub use presence::{Change, PresenceState, Transition};

@@ -21,6 +21,7 @@ use crate::config::{AuthKeys, Config, Loaded};
 use crate::http::{Api, Development, PrivacyChanges};
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
+use crate::planes;
 use crate::store::Store;
 use crate::tls::TlsReloader;
 
@@ -44,7 +45,8 @@ pub struct Node {
 /// # Errors
 /// A key, a certificate, a store or a server that the configuration names cannot be used.
 pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
-    let Loaded { config, auth_keys, development, .. } = loaded;
+    let Loaded { config, auth_keys, development, planes, .. } = loaded;
+    planes::check(planes, &config)?;
     let clock = Clock::system();
     let node_id = node_id(&config.server.name)?;
     let authenticator = authenticator(auth_keys, clock)?;
@@ -55,7 +57,8 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     routing.register(&mut registry);
     let rebuilds = routing.rebuilds.clone();
     let counters = RedisCounters { rebuilds, ..RedisCounters::default() };
-    let connecting = Cluster::connect(&config, node_id.clone(), clock, counters, &mut registry);
+    let connecting =
+        Cluster::connect(&config, planes, node_id.clone(), clock, counters, &mut registry);
     let cluster = connecting.await?;
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
     let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), clock, &mut registry);

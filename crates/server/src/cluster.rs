@@ -16,7 +16,7 @@ use heartline_routing::link::{
     ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Returned,
 };
 use heartline_routing::{
-    Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink, NodeRecord,
+    Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink, NodeRecord, Planes,
 };
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
@@ -27,9 +27,6 @@ use crate::config::{self, Config};
 use crate::lifecycle::Lifecycle;
 use crate::listen;
 use crate::patience::patiently;
-
-/// What every node runs.
-const PLANES: &str = "gateway,ingest,fanout";
 
 /// How long a starting node waits to hear what is sent to it.
 const SUBSCRIBED_DEADLINE: Duration = Duration::from_secs(10);
@@ -76,6 +73,7 @@ impl Cluster {
     /// Connects to what the configuration names.
     pub(crate) async fn connect(
         config: &Config,
+        planes: Planes,
         node_id: NodeId,
         clock: Clock,
         counters: RedisCounters,
@@ -84,7 +82,7 @@ impl Cluster {
         let record = NodeRecord {
             node_id: node_id.clone(),
             address: None,
-            planes: PLANES.to_owned(),
+            planes: planes.to_string(),
             started_at: clock.wall(),
             connections: 0,
         };

@@ -15,6 +15,7 @@ mod listen;
 mod party;
 mod patience;
 mod percent;
+mod planes;
 mod relations;
 mod store;
 pub mod telemetry;

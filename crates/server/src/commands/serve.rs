@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use heartline_routing::Planes;
 
 use crate::config::{ConfigErrors, Disk, Layer, Loaded, Secret, Sources, load};
 use crate::dev::{DATA_DIRECTORY, DataDirectory, dev_preset};
@@ -34,6 +35,9 @@ pub struct ServeArguments {
     /// Address and port to listen on; overrides the configuration
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+    /// The planes to run, separated by commas. Hidden while every node must run all of them.
+    #[arg(long, value_name = "PLANES", default_value_t = Planes::ALL, hide = true)]
+    pub planes: Planes,
 }
 
 /// Why a node did not start: exit code 2 for a configuration, 1 for anything else.
@@ -71,7 +75,9 @@ pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
 /// The node cannot start.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, StartError> {
     let preset = Layer::default();
-    let loaded = configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    let mut loaded =
+        configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    loaded.planes = arguments.planes;
     let data_dir = &loaded.config.server.data_dir;
     let _directory = DataDirectory::open(data_dir).map_err(anyhow::Error::from)?;
     start(loaded, |_| ())

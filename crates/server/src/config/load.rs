@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
+use heartline_routing::Planes;
 use serde::Deserialize;
 
 use super::Config;
@@ -49,6 +50,8 @@ pub struct Loaded {
     pub differences: Vec<Difference>,
     /// What `heartline dev` signs with for those who sign in by name. No configuration sets it.
     pub development: Option<Secret>,
+    /// The planes that the node runs. No configuration sets it.
+    pub planes: Planes,
 }
 
 /// Loads a configuration: defaults, preset, file, environment, arguments.
@@ -88,7 +91,8 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigErrors> {
     }
     let warnings = warnings(&config, &settings, sources);
     let differences = settings.differences();
-    Ok(Loaded { config, auth_keys, warnings, differences, development: None })
+    let planes = Planes::ALL;
+    Ok(Loaded { config, auth_keys, warnings, differences, development: None, planes })
 }
 
 /// Reads the files with keys; those for TLS are only tried here, and parsed by `tls`.
