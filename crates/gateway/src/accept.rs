@@ -1,5 +1,6 @@
-//! Who may connect: the upgrade, authentication, admission, and the start of a connection.
+//! The upgrade, authentication and admission of a connection.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::refusal::Refusal;
 use crate::session::Admitted;
 use crate::websocket::Upgrade;
 
-/// How long a refused client is asked to wait.
+/// The pause that a refused client is asked to make.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// An upgrade that was granted: give it to [`Gateway::serve`] with the socket, or to
@@ -38,11 +39,11 @@ pub struct Accepted {
     pub(crate) ticket: Ticket,
     pub(crate) device_id: Option<DeviceId>,
     pub(crate) admitted: Option<(Admitted, Identity)>,
-    /// From when the socket's age counts, at the directory and here alike.
+    /// The start of the socket's age, both in the directory and here.
     pub(crate) opened_at: Instant,
 }
 
-/// What is known of a client for its log lines, and its place in its address' count.
+/// The client's address and name for log lines, and its permit among those of the address.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     _permit: AddressPermit,
@@ -51,8 +52,8 @@ pub(crate) struct Ticket {
 }
 
 impl Gateway {
-    /// Stop 1 of the life of a message: admitted. Decides about an upgrade request; a token that
-    /// it carries is checked, and its connection admitted and leased, before the answer.
+    /// Stop 1 of the life of a message: admitted. Decides about an upgrade request. If it carries a
+    /// token, the token is verified and the connection registered before the response.
     pub async fn upgrade(
         &self,
         request: &request::Parts,
@@ -62,7 +63,7 @@ impl Gateway {
         if let Err(refusal) = &granted {
             let reason = refusal.code.as_str();
             self.metrics.refused.get_or_create(&ReasonLabel { reason }).inc();
-            debug!(%peer, reason, message = refusal.message, "refused an upgrade");
+            debug!(%peer, reason, message = refusal.message, "upgrade refused");
         }
         granted
     }
@@ -88,7 +89,7 @@ impl Gateway {
         Ok((upgrade.answer(SUBPROTOCOL), accepted))
     }
 
-    /// The checks that every socket passes, whatever it speaks.
+    /// The checks that every socket must pass, of either protocol.
     pub(crate) fn ticket(
         &self,
         request: &request::Parts,
@@ -102,7 +103,7 @@ impl Gateway {
         let address = client_address(peer.ip(), &request.headers, &self.config.trusted_proxies);
         let permit = self
             .addresses
-            .take(address, self.config.limits.connections_per_address)
+            .acquire(address, self.config.limits.connections_per_address)
             .ok_or_else(|| {
                 let message = "too many connections from this address";
                 Refusal::later(ErrorCode::RateLimited, message, RETRY_AFTER_SECONDS)
@@ -122,17 +123,17 @@ impl Gateway {
         Ok(())
     }
 
-    /// Checks a token, and counts and logs one that is refused.
+    /// Verifies a token; counts and logs a refusal.
     pub async fn verify(&self, token: &Token) -> Result<Claims, AuthError> {
         let verified = self.authenticator.verify(&token.0).await;
         if let Err(error) = &verified {
             self.metrics.auth_failures.inc();
-            debug!(%error, "refused a token");
+            debug!(%error, "token refused");
         }
         verified
     }
 
-    /// Registers a connection, and has the connections closed whose place it took.
+    /// Registers a connection, and closes the connections that it replaces.
     pub(crate) async fn admit(
         &self,
         claims: Claims,
@@ -160,13 +161,13 @@ impl Gateway {
                 return Err(NotAdmitted::Replaced);
             }
             Err(error) if self.config.accepts_unleased => {
-                debug!(%error, "a connection is accepted without a lease");
+                debug!(error = &error as &dyn Error, "connection accepted without a lease");
                 self.metrics.connections_unleased.inc();
                 false
             }
             Err(error) => {
-                warn!(%error, "a connection could not be registered");
-                return Err(NotAdmitted::Unavailable);
+                warn!(error = &error as &dyn Error, "registering a connection failed");
+                return Err(NotAdmitted::Unavailable(error));
             }
         };
         let identity = Identity { key, device_id: device_id.clone(), is_leased };
@@ -195,15 +196,15 @@ impl Gateway {
             .unwrap_or_else(|_| Err(DirectoryError("the registration task panicked".into())))
     }
 
-    /// Gives back what an upgrade had taken when its socket never came.
+    /// Unregisters a connection whose upgrade was granted but whose socket never came.
     pub async fn abandon(&self, accepted: Accepted) {
         if let Some((_, identity)) = accepted.admitted {
-            // What fails is said there.
+            // A failure is logged there, and the lease expires.
             let _ = self.unregister(&identity.key, self.config.offline_linger).await;
         }
     }
 
-    /// Gives a lease back; answers what the directory does.
+    /// Unregisters a lease, and returns the directory's answer.
     pub(crate) async fn unregister(
         &self,
         key: &LeaseKey,
@@ -211,22 +212,27 @@ impl Gateway {
     ) -> Result<Option<Timestamp>, DirectoryError> {
         let given_back = self.leases.unregister(key, keep).await;
         if let Err(error) = &given_back {
-            // The lease runs out by itself: it is not renewed any more.
-            warn!(%error, connection_id = %key.connection_id, "a lease was not given back");
+            // The lease expires, because nobody renews it.
+            let (error, connection_id) = (error as &dyn Error, key.connection_id);
+            warn!(error, %connection_id, "unregistering a lease failed");
         }
         given_back
     }
 }
 
-/// Why a connection got no lease.
+/// Why a connection was not admitted.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAdmitted {
+    #[error("the user has too many connections")]
     Limit,
+    #[error("a newer connection of this device is open")]
     Replaced,
-    Unavailable,
+    #[error("the directory did not register the connection")]
+    Unavailable(#[source] DirectoryError),
 }
 
 impl NotAdmitted {
-    /// Before the upgrade.
+    /// The HTTP response to the upgrade.
     fn refusal(self) -> Refusal {
         match self {
             Self::Limit => {
@@ -236,30 +242,30 @@ impl NotAdmitted {
             Self::Replaced => {
                 Refusal::new(ErrorCode::Conflict, "a newer connection of this device is open")
             }
-            Self::Unavailable => {
+            Self::Unavailable(_) => {
                 let message = "connections cannot be registered at the moment";
                 Refusal::later(ErrorCode::ServiceUnavailable, message, RETRY_AFTER_SECONDS)
             }
         }
     }
 
-    /// After a challenge.
+    /// The closing reason after a challenge.
     pub(crate) fn reason(&self) -> CloseReason {
         match self {
             Self::Limit => CloseReason::ConnectionLimit,
             Self::Replaced => CloseReason::SessionReplaced,
-            Self::Unavailable => CloseReason::Overloaded,
+            Self::Unavailable(_) => CloseReason::Overloaded,
         }
     }
 }
 
-/// A device for a client that named none: it replaces nobody.
+/// A new device id for a client that named none, so that it replaces no connection.
 fn made_device() -> DeviceId {
     let text = format!("made-{}", Ulid(rand::random()));
     text.parse().expect("a made device id is legal")
 }
 
-/// The client's name and version, cut and cleaned for one log line.
+/// The client's name and version, shortened and without control characters, for log lines.
 fn client_name(request: &request::Parts) -> Option<Box<str>> {
     const CHARACTERS_MAX: usize = 64;
     let name = request.headers.get(USER_AGENT)?.to_str().ok()?;

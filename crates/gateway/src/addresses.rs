@@ -23,7 +23,7 @@ pub struct AddressPermit {
 
 impl Addresses {
     /// Counts one more socket of this address, unless it has `limit` already.
-    pub fn take(&self, address: IpAddr, limit: usize) -> Option<AddressPermit> {
+    pub fn acquire(&self, address: IpAddr, limit: usize) -> Option<AddressPermit> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(address).or_insert(0);
         if *count >= limit {
@@ -85,12 +85,12 @@ mod tests {
     fn the_limit_holds_and_permits_come_back() {
         let addresses = Addresses::default();
         let address = IpAddr::from([127, 0, 0, 1]);
-        let first = addresses.take(address, 2).unwrap();
-        let _second = addresses.take(address, 2).unwrap();
-        assert!(addresses.take(address, 2).is_none());
-        assert!(addresses.take(IpAddr::from([127, 0, 0, 2]), 2).is_some());
+        let first = addresses.acquire(address, 2).unwrap();
+        let _second = addresses.acquire(address, 2).unwrap();
+        assert!(addresses.acquire(address, 2).is_none());
+        assert!(addresses.acquire(IpAddr::from([127, 0, 0, 2]), 2).is_some());
         drop(first);
-        assert!(addresses.take(address, 2).is_some());
+        assert!(addresses.acquire(address, 2).is_some());
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! One task per socket: the only place that waits for one.
+//! One task per socket.
 //!
-//! Every turn polls, in this order, what may end or change the connection, what it is waiting
-//! for, the client, room to write, and the time; then it performs what the session answers. All
-//! of it is polled by hand rather than awaited: a blocked peer never stops a timer, an expiry, a
-//! grace or a drain, and the task of an idle connection holds nothing but the connection.
+//! Every turn polls, in this order: responses, signals of the outbox, a pending verification or
+//! admission, the client, room to write, and the timer; then it performs the effects of the
+//! session. Everything is polled by hand rather than awaited, so a blocked peer never stops a timer,
+//! an expiry, a grace or a drain, and the task of an idle connection holds only the connection.
 
-mod asked;
+mod requests;
 
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::accept::Ticket;
 use crate::auth::{AuthError, Claims};
-use crate::farewell;
+use crate::closing;
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
@@ -29,7 +29,7 @@ use crate::outbox::Signal;
 use crate::requests::Requests;
 use crate::session::replies::slow_consumer;
 use crate::session::{
-    Admitted, Answer, Closing, Counted, Effect, Effects, Input, Moment, PAUSE, Session,
+    Admitted, Closing, Counted, Effect, Effects, Input, Moment, PAUSE, Response, Session,
 };
 use crate::transport::Transport;
 use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
@@ -45,19 +45,19 @@ pub(crate) struct Connection {
     session: Session,
     handle: Arc<Handle>,
     listing: Option<Listing>,
-    /// A token being checked, or an admission under way.
+    /// A verification of a token, or an admission, under way.
     pending: Option<Pin<Box<dyn Future<Output = Pending> + Send>>>,
-    /// What was asked for and is not answered yet.
+    /// The requests under way; `None` if there are none.
     requests: Option<Box<Requests>>,
-    /// The end of the slow consumer's grace that the timer knows of.
+    /// The end of the slow-consumer grace for which the timer is set.
     grace_ends: Option<Instant>,
     timer: Pin<Box<Sleep>>,
-    /// What the log line of the end needs.
+    /// The client, for the log line of the end.
     ticket: Ticket,
     frames_received: u64,
 }
 
-/// What a connection waited for outside of its socket.
+/// The result of a verification or an admission.
 pub(crate) enum Pending {
     Verified(Result<Claims, AuthError>),
     Admitted(Result<(Admitted, Identity), CloseReason>),
@@ -74,7 +74,7 @@ pub(crate) enum Ended {
     Lost,
 }
 
-/// What is left of a connection that has ended.
+/// The facts of an ended connection, for its log line.
 pub(crate) struct Leaving {
     pub(crate) handle: Arc<Handle>,
     pub(crate) ticket: Ticket,
@@ -91,10 +91,10 @@ impl Ended {
     }
 }
 
-enum Happening {
+enum Event {
     Signal(Signal),
     Pending(Pending),
-    Answer(Answer),
+    Response(Response),
     Read(usize),
     Writable,
     Deadline,
@@ -128,22 +128,22 @@ impl Connection {
         }
     }
 
-    /// Stops 2 and 14 of the life of a message: read, and heard. Talks until there is a reason to
-    /// end, queues the last words and leaves the hub.
+    /// Stops 2 and 14 of the life of a message: read, and heard. Serves the socket until it ends,
+    /// queues the closing frames and leaves the hub.
     pub(crate) async fn run(&mut self) -> Ended {
         let ended = poll_fn(|context| self.poll_conversation(context)).await;
         self.listing = None;
         ended
     }
 
-    /// Writes the last words and ends TCP, within the deadline.
+    /// Writes the last frames and closes TCP, within the deadline.
     pub(crate) async fn finish(&mut self, ended: Ended) {
         if ended == Ended::Lost {
             return self.handle.outbox.seal([]);
         }
         self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
         let (outbox, timer) = (&self.handle.outbox, self.timer.as_mut());
-        let is_delivered = farewell::say(outbox, &mut self.transport, timer).await;
+        let is_delivered = closing::finish(outbox, &mut self.transport, timer).await;
         if matches!(ended, Ended::Closed(_)) && !is_delivered {
             self.gateway.metrics().signals_undelivered.inc();
         }
@@ -160,17 +160,17 @@ impl Connection {
                 return Poll::Ready(ended);
             }
             let effects = match ready!(self.poll_event(context)) {
-                Happening::Signal(Signal::Stop(reason)) => self.input(Input::Stop(reason)),
-                Happening::Signal(Signal::Grace(ends)) => {
+                Event::Signal(Signal::Stop(reason)) => self.input(Input::Stop(reason)),
+                Event::Signal(Signal::Grace(ends)) => {
                     self.grace_ends = ends;
                     Effects::new()
                 }
-                Happening::Signal(Signal::Writable) | Happening::Writable => Effects::new(),
-                Happening::Pending(pending) => self.resolve(pending),
-                Happening::Answer(answer) => self.input(Input::Answered(answer)),
-                Happening::Read(0) | Happening::Broken => return Poll::Ready(Ended::Lost),
-                Happening::Read(_) => continue,
-                Happening::Deadline => self.deadline(),
+                Event::Signal(Signal::Writable) | Event::Writable => Effects::new(),
+                Event::Pending(pending) => self.resolve(pending),
+                Event::Response(answer) => self.input(Input::Answered(answer)),
+                Event::Read(0) | Event::Broken => return Poll::Ready(Ended::Lost),
+                Event::Read(_) => continue,
+                Event::Deadline => self.deadline(),
             };
             if let Some(ended) = self.perform(effects) {
                 return Poll::Ready(ended);
@@ -189,28 +189,28 @@ impl Connection {
         self.handle.identity()
     }
 
-    /// What the log line of the end needs.
+    /// The facts for the log line of the end.
     pub(crate) fn leave(self) -> Leaving {
         let Self { handle, ticket, frames_received, .. } = self;
         Leaving { handle, ticket, frames_received }
     }
 
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
-        // Before anything is written, so that answers that came together leave together. There are
-        // never more than the requests that may wait.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        // Responses come before any write, so that those that are ready together are written
+        // together. Their number is bounded by the limit of pending requests.
         if let Poll::Ready(Some(answer)) = self.poll_answer(context) {
-            return Poll::Ready(Happening::Answer(answer));
+            return Poll::Ready(Event::Response(answer));
         }
         let outbox = &self.handle.outbox;
         if let Poll::Ready(signal) = outbox.poll_signal(context, self.grace_ends) {
             match signal {
                 Signal::Writable if self.poll_write(context).is_err() => {
-                    return Poll::Ready(Happening::Broken);
+                    return Poll::Ready(Event::Broken);
                 }
-                // The flush may have left a reason to wait: ask again what there is to do.
-                Signal::Writable => return Poll::Ready(Happening::Signal(signal)),
+                // The flush may have blocked the socket: poll again.
+                Signal::Writable => return Poll::Ready(Event::Signal(signal)),
                 Signal::Stop(_) | Signal::Grace(_) => {
-                    return Poll::Ready(Happening::Signal(signal));
+                    return Poll::Ready(Event::Signal(signal));
                 }
             }
         }
@@ -218,28 +218,24 @@ impl Connection {
             && let Poll::Ready(pending) = pending.as_mut().poll(context)
         {
             self.pending = None;
-            return Poll::Ready(Happening::Pending(pending));
+            return Poll::Ready(Event::Pending(pending));
         }
         if !self.is_paused()
             && let Poll::Ready(read) = self.poll_read(context)
         {
-            return Poll::Ready(read.map_or(Happening::Broken, Happening::Read));
+            return Poll::Ready(read.map_or(Event::Broken, Event::Read));
         }
         if self.handle.outbox.is_blocked()
             && let Poll::Ready(writable) = self.transport.poll_writable(context)
         {
             let written = writable.and_then(|()| self.poll_write(context));
-            return Poll::Ready(if written.is_ok() {
-                Happening::Writable
-            } else {
-                Happening::Broken
-            });
+            return Poll::Ready(if written.is_ok() { Event::Writable } else { Event::Broken });
         }
-        // What TLS holds encrypted leaves as soon as the socket takes it.
+        // TLS flushes its encrypted bytes as soon as the socket is writable.
         if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
-            return Poll::Ready(Happening::Broken);
+            return Poll::Ready(Event::Broken);
         }
-        self.poll_timer(context).map(|()| Happening::Deadline)
+        self.poll_timer(context).map(|()| Event::Deadline)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -254,7 +250,7 @@ impl Connection {
         self.handle.outbox.flush_with(|slices| transport.write(context, slices))?;
         match transport.poll_flush(context) {
             Poll::Ready(flushed) => flushed,
-            // TLS holds encrypted bytes that the socket does not take yet: its own waker is set.
+            // The socket does not accept the encrypted bytes yet; TLS has set its waker.
             Poll::Pending => Ok(()),
         }
     }
@@ -287,12 +283,12 @@ impl Connection {
         self.input(Input::Tick { late, is_paused: self.is_paused() })
     }
 
-    /// Whether reading rests: while answers wait for a slow reader, no more questions are taken.
+    /// Whether reading is paused, because the client does not read its responses.
     fn is_paused(&self) -> bool {
         self.handle.outbox.urgent_frames() >= self.gateway.config().limits.urgent_frames
     }
 
-    /// Gives every whole message that was read to the session.
+    /// Passes every complete message to the session.
     fn read_messages(&mut self) -> Option<Ended> {
         while !self.is_paused() {
             let input = match self.reader.next() {
@@ -335,7 +331,7 @@ impl Connection {
         }
     }
 
-    /// Does what the session answered; answers how the connection ended if it did.
+    /// Performs the effects of the session; returns how the connection ended, if it did.
     fn perform(&mut self, effects: Effects) -> Option<Ended> {
         for effect in effects {
             match effect {
@@ -371,7 +367,7 @@ impl Connection {
         self.handle.outbox.push_urgent(text_frame(&text));
     }
 
-    /// Most tokens are checked on the spot; only an unknown key of a JWKS URL has to be waited for.
+    /// Verifies a token. Most are verified at once; only an unknown key of a JWKS URL is fetched.
     fn verify(&mut self, token: heartline_protocol::Token) {
         let gateway = Arc::clone(&self.gateway);
         self.pending =
@@ -390,13 +386,13 @@ impl Connection {
         .inc();
     }
 
-    /// The client has closed: its code is answered and nothing else is said.
+    /// Answers a Close of the client with its own code.
     fn answer_close(&mut self, code: Option<u16>) -> Ended {
         self.handle.outbox.seal([close_frame(code, "")]);
         Ended::ClientClosed
     }
 
-    /// The server closes: the reason in a frame, then the Close, then the end of TCP.
+    /// Queues `connection_closing` and the Close frame.
     fn close(&mut self, closing: Closing) -> Ended {
         let Closing { reason, code, reconnect_delay } = closing;
         self.gateway.metrics().closing(reason);

@@ -51,7 +51,7 @@ struct Cursor {
 
 /// What to do with messages, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Orders {
+pub(crate) struct Actions {
     /// To be pushed.
     pub(crate) deliveries: Vec<Delivery>,
     /// Chats whose listeners must sync.
@@ -75,7 +75,7 @@ pub(crate) struct Hole {
 
 impl Cursors {
     /// Takes a message that has arrived.
-    pub(crate) fn arrive(&mut self, delivery: Delivery, now: Instant, orders: &mut Orders) {
+    pub(crate) fn arrive(&mut self, delivery: Delivery, now: Instant, actions: &mut Actions) {
         let (chat_id, sequence) = (delivery.chat_id, delivery.sequence);
         let Some(cursor) = self.chats.get_mut(&chat_id) else {
             self.make_room();
@@ -90,7 +90,7 @@ impl Cursors {
                 is_resting: false,
             };
             self.chats.insert(chat_id, cursor);
-            return orders.deliveries.push(delivery);
+            return actions.deliveries.push(delivery);
         };
         cursor.touched_at = now;
         if std::mem::take(&mut cursor.is_resting) {
@@ -99,9 +99,9 @@ impl Cursors {
         }
         if sequence == cursor.next {
             cursor.next += 1;
-            orders.deliveries.push(delivery);
+            actions.deliveries.push(delivery);
             if !cursor.ahead.is_empty() {
-                cursor.follow(now, orders);
+                cursor.follow(now, actions);
                 self.settle(chat_id);
             }
         } else if sequence > cursor.next {
@@ -111,14 +111,14 @@ impl Cursors {
             }
             cursor.ahead.insert(sequence, delivery);
             if cursor.ahead.len() > AHEAD_MESSAGES_MAX {
-                cursor.give_up(now, orders);
+                cursor.give_up(now, actions);
                 self.settle(chat_id);
             }
         } else if sequence < cursor.begins {
             // It may be one that nobody here was given. Whoever syncs now gets everything that is
             // lower too, so the next one of those is a repeat.
             cursor.begins = 0;
-            orders.resyncs.push(Resync { chat_id, user_ids: delivery.user_ids });
+            actions.resyncs.push(Resync { chat_id, user_ids: delivery.user_ids });
         }
     }
 
@@ -129,7 +129,7 @@ impl Cursors {
     }
 
     /// The holes whose time has come; each must be answered by [`filled`](Self::filled).
-    pub(crate) fn due(&mut self, now: Instant, orders: &mut Orders) -> Vec<Hole> {
+    pub(crate) fn due(&mut self, now: Instant, actions: &mut Actions) -> Vec<Hole> {
         let mut holes = Vec::new();
         let chats = &mut self.chats;
         self.waiting.retain(|&chat_id| {
@@ -138,7 +138,7 @@ impl Cursors {
                 let ahead = cursor.ahead.first_key_value().map_or(cursor.next, |(first, _)| *first);
                 let (first, last) = (cursor.next, ahead - 1);
                 if last + 1 - first > HOLE_MESSAGES_MAX {
-                    cursor.give_up(now, orders);
+                    cursor.give_up(now, actions);
                 } else {
                     cursor.hole_due = None;
                     holes.push(Hole { chat_id, first, last });
@@ -156,12 +156,12 @@ impl Cursors {
         messages: Option<Vec<Message>>,
         now: Instant,
         encode: impl Fn(Message) -> bytes::Bytes,
-        orders: &mut Orders,
+        actions: &mut Actions,
     ) {
         let Some(cursor) = self.chats.get_mut(&chat_id) else { return };
         let Some((_, waiting)) = cursor.ahead.first_key_value() else { return };
         let Some(messages) = messages else {
-            cursor.give_up(now, orders);
+            cursor.give_up(now, actions);
             return self.settle(chat_id);
         };
         let user_ids = Arc::clone(&waiting.user_ids);
@@ -171,7 +171,7 @@ impl Cursors {
                 continue;
             }
             cursor.next += 1;
-            orders.deliveries.push(Delivery {
+            actions.deliveries.push(Delivery {
                 chat_id,
                 sequence: message.sequence,
                 user_ids: Arc::clone(&user_ids),
@@ -180,7 +180,7 @@ impl Cursors {
                 committed_at: None,
             });
         }
-        cursor.follow(now, orders);
+        cursor.follow(now, actions);
         self.settle(chat_id);
     }
 
@@ -212,10 +212,10 @@ impl Cursors {
 
 impl Cursor {
     /// Pushes those ahead that are next now. A further hole has its own time.
-    fn follow(&mut self, now: Instant, orders: &mut Orders) {
+    fn follow(&mut self, now: Instant, actions: &mut Actions) {
         while let Some(delivery) = self.ahead.remove(&self.next) {
             self.next += 1;
-            orders.deliveries.push(delivery);
+            actions.deliveries.push(delivery);
         }
         // What arrived twice, ahead and in its place.
         self.ahead = self.ahead.split_off(&self.next);
@@ -223,16 +223,16 @@ impl Cursor {
     }
 
     /// Passes over every hole: what waits is pushed, and the listeners are told to sync.
-    fn give_up(&mut self, now: Instant, orders: &mut Orders) {
+    fn give_up(&mut self, now: Instant, actions: &mut Actions) {
         let ahead = std::mem::take(&mut self.ahead);
         if let Some((_, last)) = ahead.last_key_value() {
             self.next = last.sequence + 1;
             let (chat_id, user_ids) = (last.chat_id, Arc::clone(&last.user_ids));
-            orders.resyncs.push(Resync { chat_id, user_ids });
+            actions.resyncs.push(Resync { chat_id, user_ids });
         }
         self.hole_due = None;
         self.touched_at = now;
-        orders.deliveries.extend(ahead.into_values());
+        actions.deliveries.extend(ahead.into_values());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Goodbye in batches, when the node goes away; and to the fullest, when memory runs out.
+//! Closes connections: all in batches when the node shuts down, the fullest when memory runs out.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use tracing::{info, warn};
 
 use crate::gateway::Gateway;
 
-/// How often a batch of connections is told.
+/// How often a batch of connections is closed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Connections told per tick at the least; a small node is done at once.
+/// The smallest batch; a small node closes all connections at once.
 const BATCH_MIN: usize = 50;
 
-/// The share of the drain timeout over which the goodbyes are spread; the rest is for the last
-/// ones to be written and for stragglers.
+/// The share of the drain timeout over which the batches are spread; the rest is for writing the
+/// last closing frames.
 const SPREAD: f64 = 0.5;
 
-/// Tells every connection that the server is going away, a batch at a time so that those who come
-/// back do not all come back at once. Returns when all have been told and every registration under
-/// way has ended; the caller waits for the connections to end.
+/// Asks every connection to close with `server_shutdown`, in batches, so that clients do not all
+/// reconnect at once. Returns when all have been asked and every registration under way has ended;
+/// the caller waits until the connections have ended.
 pub async fn drain(gateway: &Gateway) {
     gateway.stop_accepting();
     let connections = gateway.hub().all();
@@ -38,16 +38,16 @@ pub async fn drain(gateway: &Gateway) {
             handle.stop(CloseReason::ServerShutdown);
         }
     }
-    // Those whose upgrade was granted just before the drain began.
+    // Connections whose upgrade was granted just before the drain began.
     for handle in gateway.hub().all() {
         handle.stop(CloseReason::ServerShutdown);
     }
-    // Their leases are in the directory, or have been given back, before the node withdraws.
+    // Every lease is registered, or given back, before the node withdraws its record.
     gateway.tasks.join().await;
 }
 
-/// Whenever the outboxes hold more than their budget, ends the fullest until it is kept again,
-/// for ever.
+/// Runs forever: whenever the outboxes exceed their budget, closes the connections with the fullest
+/// outboxes until the rest is within it.
 pub async fn shed(gateway: Arc<Gateway>) {
     loop {
         gateway.budget().exceeded().await;
@@ -69,7 +69,8 @@ pub async fn shed(gateway: Arc<Gateway>) {
             shed += 1;
         }
         if shed > 0 {
-            warn!(shed, "outbox memory is exceeded: ended the fullest connections");
+            let (used, capacity) = (gateway.budget().used(), gateway.budget().capacity());
+            warn!(shed, used, capacity, "outbox memory exceeded: closed the fullest connections");
         }
     }
 }

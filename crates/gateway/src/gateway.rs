@@ -1,4 +1,4 @@
-//! The connection plane of one node, put together.
+//! The gateway of one node, and the parts it is made of.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use crate::config::Config;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::ports::DurabilityPorts;
-use crate::presence::{PresencePlane, PresenceTask, Sights};
+use crate::presence::{PresenceHandle, PresenceReader, PresenceTask};
 
-/// The connection plane of one node.
+/// The gateway of one node.
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) config: Arc<Config>,
@@ -28,33 +28,33 @@ pub struct Gateway {
     pub(crate) link: Arc<dyn NodeLink>,
     pub(crate) durability: DurabilityPorts,
     pub(crate) bus: Arc<dyn EventBus>,
-    pub(crate) presence: PresencePlane,
+    pub(crate) presence: PresenceHandle,
     pub(crate) hub: Arc<Hub>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) addresses: Addresses,
     pub(crate) metrics: Metrics,
-    sights: Sights,
+    presence_reader: PresenceReader,
     /// Registrations under way.
     pub(crate) tasks: Tasks,
     draining: AtomicBool,
 }
 
-/// What the gateway is made of.
+/// The parts of a gateway.
 #[derive(Debug)]
 pub struct Parts {
-    /// Its configuration.
+    /// The gateway's configuration.
     pub config: Config,
-    /// Its node.
+    /// The id of this node.
     pub node_id: NodeId,
     /// The clocks.
     pub clock: Clock,
-    /// Who checks tokens.
+    /// Verifies tokens.
     pub authenticator: Authenticator,
-    /// Where connections are leased.
+    /// Registers and renews the leases of connections.
     pub leases: Arc<dyn Leases>,
     /// Which users are online.
     pub presence: Arc<dyn PresenceStates>,
-    /// How other nodes, and this one, are reached.
+    /// Sends envelopes to other nodes and to this one.
     pub link: Arc<dyn NodeLink>,
     /// Stores and reads messages, records facts and answers who may see whom.
     pub durability: DurabilityPorts,
@@ -65,8 +65,7 @@ pub struct Parts {
 }
 
 impl Gateway {
-    /// The connection plane made of these parts, and the task that tells presence. Nothing runs
-    /// yet.
+    /// Assembles a gateway, and the task that pushes presence. Nothing runs yet.
     pub fn new(parts: Parts) -> (Self, PresenceTask) {
         let Parts { config, node_id, clock, authenticator, leases, link, .. } = parts;
         let (durability, bus, metrics) = (parts.durability, parts.bus, parts.metrics);
@@ -74,14 +73,14 @@ impl Gateway {
         let hub = Arc::new(Hub::new(clock, metrics.clone(), &config.limits));
         let (config, addresses) = (Arc::new(config), Addresses::default());
         let draining = AtomicBool::new(false);
-        let sights = Sights {
+        let presence_reader = PresenceReader {
             states: parts.presence,
             relations: Arc::clone(&durability.relations),
             clock,
             default_visibility: config.default_visibility,
             window: config.lease,
         };
-        let (presence, task) = PresencePlane::new(Arc::clone(&hub), sights.clone());
+        let (presence, task) = PresenceHandle::new(Arc::clone(&hub), presence_reader.clone());
         let gateway = Self {
             config,
             node_id,
@@ -97,15 +96,15 @@ impl Gateway {
             tasks: Tasks::counting(metrics.task_panics.clone()),
             metrics,
             presence,
-            sights,
+            presence_reader,
             draining,
         };
         (gateway, task)
     }
 
-    /// Who may see what of whom.
-    pub fn sights(&self) -> &Sights {
-        &self.sights
+    /// Reads presence as an observer may see it.
+    pub fn presence_reader(&self) -> &PresenceReader {
+        &self.presence_reader
     }
 
     /// The configuration.
@@ -128,22 +127,22 @@ impl Gateway {
         &self.budget
     }
 
-    /// What is counted.
+    /// The gateway's metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// This node.
+    /// The id of this node.
     pub fn node_id(&self) -> &NodeId {
         &self.node_id
     }
 
-    /// Whether new sockets are refused because the node is going away.
+    /// Whether new sockets are refused because the node is shutting down.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Brings the gauges up to date that are read from the outboxes rather than counted.
+    /// Updates the gauges whose values are read from the outboxes.
     pub fn observe(&self) {
         let loads = self.hub.all().into_iter().map(|handle| handle.outbox.load().messages);
         self.metrics.outbox_messages.set(loads.sum::<usize>() as i64);

@@ -1,4 +1,4 @@
-//! What the rest of the node holds of a connection: who it is, and its outbox.
+//! The part of a connection that the rest of the node shares: its identity and its outbox.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::transport::try_write;
 /// A connection as the hub, the inbox and the drain see it.
 #[derive(Debug)]
 pub struct Handle {
-    /// What waits to be written.
+    /// The frames to write.
     pub outbox: Outbox,
     /// The plain socket, for writing at once without waking the connection's task.
     direct: Option<Arc<TcpStream>>,
     opened_at: Instant,
-    /// What it speaks: only chat connections are pushed to.
+    /// The protocol of the connection: only chat connections receive pushes.
     kind: LeaseKind,
     identity: OnceLock<Identity>,
 }
 
-/// Who a connection is, from its admission on.
+/// The identity of an admitted connection.
 #[derive(Debug)]
 pub struct Identity {
-    /// Its lease.
+    /// The key of its lease.
     pub key: LeaseKey,
-    /// Which of the user's devices it is.
+    /// The device of the user.
     pub device_id: DeviceId,
-    /// Whether it was admitted with a lease; else the directory did not answer, and the lease
-    /// comes when it does.
+    /// Whether it was admitted with a lease. If not, the directory did not answer, and the lease is
+    /// registered when it does.
     pub is_leased: bool,
 }
 
@@ -47,32 +47,32 @@ impl Handle {
         Self { outbox, direct, opened_at, kind, identity: OnceLock::new() }
     }
 
-    /// What it speaks.
+    /// The protocol of the connection.
     pub fn kind(&self) -> LeaseKind {
         self.kind
     }
 
-    /// Whether it understands chat frames.
+    /// Whether the connection is a chat connection.
     pub(crate) fn is_chat(&self) -> bool {
         self.kind == LeaseKind::Chat
     }
 
-    /// Who it is; `None` before its admission.
+    /// The identity; `None` before admission.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.get()
     }
 
-    /// Which connection it is; `None` before its admission.
+    /// The connection id; `None` before admission.
     pub(crate) fn connection_id(&self) -> Option<ConnectionId> {
         self.identity.get().map(|identity| identity.key.connection_id)
     }
 
-    /// Says who it is, once.
+    /// Sets the identity, once.
     pub(crate) fn identify(&self, identity: Identity) {
         self.identity.set(identity).expect("a connection is admitted once");
     }
 
-    /// Writes what is queued at once if the socket takes it, else lets the task wait for it.
+    /// Writes the queued frames at once if the socket is writable, else wakes the task to wait.
     pub(crate) fn flush(&self) {
         let Some(socket) = &self.direct else { return self.outbox.wake() };
         if self.outbox.is_blocked() {
@@ -80,12 +80,12 @@ impl Handle {
         }
         match self.outbox.flush_with(|slices| try_write(socket, slices)) {
             Ok(Flushed::All) => {}
-            // The task waits until the socket is writable, or meets the same error and ends.
+            // The task waits until the socket is writable, or gets the same error and ends.
             Ok(Flushed::Blocked) | Err(_) => self.outbox.wake(),
         }
     }
 
-    /// Writes a frame at once if nothing waits before it, else queues it.
+    /// Writes a frame at once if the outbox is empty, else queues it.
     pub(crate) fn deliver(&self, frame: &Bytes, now: Instant) -> Option<Delivered> {
         match &self.direct {
             Some(socket) => self.outbox.write_or_push(frame, now, |bytes| socket.try_write(bytes)),
@@ -93,13 +93,13 @@ impl Handle {
         }
     }
 
-    /// Queues a signal ahead of all data and sends it on its way.
+    /// Queues a signal ahead of all data and flushes.
     pub(crate) fn signal(&self, frame: Bytes) {
         self.outbox.push_urgent(frame);
         self.flush();
     }
 
-    /// Whether the connection has begun to end.
+    /// Whether the connection is closing.
     pub(crate) fn is_closing(&self) -> bool {
         self.outbox.is_closing()
     }
@@ -109,7 +109,7 @@ impl Handle {
         self.outbox.stop(reason);
     }
 
-    /// The lease to claim if it was lost.
+    /// The lease to register again after the directory lost it.
     pub(crate) fn lease_again(&self, now: Instant) -> Option<Lease> {
         self.identity.get().map(|identity| Lease {
             key: identity.key.clone(),

@@ -1,7 +1,7 @@
 //! The connections of this node, by user.
 //!
-//! The node's own memory decides local delivery: whoever is listed here gets the frame. Shards
-//! keep the locks short; none is ever held across a write or an await.
+//! The hub decides local delivery: a frame goes to every connection listed here. It is sharded to
+//! keep locks short; no lock is held across an await.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -26,8 +26,8 @@ use crate::websocket::text_frame;
 
 const SHARDS: usize = 64;
 
-/// How long a client that must sync waits at most before it does: with it, and two seconds until
-/// a gap between nodes shows, a reader is complete within five.
+/// The longest delay before a client that must sync does so. A gap between nodes is noticed within
+/// two seconds, so a reader has every message within five.
 const RESYNC_DELAY_MS_MAX: u64 = 2000;
 
 /// The connections of this node.
@@ -51,15 +51,16 @@ pub(crate) type Handles = SmallVec<[Arc<Handle>; 1]>;
 #[derive(Debug, Default)]
 struct Shard {
     users: HashMap<UserId, Handles>,
-    /// Orders to close connections that are not listed: those that are leased and about to be
-    /// listed find theirs here. The oldest give way; they are for connections long gone.
+    /// Requests to close connections that are not listed. A connection that is registered and about
+    /// to be listed finds its request here. When full, the oldest are removed: their connections
+    /// have ended long ago.
     early_closes: VecDeque<(ConnectionId, CloseReason)>,
 }
 
-/// Orders that a shard remembers.
+/// Requests to close that a shard remembers.
 const EARLY_CLOSES_MAX: usize = 32;
 
-/// A connection's place in the hub, given up when it is dropped, also by a panic.
+/// The entry of a connection in the hub. Dropping it removes the connection, also in a panic.
 #[derive(Debug)]
 pub(crate) struct Listing {
     hub: Arc<Hub>,
@@ -78,7 +79,7 @@ impl Hub {
         self.clock
     }
 
-    /// What is counted.
+    /// The gateway's metrics.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -95,7 +96,7 @@ impl Hub {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists an identified connection: from here on it is pushed to.
+    /// Lists an admitted connection: from now on it receives pushes.
     pub(crate) fn list(self: &Arc<Self>, handle: Arc<Handle>) -> Listing {
         let identity = handle.identity().expect("only identified connections are listed");
         let user_id = identity.key.user_id.clone();
@@ -120,8 +121,7 @@ impl Hub {
     }
 
     /// Queues a frame for every connection of a user except one, and adds those that must be
-    /// flushed to `touched`. Answers for how many it was queued; none when the user has no
-    /// connection here.
+    /// flushed to `touched`. Returns the number of connections, or `None` if the user has none here.
     pub(crate) fn push(
         &self,
         user_id: &UserId,
@@ -147,8 +147,8 @@ impl Hub {
         Some(queued)
     }
 
-    /// The same for a frame that came alone: it is written at once where nothing waits before it.
-    /// `found` is empty before and after; it only saves an allocation.
+    /// Writes a frame to every connection of a user except one, at once if its outbox is empty.
+    /// `found` is empty before and after the call; it saves an allocation.
     pub(crate) fn write(
         &self,
         user_id: &UserId,
@@ -166,8 +166,8 @@ impl Hub {
         Some(delivered)
     }
 
-    /// Writes a frame to one connection, at once where nothing waits before it. False when the
-    /// connection is closing and takes no more.
+    /// Writes a frame to one connection, at once if its outbox is empty. False if the connection is
+    /// closing.
     pub(crate) fn write_to(&self, handle: &Handle, frame: &Bytes, now: Instant) -> bool {
         match handle.deliver(frame, now) {
             None => return false,
@@ -189,7 +189,7 @@ impl Hub {
         handles.filter(|handle| handle.is_chat()).cloned().collect()
     }
 
-    /// Tells the connections of a user to sync these chats, or all.
+    /// Sends `resync_required` for these chats, or all, to the connections of a user.
     pub(crate) fn resync(
         &self,
         user_id: &UserId,
@@ -201,7 +201,7 @@ impl Hub {
         }
     }
 
-    /// Tells every connection of this node to sync these chats, or all.
+    /// Sends `resync_required` for these chats, or all, to every connection of this node.
     pub(crate) fn resync_all(&self, chat_ids: Option<&[ChatId]>, reason: ResyncReason) {
         for handle in self.all().into_iter().filter(|handle| handle.identity().is_some()) {
             self.resync_one(&handle, chat_ids, reason);
@@ -215,7 +215,7 @@ impl Hub {
         if handle.outbox.urgent_frames() >= self.urgent_frames {
             return handle.stop(CloseReason::SlowConsumer);
         }
-        // The connection's own number spreads the syncs of many that are told together.
+        // The connection's id spreads the syncs of many connections over the delay.
         let delay_ms = (connection_id.ulid.0 as u64) % RESYNC_DELAY_MS_MAX;
         let chat_ids = chat_ids.map(<[ChatId]>::to_vec);
         let reason = reason.as_str();
@@ -224,8 +224,8 @@ impl Hub {
         self.metrics.resync_forced(reason);
     }
 
-    /// Does what the slow-consumer rule says. The frames queued here leave with the flush that
-    /// follows every push, or with the closing.
+    /// Applies the verdict of the slow-consumer rule. Frames queued here are written by the flush
+    /// that follows every push, or by the close.
     pub(crate) fn pressed(&self, handle: &Handle, verdict: Verdict) {
         match verdict {
             Verdict::Fine => {}
@@ -233,7 +233,7 @@ impl Hub {
                 self.metrics.outbox_elevated.inc();
                 let connection_id = handle.identity().map(|identity| identity.key.connection_id);
                 let Load { messages, bytes } = handle.outbox.load();
-                info!(?connection_id, messages, bytes, "outbox is over 80 percent");
+                info!(?connection_id, messages, bytes, "outbox over 80 percent");
             }
             Verdict::Slow => {
                 self.metrics.slow_consumer_warnings.inc();
@@ -241,12 +241,12 @@ impl Hub {
                 handle.outbox.push_urgent(text_frame(&warning));
                 handle.outbox.wake();
             }
-            // The task sees that it must close, and gives a warning that is still owed.
+            // The connection's task closes, and sends a warning first if there was none.
             Verdict::Close { .. } => handle.outbox.wake(),
         }
     }
 
-    /// Asks one connection to close, at once or as soon as it is listed.
+    /// Asks a connection to close, now or as soon as it is listed.
     pub(crate) fn close(&self, lease: &LeaseKey, reason: CloseReason) {
         let mut shard = self.shard(&lease.user_id);
         if let Some(handle) = shard.find(lease) {
@@ -276,14 +276,14 @@ impl Hub {
         all
     }
 
-    /// The leases of the connections that are meant.
-    fn leases(&self, is_meant: impl Fn(ConnectionId) -> bool) -> Vec<LeaseKey> {
+    /// The leases of the connections that the filter selects.
+    fn leases(&self, is_selected: impl Fn(ConnectionId) -> bool) -> Vec<LeaseKey> {
         let mut leases = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let keys = shard.users.values().flatten().filter_map(|handle| handle.identity());
             let keys = keys.map(|identity| &identity.key);
-            leases.extend(keys.filter(|key| is_meant(key.connection_id)).cloned());
+            leases.extend(keys.filter(|key| is_selected(key.connection_id)).cloned());
         }
         leases
     }

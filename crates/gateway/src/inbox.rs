@@ -14,12 +14,12 @@ use heartline_runtime::until;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::cursor::{Cursors, Hole, Orders, Resync};
+use crate::cursor::{Actions, Cursors, Hole, Resync};
 use crate::gateway::Gateway;
 use crate::handle::Handle;
 use crate::hub::Hub;
 use crate::ports::Reads;
-use crate::presence::{PresencePlane, TypingNews};
+use crate::presence::{PresenceHandle, TypingNews};
 use crate::websocket::text_frame;
 
 /// Envelopes taken together. What waited together leaves together: one write per connection.
@@ -66,7 +66,7 @@ pub async fn run(gateway: Arc<Gateway>, mut envelopes: mpsc::Receiver<Envelope>)
                     fill(&mut batch, &mut envelopes).await;
                 }
                 for envelope in batch.drain(..) {
-                    arrivals.take(envelope);
+                    arrivals.receive(envelope);
                 }
             }
         }
@@ -102,7 +102,7 @@ async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope
 /// order of its sequences.
 struct Arrivals<'a> {
     hub: &'a Hub,
-    presence: &'a PresencePlane,
+    presence: &'a PresenceHandle,
     cursors: Cursors,
     /// What must be pushed now.
     pushes: Vec<Push>,
@@ -120,12 +120,12 @@ struct Push {
 }
 
 impl Arrivals<'_> {
-    fn take(&mut self, envelope: Envelope) {
+    fn receive(&mut self, envelope: Envelope) {
         match envelope {
             Envelope::Message(delivery) => {
-                let mut orders = Orders::default();
-                self.cursors.arrive(delivery, self.hub.clock().now(), &mut orders);
-                self.obey(orders);
+                let mut actions = Actions::default();
+                self.cursors.arrive(delivery, self.hub.clock().now(), &mut actions);
+                self.perform(actions);
             }
             Envelope::Push { user_ids, frame } => {
                 let frame = socket_frame(&frame);
@@ -157,9 +157,9 @@ impl Arrivals<'_> {
     }
 
     fn holes_due(&mut self) -> Vec<Hole> {
-        let mut orders = Orders::default();
-        let holes = self.cursors.due(self.hub.clock().now(), &mut orders);
-        self.obey(orders);
+        let mut actions = Actions::default();
+        let holes = self.cursors.due(self.hub.clock().now(), &mut actions);
+        self.perform(actions);
         holes
     }
 
@@ -168,13 +168,13 @@ impl Arrivals<'_> {
         let clock = self.hub.clock();
         let wall = clock.wall();
         let encode = |message| Bytes::from(encode_server(&ServerFrame::Message(message), wall));
-        let mut orders = Orders::default();
-        self.cursors.filled(hole.chat_id, messages, clock.now(), encode, &mut orders);
-        self.obey(orders);
+        let mut actions = Actions::default();
+        self.cursors.filled(hole.chat_id, messages, clock.now(), encode, &mut actions);
+        self.perform(actions);
     }
 
-    fn obey(&mut self, orders: Orders) {
-        for delivery in orders.deliveries {
+    fn perform(&mut self, actions: Actions) {
+        for delivery in actions.deliveries {
             let Delivery { chat_id, user_ids, frame, origin, committed_at, .. } = delivery;
             self.pushes.push(Push {
                 user_ids,
@@ -184,7 +184,7 @@ impl Arrivals<'_> {
                 committed_at,
             });
         }
-        for Resync { chat_id, user_ids } in orders.resyncs {
+        for Resync { chat_id, user_ids } in actions.resyncs {
             for user_id in &*user_ids {
                 self.hub.resync(user_id, Some(&[chat_id]), ResyncReason::DeliveryGap);
             }

@@ -1,4 +1,4 @@
-//! What the gateway counts. `docs/metrics.md` defines each.
+//! The gateway's metrics. `docs/metrics.md` defines each.
 
 use heartline_protocol::CloseReason;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,7 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 /// A reason as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ReasonLabel {
-    /// The reason as the wire writes it.
+    /// The reason as it is written on the wire.
     pub reason: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub struct Metrics {
     pub slow_consumer_disconnects: Counter,
     /// Connections ended after silence.
     pub connection_timeouts: Counter,
-    /// Last words that could not be written before their deadline.
+    /// Closing frames that could not be written before their deadline.
     pub signals_undelivered: Counter,
     /// Times that an outbox rose over its warning threshold.
     pub outbox_elevated: Counter,
@@ -79,39 +79,39 @@ pub struct Metrics {
 pub struct DeliveryMetrics {
     /// Messages given to connections.
     pub deliveries: Counter,
-    /// Members who were not connected when a message came.
+    /// Members who were not connected when a message was delivered.
     pub recipients_offline: Counter,
     /// Time from the commit of a message to its sockets.
     pub lag_seconds: Histogram,
-    /// Holes in a chat's order that the log was asked about, by result.
+    /// Gaps in a chat's sequence that were read from the log, by result.
     pub holes: Family<ReasonLabel, Counter>,
 }
 
-/// What this node's observers are told of other users.
+/// Presence pushed to the observers of this node.
 #[derive(Debug, Clone, Default)]
 pub struct PresenceMetrics {
-    /// Pairs of a connection and a user whom it watches.
+    /// Pairs of a connection and an observed user.
     pub watches: Gauge,
     /// `presence_changed` frames pushed.
     pub events: Counter,
-    /// Users whose presence could not be judged when it was due.
+    /// Users whose presence could not be evaluated when it was due.
     pub unjudged: Counter,
-    /// Orders that found no room, so that everybody was looked at again.
+    /// Commands dropped by a full queue, after which all observed users were evaluated again.
     pub orders_missed: Counter,
-    /// Typing that found no room.
+    /// Typing indicators dropped by a full queue.
     pub typing_dropped: Counter,
 }
 
 impl PresenceMetrics {
     fn register(&self, registry: &mut Registry) {
         let presence = registry.sub_registry_with_prefix("presence");
-        let watches = "Pairs of a connection and a user whom it watches";
+        let watches = "Pairs of a connection and an observed user";
         presence.register("watches", watches, self.watches.clone());
         for (name, help, counter) in [
             ("events_pushed", "presence_changed frames pushed", &self.events),
-            ("unjudged", "Users whose presence could not be judged when due", &self.unjudged),
-            ("orders_missed", "Orders without room: all were looked at again", &self.orders_missed),
-            ("typing_dropped", "Typing indicators without room", &self.typing_dropped),
+            ("unjudged", "Users whose presence could not be evaluated", &self.unjudged),
+            ("orders_missed", "Commands dropped by a full queue", &self.orders_missed),
+            ("typing_dropped", "Typing indicators dropped by a full queue", &self.typing_dropped),
         ] {
             presence.register(name, help, counter.clone());
         }
@@ -145,7 +145,7 @@ impl DeliveryMetrics {
         gateway.register("delivery_holes", holes, self.holes.clone());
     }
 
-    /// Counts a message that so many connections took and so many members were not here for.
+    /// Counts the connections that a message was queued for, and the members without one here.
     pub(crate) fn delivered(&self, connections: usize, users_offline: usize) {
         self.deliveries.inc_by(connections as u64);
         self.recipients_offline.inc_by(users_offline as u64);
@@ -243,7 +243,7 @@ impl Metrics {
     }
 }
 
-/// Whether a close is load control: the client is expected to come back and sync.
+/// Whether a close is load control, after which the client is expected to reconnect and sync.
 fn forces_resync(reason: CloseReason) -> bool {
     matches!(
         reason,

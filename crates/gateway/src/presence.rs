@@ -1,11 +1,10 @@
-//! Presence on this node: who watches whom, and who is told what.
+//! Presence on this node: subscriptions, and the events pushed to observers.
 //!
-//! An event is only a hint. Whatever it says, the present state is read, judged for each observer
-//! by the store's latest word on privacy, and pushed where it differs from what that connection
-//! was told last. So a repeated, late or lost event, a gap and a change of privacy are all one
-//! case: look again.
+//! A presence event is only a hint to evaluate a user again: the node reads the user's present
+//! state and the privacy settings, and pushes to each connection whose last pushed state differs.
+//! A repeated, late or lost event, a gap and a change of privacy are therefore the same case.
 
-mod sights;
+mod reader;
 mod task;
 mod watches;
 #[cfg(test)]
@@ -20,28 +19,28 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::handle::Handle;
 use crate::hub::Hub;
 use crate::metrics::PresenceMetrics;
-use crate::session::Answer;
+use crate::session::Response;
 
-pub use self::sights::Sights;
+pub use self::reader::PresenceReader;
 pub use self::task::PresenceTask;
 
-/// Orders that may wait for the plane. Beyond, requests are answered `SERVER_BUSY`, typing is
-/// dropped, and whatever else is lost makes the plane look at everybody again.
-const ORDERS_MAX: usize = 1024;
+/// Commands that may be queued. When the queue is full, requests are answered `SERVER_BUSY`, typing
+/// is dropped, and any other command is replaced by an evaluation of all observed users.
+const COMMANDS_MAX: usize = 1024;
 
-/// The way to this node's presence plane. Clones share it.
+/// Sends commands to the [`PresenceTask`]. Clones share the queue.
 #[derive(Debug, Clone)]
-pub struct PresencePlane {
-    orders: mpsc::Sender<Order>,
-    /// Told when an order was lost that is made good by looking at everybody again.
+pub struct PresenceHandle {
+    commands: mpsc::Sender<Command>,
+    /// Notified when a command was dropped, so that all observed users are evaluated again.
     missed: Arc<Notify>,
     metrics: PresenceMetrics,
 }
 
-/// What the plane is asked to do.
+/// A command to the task.
 #[derive(Debug)]
-enum Order {
-    Watch(Watch, oneshot::Sender<Answer>),
+enum Command {
+    Watch(Watch, oneshot::Sender<Response>),
     Leave(ConnectionId),
     News(Vec<PresenceNews>),
     PrivacyChanged(Vec<UserId>),
@@ -54,11 +53,11 @@ pub(crate) struct Watch {
     pub(crate) handle: Arc<Handle>,
     pub(crate) request_id: RequestId,
     pub(crate) user_ids: Vec<UserId>,
-    /// Whether to begin or to end.
+    /// True to subscribe, false to unsubscribe.
     pub(crate) begins: bool,
 }
 
-/// Somebody types, or does not any more.
+/// A user started or stopped typing in a chat.
 #[derive(Debug)]
 pub(crate) struct TypingNews {
     pub(crate) user_ids: Arc<[UserId]>,
@@ -67,53 +66,53 @@ pub(crate) struct TypingNews {
     pub(crate) is_typing: bool,
 }
 
-impl PresencePlane {
-    /// The plane and the task that runs it.
-    pub(crate) fn new(hub: Arc<Hub>, sights: Sights) -> (Self, PresenceTask) {
-        let (orders, waiting) = mpsc::channel(ORDERS_MAX);
+impl PresenceHandle {
+    /// The handle and its task.
+    pub(crate) fn new(hub: Arc<Hub>, reader: PresenceReader) -> (Self, PresenceTask) {
+        let (commands, waiting) = mpsc::channel(COMMANDS_MAX);
         let missed = Arc::new(Notify::new());
         let metrics = hub.metrics().presence.clone();
-        let task = PresenceTask::new(hub, sights, waiting, Arc::clone(&missed));
-        (Self { orders, missed, metrics }, task)
+        let task = PresenceTask::new(hub, reader, waiting, Arc::clone(&missed));
+        (Self { commands, missed, metrics }, task)
     }
 
-    /// Has a connection begin or end to watch. The answer comes when its frame is on its way;
-    /// none when too much waits.
-    pub(crate) fn watch(&self, watch: Watch) -> Option<oneshot::Receiver<Answer>> {
+    /// Subscribes or unsubscribes a connection. The response comes when its frame is queued; `None`
+    /// when the queue of commands is full.
+    pub(crate) fn watch(&self, watch: Watch) -> Option<oneshot::Receiver<Response>> {
         let (sender, answer) = oneshot::channel();
-        self.orders.try_send(Order::Watch(watch, sender)).ok().map(|()| answer)
+        self.commands.try_send(Command::Watch(watch, sender)).ok().map(|()| answer)
     }
 
-    /// A connection has ended.
+    /// Removes the subscriptions of a connection that has ended.
     pub(crate) fn leave(&self, connection_id: ConnectionId) {
-        // One that is not heard of is found out later: it is closing.
-        let _ = self.orders.try_send(Order::Leave(connection_id));
+        // If this command is dropped, a later check finds the closed connection.
+        let _ = self.commands.try_send(Command::Leave(connection_id));
     }
 
-    /// Somebody came or left, and these users should know without having asked.
+    /// Users came online or went offline, and members of shared active chats observe them.
     pub(crate) fn news(&self, news: Vec<PresenceNews>) {
-        self.order(Order::News(news));
+        self.command(Command::News(news));
     }
 
-    /// Who may see these users, or whom they may see, has changed.
+    /// The privacy settings or contacts of these users have changed.
     pub(crate) fn privacy_changed(&self, user_ids: Vec<UserId>) {
-        self.order(Order::PrivacyChanged(user_ids));
+        self.command(Command::PrivacyChanged(user_ids));
     }
 
-    /// Something may have been missed.
+    /// Evaluates all observed users again, because an event may have been lost.
     pub(crate) fn look_again(&self) {
         self.missed.notify_one();
     }
 
-    /// Somebody types. It may be lost.
+    /// Shows that a user is typing; dropped and counted when the queue is full.
     pub(crate) fn typing(&self, typing: TypingNews) {
-        if self.orders.try_send(Order::Typing(typing)).is_err() {
+        if self.commands.try_send(Command::Typing(typing)).is_err() {
             self.metrics.typing_dropped.inc();
         }
     }
 
-    fn order(&self, order: Order) {
-        if self.orders.try_send(order).is_err() {
+    fn command(&self, command: Command) {
+        if self.commands.try_send(command).is_err() {
             self.metrics.orders_missed.inc();
             self.look_again();
         }

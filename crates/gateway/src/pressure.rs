@@ -7,7 +7,7 @@ use heartline_protocol::limits::{
 };
 use tokio::time::Instant;
 
-use crate::strikes::Strikes;
+use crate::sliding_window::SlidingWindow;
 
 /// The data lane's bounds.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     stage: Stage,
-    episodes: Strikes,
+    episodes: SlidingWindow,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Pressure {
             return Verdict::Fine;
         }
         if bounds.over(load, OUTBOX_CRITICAL_PERCENT) {
-            let last = self.episodes.strike(SLOW_EPISODES_MAX, SLOW_EPISODES_WINDOW, now);
+            let last = self.episodes.record(SLOW_EPISODES_MAX, SLOW_EPISODES_WINDOW, now);
             if last {
                 return Verdict::Close { warned: false };
             }

@@ -1,7 +1,7 @@
 //! The requests of one connection that are under way.
 //!
-//! Sends are handed to ingest at once and may be answered in any order between chats; pages are
-//! read one at a time, and the next one only when the client has taken the last.
+//! Sends are submitted at once and may complete in any order between chats. Pages are read one at a
+//! time, the next one only when the client has read the last.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -27,16 +27,16 @@ use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::ports::SendOutcome;
 use crate::presence::Watch;
-use crate::session::{Answer, Closing, Request, replies};
+use crate::session::{Closing, Request, Response, replies};
 
-/// The requests of one connection. It exists only while there are some.
+/// The requests of one connection, which holds it only while there are some.
 #[derive(Default)]
 pub(crate) struct Requests {
     under_way: FuturesUnordered<UnderWay>,
-    /// Pages that wait for their turn.
+    /// Reads that have not begun.
     reads: VecDeque<Request>,
     is_reading: bool,
-    /// The last words, once they only wait for the answers.
+    /// The closing that waits for the last responses.
     pub(crate) closing: Option<Closing>,
 }
 
@@ -52,7 +52,7 @@ enum UnderWay {
 
 /// A request that was answered.
 struct Answered {
-    answer: Answer,
+    answer: Response,
     was_read: bool,
 }
 
@@ -73,13 +73,13 @@ impl Future for UnderWay {
 }
 
 impl Requests {
-    /// Takes a request; answers at once what needs no waiting.
-    pub(crate) fn take(
+    /// Starts a request; returns the response if it is ready at once.
+    pub(crate) fn start(
         &mut self,
         request: Request,
         gateway: &Arc<Gateway>,
         handle: &Arc<Handle>,
-    ) -> Option<Answer> {
+    ) -> Option<Response> {
         let identity = handle.identity().expect("only who is admitted asks");
         match request {
             Request::Send(frame) => {
@@ -110,22 +110,22 @@ impl Requests {
         begins: bool,
         gateway: &Gateway,
         handle: &Arc<Handle>,
-    ) -> Option<Answer> {
+    ) -> Option<Response> {
         let PresenceUsers { request_id, user_ids } = frame;
         let handle = Arc::clone(handle);
         let watch = Watch { handle, request_id: request_id.clone(), user_ids, begins };
         let Some(answer) = gateway.presence.watch(watch) else {
-            return Some(Answer::Reply(replies::presence_busy(request_id)));
+            return Some(Response::Reply(replies::presence_busy(request_id)));
         };
         self.under_way.push(UnderWay::Other(Box::pin(async move {
             // The plane ends only with the node.
-            let answer = answer.await.unwrap_or(Answer::Reply(replies::closing(request_id)));
+            let answer = answer.await.unwrap_or(Response::Reply(replies::closing(request_id)));
             Answered { answer, was_read: false }
         })));
         None
     }
 
-    /// Begins to read the next page if none is being read. The caller knows that there is room.
+    /// Starts the next read if none is under way. The caller has checked that there is room.
     pub(crate) fn read_next(&mut self, gateway: &Arc<Gateway>, user_id: &UserId) {
         if self.is_reading {
             return;
@@ -144,13 +144,13 @@ impl Requests {
         })));
     }
 
-    /// Whether a page waits to be read.
+    /// Whether a read can be started.
     pub(crate) fn has_read_waiting(&self) -> bool {
         !self.is_reading && !self.reads.is_empty()
     }
 
-    /// The next answer; none when nothing is under way.
-    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+    /// The next response; `None` when nothing is under way.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Response>> {
         Pin::new(&mut self.under_way).poll_next(context).map(|answered| {
             answered.map(|Answered { answer, was_read }| {
                 self.is_reading &= !was_read;
@@ -159,13 +159,13 @@ impl Requests {
         })
     }
 
-    /// Refuses the pages that have not been begun, because the connection is closing.
-    pub(crate) fn refuse_reads(&mut self) -> Vec<Answer> {
-        let refuse = |read: Request| Answer::Reply(replies::closing(read.into_id()));
+    /// Refuses the reads that have not begun, because the connection is closing.
+    pub(crate) fn refuse_reads(&mut self) -> Vec<Response> {
+        let refuse = |read: Request| Response::Reply(replies::closing(read.into_id()));
         self.reads.drain(..).map(refuse).collect()
     }
 
-    /// Whether nothing is under way or waits.
+    /// Whether no request is under way or waiting.
     pub(crate) fn is_empty(&self) -> bool {
         self.under_way.is_empty() && self.reads.is_empty()
     }
@@ -188,22 +188,29 @@ fn stored(
     outcome: Result<Receipt, SendError>,
     request_id: RequestId,
     client_message_id: ClientMessageId,
-) -> Answer {
+) -> Response {
     match outcome {
-        Ok(Receipt { message, duplicate }) => Answer::Reply(ServerFrame::MessageAck(MessageAck {
-            request_id,
-            chat_id: message.chat_id,
-            client_message_id,
-            message_id: message.message_id,
-            sequence: message.sequence,
-            created_at: message.created_at,
-            duplicate,
-        })),
+        Ok(Receipt { message, duplicate }) => {
+            Response::Reply(ServerFrame::MessageAck(MessageAck {
+                request_id,
+                chat_id: message.chat_id,
+                client_message_id,
+                message_id: message.message_id,
+                sequence: message.sequence,
+                created_at: message.created_at,
+                duplicate,
+            }))
+        }
         Err(error) => refused(request_id, error.into()),
     }
 }
 
-async fn page(gateway: &Gateway, user_id: UserId, frame: SyncRequest, deadline: Instant) -> Answer {
+async fn page(
+    gateway: &Gateway,
+    user_id: UserId,
+    frame: SyncRequest,
+    deadline: Instant,
+) -> Response {
     let SyncRequest { request_id, chat_id, after_sequence, limit } = frame;
     let limit = limit.unwrap_or(SYNC_PAGE_MESSAGES).clamp(1, SYNC_PAGE_MESSAGES_MAX);
     let read = LogRead {
@@ -211,11 +218,11 @@ async fn page(gateway: &Gateway, user_id: UserId, frame: SyncRequest, deadline: 
         reader: Some(user_id),
         position: Position::After(after_sequence),
         limit: limit as usize,
-        // A page and what is pushed meanwhile must have room together, or its reader is cut.
+        // The outbox must have room for a page and the pushes meanwhile, or it closes as slow.
         content_bytes_max: SYNC_PAGE_BYTES_MAX.min(gateway.config().limits.outbox_bytes / 2),
     };
     match gateway.durability.reads.page(read, deadline).await {
-        Ok(page) => Answer::Page(ServerFrame::SyncResponse {
+        Ok(page) => Response::Page(ServerFrame::SyncResponse {
             request_id,
             chat_id,
             messages: page.messages,
@@ -231,10 +238,10 @@ async fn manifest(
     user_id: &UserId,
     frame: SyncManifestRequest,
     deadline: Instant,
-) -> Answer {
+) -> Response {
     let SyncManifestRequest { request_id, page } = frame;
     match gateway.durability.reads.manifest(user_id, page.as_deref(), deadline).await {
-        Ok(manifest) => Answer::Page(ServerFrame::SyncManifest {
+        Ok(manifest) => Response::Page(ServerFrame::SyncManifest {
             request_id,
             chats: manifest.chats,
             next_page: manifest.next_page,
@@ -243,6 +250,6 @@ async fn manifest(
     }
 }
 
-fn refused(request_id: RequestId, error: ErrorFrame) -> Answer {
-    Answer::Reply(ServerFrame::Error(ErrorFrame { request_id: Some(request_id), ..error }))
+fn refused(request_id: RequestId, error: ErrorFrame) -> Response {
+    Response::Reply(ServerFrame::Error(ErrorFrame { request_id: Some(request_id), ..error }))
 }

@@ -35,22 +35,22 @@ fn message(sequence: u64) -> Message {
 
 /// Lets these arrive at once and answers what was pushed and how often a resync was told.
 fn arrive(cursors: &mut Cursors, sequences: &[u64], now: Instant) -> (Vec<u64>, usize) {
-    let mut orders = Orders::default();
+    let mut actions = Actions::default();
     for &sequence in sequences {
-        cursors.arrive(delivery(sequence), now, &mut orders);
+        cursors.arrive(delivery(sequence), now, &mut actions);
     }
-    told(&orders)
+    told(&actions)
 }
 
-fn told(orders: &Orders) -> (Vec<u64>, usize) {
-    (orders.deliveries.iter().map(|d| d.sequence).collect(), orders.resyncs.len())
+fn told(actions: &Actions) -> (Vec<u64>, usize) {
+    (actions.deliveries.iter().map(|d| d.sequence).collect(), actions.resyncs.len())
 }
 
 fn fill(cursors: &mut Cursors, messages: Option<Vec<Message>>, now: Instant) -> (Vec<u64>, usize) {
-    let mut orders = Orders::default();
+    let mut actions = Actions::default();
     let encode = |message: Message| Bytes::from(message.sequence.to_string());
-    cursors.filled(CHAT, messages, now, encode, &mut orders);
-    told(&orders)
+    cursors.filled(CHAT, messages, now, encode, &mut actions);
+    told(&actions)
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_inversion_is_put_right() {
     let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     assert_eq!(arrive(&mut cursors, &[5, 8, 7, 6, 9], now), (vec![5, 6, 7, 8, 9], 0));
     assert!(cursors.waiting.is_empty(), "nobody looks for holes any more");
-    assert!(cursors.due(now + PATIENCE, &mut Orders::default()).is_empty());
+    assert!(cursors.due(now + PATIENCE, &mut Actions::default()).is_empty());
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn a_hole_is_read_once_after_a_moment() {
     let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     assert_eq!(arrive(&mut cursors, &[5, 8, 9], now), (vec![5], 0));
     assert_eq!(cursors.deadline(), Some(now + PATIENCE));
-    let mut orders = Orders::default();
-    assert!(cursors.due(now, &mut orders).is_empty(), "not yet");
+    let mut actions = Actions::default();
+    assert!(cursors.due(now, &mut actions).is_empty(), "not yet");
     let hole = Hole { chat_id: CHAT, first: 6, last: 7 };
-    assert_eq!(cursors.due(now + PATIENCE, &mut orders), [hole]);
-    assert!(cursors.due(now + PATIENCE * 9, &mut orders).is_empty(), "it is being read");
+    assert_eq!(cursors.due(now + PATIENCE, &mut actions), [hole]);
+    assert!(cursors.due(now + PATIENCE * 9, &mut actions).is_empty(), "it is being read");
     assert_eq!(arrive(&mut cursors, &[6], now), (vec![6], 0), "one of it comes after all");
     let read = Some(vec![message(6), message(7)]);
     assert_eq!(fill(&mut cursors, read, now), (vec![7, 8, 9], 0));
@@ -95,7 +95,7 @@ fn a_hole_is_read_once_after_a_moment() {
 fn a_hole_that_cannot_be_read_is_told_and_passed_over() {
     let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     arrive(&mut cursors, &[5, 8, 10], now);
-    cursors.due(now + PATIENCE, &mut Orders::default());
+    cursors.due(now + PATIENCE, &mut Actions::default());
     assert_eq!(fill(&mut cursors, None, now), (vec![8, 10], 1));
     assert!(cursors.waiting.is_empty());
     assert_eq!(arrive(&mut cursors, &[9, 11], now), (vec![11], 0));
@@ -105,9 +105,9 @@ fn a_hole_that_cannot_be_read_is_told_and_passed_over() {
 fn a_large_hole_is_not_read() {
     let (mut cursors, now) = (Cursors::default(), Clock::system().now());
     arrive(&mut cursors, &[1, 102 + HOLE_MESSAGES_MAX], now);
-    let mut orders = Orders::default();
-    assert!(cursors.due(now + PATIENCE, &mut orders).is_empty());
-    assert_eq!(told(&orders), (vec![102 + HOLE_MESSAGES_MAX], 1));
+    let mut actions = Actions::default();
+    assert!(cursors.due(now + PATIENCE, &mut actions).is_empty());
+    assert_eq!(told(&actions), (vec![102 + HOLE_MESSAGES_MAX], 1));
 }
 
 #[test]
@@ -163,9 +163,9 @@ proptest! {
             note(arrive(&mut cursors, &[sequence], now));
             if waits {
                 now += PATIENCE;
-                let mut orders = Orders::default();
-                let holes = cursors.due(now, &mut orders);
-                note(told(&orders));
+                let mut actions = Actions::default();
+                let holes = cursors.due(now, &mut actions);
+                note(told(&actions));
                 for hole in holes {
                     let read = (hole.first..=hole.last).map(message).collect();
                     note(fill(&mut cursors, log_answers.then_some(read), now));

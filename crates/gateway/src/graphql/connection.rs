@@ -1,8 +1,8 @@
 //! The task of one GraphQL socket.
 //!
-//! Results are asked for only while the socket takes what is written, so whoever reads slowly makes
-//! its subscriptions wait, which replace what piles up by one picture of the present. Only a socket
-//! that takes nothing at all is cut.
+//! Operations are polled for results only while the socket accepts writes. A client that reads slowly
+//! therefore delays its own subscriptions, which replace pending events by one snapshot. Only a
+//! socket that accepts nothing at all is closed.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -18,10 +18,10 @@ use heartline_protocol::CloseReason;
 use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::conversation::{Conversation, Effect, Goodbye};
+use super::conversation::{Conversation, Effect, GraphQlClose};
 use super::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
+use crate::closing;
 use crate::connection::Ended;
-use crate::farewell;
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
 use crate::hub::Listing;
@@ -32,12 +32,12 @@ use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_fram
 /// Bytes read from a socket at a time.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Bytes that may wait to be written before more results are asked for.
+/// Pending bytes from which on operations are not polled.
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// An answer of an operation, or its end. Clients use an id again after they have completed it, so
-/// that operations are told apart by numbers of our own.
-struct Answer {
+/// A reply of an operation, or its end. A client may reuse an id after it has completed the
+/// operation, so a serial number tells operations apart.
+struct OperationEvent {
     id: String,
     serial: u64,
     reply: Option<Reply>,
@@ -47,11 +47,11 @@ struct Answer {
 struct Running {
     serial: u64,
     handle: AbortHandle,
-    /// The bytes of its request, until it has answered once: then what it needs of them is small.
+    /// The bytes of its request until the first reply; afterwards it holds few of them.
     request_bytes: usize,
 }
 
-/// What became of the token: whoever it is of, until when it is good, and what answers them.
+/// The result of a `connection_init`.
 pub(super) struct Admitted {
     pub(super) identity: Option<Identity>,
     pub(super) expires_at: Option<Instant>,
@@ -70,20 +70,20 @@ pub(super) struct GraphQlConnection {
     pub(super) caller: Option<Arc<dyn GraphQlCaller>>,
     pub(super) frames_received: u64,
     initialising: Option<BoxFuture<'static, Result<Admitted, CloseReason>>>,
-    answers: SelectAll<BoxStream<'static, Answer>>,
+    answers: SelectAll<BoxStream<'static, OperationEvent>>,
     operations: HashMap<String, Running>,
     operations_started: u64,
     /// Bytes of requests that have not been answered.
     unanswered_bytes: usize,
-    /// What the reader and these requests hold, as the budget knows it.
+    /// Bytes of the reader and of these requests that are charged to the budget.
     charged_bytes: usize,
     timer: Pin<Box<Sleep>>,
 }
 
-enum Happening {
+enum Event {
     Stop(CloseReason),
     Initialised(Result<Admitted, CloseReason>),
-    Answer(Answer),
+    OperationEvent(OperationEvent),
     Read(usize),
     Written,
     Deadline,
@@ -122,7 +122,7 @@ impl GraphQlConnection {
         }
     }
 
-    /// Talks until there is a reason to end, and queues the last words.
+    /// Serves the socket until it ends, and queues the Close frame.
     pub(super) async fn run(&mut self) -> Ended {
         let ended = poll_fn(|context| self.poll_conversation(context)).await;
         self.answers.clear();
@@ -130,20 +130,20 @@ impl GraphQlConnection {
         ended
     }
 
-    /// Says goodbye without having talked.
-    pub(super) fn refuse(&mut self, goodbye: &Goodbye) -> Ended {
+    /// Closes the socket before it was used.
+    pub(super) fn refuse(&mut self, close: &GraphQlClose) -> Ended {
         self.listing = None;
-        self.goodbye(goodbye)
+        self.close(close)
     }
 
-    /// Writes the last words and ends TCP, within the deadline.
+    /// Writes the last frames and closes TCP, within the deadline.
     pub(super) async fn finish(&mut self, ended: Ended) {
         if ended == Ended::Lost {
             return self.handle.outbox.seal([]);
         }
         self.timer.as_mut().reset(self.gateway.clock().now() + CLOSE_WRITE_DEADLINE);
         let (outbox, timer) = (&self.handle.outbox, self.timer.as_mut());
-        let is_delivered = farewell::say(outbox, &mut self.transport, timer).await;
+        let is_delivered = closing::finish(outbox, &mut self.transport, timer).await;
         if matches!(ended, Ended::Closed(_)) && !is_delivered {
             self.gateway.metrics().signals_undelivered.inc();
         }
@@ -155,12 +155,12 @@ impl GraphQlConnection {
                 return Poll::Ready(ended);
             }
             let ended = match ready!(self.poll_event(context)) {
-                Happening::Stop(reason) => Some(self.goodbye(&Goodbye::of(reason))),
-                Happening::Initialised(admission) => self.initialised(admission),
-                Happening::Answer(answer) => self.answered(answer),
-                Happening::Read(0) | Happening::Broken => Some(Ended::Lost),
-                Happening::Read(_) | Happening::Written => None,
-                Happening::Deadline => {
+                Event::Stop(reason) => Some(self.close(&GraphQlClose::of(reason))),
+                Event::Initialised(admission) => self.initialised(admission),
+                Event::OperationEvent(answer) => self.answered(answer),
+                Event::Read(0) | Event::Broken => Some(Ended::Lost),
+                Event::Read(_) | Event::Written => None,
+                Event::Deadline => {
                     let effect = self.conversation.tick(self.gateway.clock().now());
                     effect.and_then(|effect| self.perform(effect, 0))
                 }
@@ -171,13 +171,13 @@ impl GraphQlConnection {
         }
     }
 
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
-        // What is ready at once is written at once, rather than each answer by itself.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        // Replies come first, so that those that are ready together are written together.
         if let Poll::Ready(answer) = self.poll_answer(context) {
-            return Poll::Ready(Happening::Answer(answer));
+            return Poll::Ready(Event::OperationEvent(answer));
         }
         match self.handle.outbox.poll_signal(context, None) {
-            Poll::Ready(Signal::Stop(reason)) => return Poll::Ready(Happening::Stop(reason)),
+            Poll::Ready(Signal::Stop(reason)) => return Poll::Ready(Event::Stop(reason)),
             Poll::Ready(Signal::Writable | Signal::Grace(_)) => {
                 return Poll::Ready(self.write(context));
             }
@@ -187,34 +187,34 @@ impl GraphQlConnection {
             && let Poll::Ready(admission) = initialising.as_mut().poll(context)
         {
             self.initialising = None;
-            return Poll::Ready(Happening::Initialised(admission));
+            return Poll::Ready(Event::Initialised(admission));
         }
         if !self.is_behind()
             && !self.is_busy()
             && let Poll::Ready(read) = self.poll_read(context)
         {
-            return Poll::Ready(read.map_or(Happening::Broken, Happening::Read));
+            return Poll::Ready(read.map_or(Event::Broken, Event::Read));
         }
         if self.handle.outbox.is_blocked()
             && let Poll::Ready(writable) = self.transport.poll_writable(context)
         {
             return Poll::Ready(match writable {
                 Ok(()) => self.write(context),
-                Err(_) => Happening::Broken,
+                Err(_) => Event::Broken,
             });
         }
         if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
-            return Poll::Ready(Happening::Broken);
+            return Poll::Ready(Event::Broken);
         }
         let due = self.conversation.deadline();
         if due < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }
-        self.timer.as_mut().poll(context).map(|()| Happening::Deadline)
+        self.timer.as_mut().poll(context).map(|()| Event::Deadline)
     }
 
-    /// The next answer of an operation, unless more waits to be written than should.
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+    /// The next reply of an operation, unless too many bytes are pending.
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<OperationEvent> {
         if self.is_behind() {
             return Poll::Pending;
         }
@@ -224,27 +224,27 @@ impl GraphQlConnection {
         }
     }
 
-    /// Whether what was asked for must be answered before more is asked for.
+    /// Whether requests must be answered before more is read.
     fn is_busy(&self) -> bool {
         self.unanswered_bytes >= self.gateway.config().graphql.message_bytes
     }
 
-    /// Whether what waits must be written before more is said or heard.
+    /// Whether pending bytes must be written before more is read or polled.
     fn is_behind(&self) -> bool {
         let limit = self.gateway.config().limits.urgent_frames;
         self.handle.outbox.load().bytes >= WAITING_BYTES
             || self.handle.outbox.urgent_frames() >= limit
     }
 
-    fn write(&mut self, context: &mut Context<'_>) -> Happening {
+    fn write(&mut self, context: &mut Context<'_>) -> Event {
         let transport = &mut self.transport;
         let flushed = self.handle.outbox.flush_with(|slices| transport.write(context, slices));
         let is_blocked = matches!(flushed, Ok(Flushed::Blocked));
         let waiting = self.handle.outbox.load().bytes;
         self.conversation.written(is_blocked, waiting, self.gateway.clock().now());
         match flushed {
-            Ok(_) => Happening::Written,
-            Err(_) => Happening::Broken,
+            Ok(_) => Event::Written,
+            Err(_) => Event::Broken,
         }
     }
 
@@ -257,7 +257,7 @@ impl GraphQlConnection {
         Poll::Ready(Ok(read))
     }
 
-    /// Tells the budget what is held.
+    /// Charges the bytes held to the budget.
     fn charge(&mut self) {
         let held = self.reader.buffered() + self.unanswered_bytes;
         self.gateway.budget().change(self.charged_bytes, held);
@@ -295,7 +295,7 @@ impl GraphQlConnection {
         None
     }
 
-    /// Does what follows from a frame of so many bytes.
+    /// Performs the effect of a frame of so many bytes.
     fn perform(&mut self, effect: Effect, bytes: usize) -> Option<Ended> {
         match effect {
             Effect::Send(text) => self.handle.outbox.push_urgent(text_frame(&text)),
@@ -314,7 +314,7 @@ impl GraphQlConnection {
                     self.release(stopped.request_bytes);
                 }
             }
-            Effect::Close(goodbye) => return Some(self.goodbye(&goodbye)),
+            Effect::Close(close) => return Some(self.close(&close)),
         }
         None
     }
@@ -331,11 +331,11 @@ impl GraphQlConnection {
         self.unanswered_bytes += request_bytes;
         self.charge();
         let replies = replies.map(Some).chain(once(std::future::ready(None)));
-        let answers = replies.map(move |reply| Answer { id: id.clone(), serial, reply });
+        let answers = replies.map(move |reply| OperationEvent { id: id.clone(), serial, reply });
         self.answers.push(answers.boxed());
     }
 
-    /// A request is no longer held.
+    /// Releases the bytes of a request.
     fn release(&mut self, bytes: usize) {
         self.unanswered_bytes -= bytes;
         self.charge();
@@ -352,12 +352,12 @@ impl GraphQlConnection {
                 let acknowledged = self.conversation.initialised(expires_at);
                 self.perform(acknowledged, 0)
             }
-            Err(reason) => Some(self.goodbye(&Goodbye::of(reason))),
+            Err(reason) => Some(self.close(&GraphQlClose::of(reason))),
         }
     }
 
-    fn answered(&mut self, answer: Answer) -> Option<Ended> {
-        let Answer { id, serial, reply } = answer;
+    fn answered(&mut self, answer: OperationEvent) -> Option<Ended> {
+        let OperationEvent { id, serial, reply } = answer;
         let running = self.operations.get_mut(&id).filter(|running| running.serial == serial)?;
         let bytes = std::mem::take(&mut running.request_bytes);
         self.release(bytes);
@@ -374,10 +374,10 @@ impl GraphQlConnection {
         None
     }
 
-    fn goodbye(&mut self, goodbye: &Goodbye) -> Ended {
-        self.gateway.metrics().closing(goodbye.reason);
-        self.handle.outbox.seal([close_frame(Some(goodbye.code), &goodbye.sentence)]);
-        Ended::Closed(goodbye.reason)
+    fn close(&mut self, close: &GraphQlClose) -> Ended {
+        self.gateway.metrics().closing(close.reason);
+        self.handle.outbox.seal([close_frame(Some(close.code), &close.sentence)]);
+        Ended::Closed(close.reason)
     }
 }
 

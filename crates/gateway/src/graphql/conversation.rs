@@ -19,7 +19,7 @@ use crate::websocket::FrameError;
 
 /// The end of a conversation, as the Close frame says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Goodbye {
+pub struct GraphQlClose {
     /// The close code.
     pub code: u16,
     /// Its sentence.
@@ -37,7 +37,7 @@ const SUBSCRIBER_EXISTS: u16 = 4409;
 /// A second `connection_init`.
 const TOO_MANY_INITIALISATIONS: u16 = 4429;
 
-impl Goodbye {
+impl GraphQlClose {
     /// The end for a reason of the server's own.
     pub fn of(reason: CloseReason) -> Self {
         let code = reason.graphql_code().unwrap_or(1013);
@@ -58,7 +58,7 @@ impl Goodbye {
     }
 }
 
-impl From<FrameError> for Goodbye {
+impl From<FrameError> for GraphQlClose {
     fn from(error: FrameError) -> Self {
         Self::violation(error.close_code(), error.to_string())
     }
@@ -88,7 +88,7 @@ pub enum Effect {
         id: String,
     },
     /// End.
-    Close(Goodbye),
+    Close(GraphQlClose),
 }
 
 /// Where a conversation is.
@@ -181,7 +181,7 @@ impl Conversation {
     pub fn tick(&mut self, now: Instant) -> Option<Effect> {
         Some(match self.deadlines.due(now)? {
             Due::Ping => Effect::Ping,
-            Due::Close(reason) => Effect::Close(Goodbye::of(reason)),
+            Due::Close(reason) => Effect::Close(GraphQlClose::of(reason)),
         })
     }
 
@@ -202,7 +202,7 @@ impl Conversation {
         match message {
             Message::ConnectionInit { .. } if self.stage != Stage::New => {
                 let sentence = "Too many initialisation requests";
-                Some(Effect::Close(Goodbye::violation(TOO_MANY_INITIALISATIONS, sentence)))
+                Some(Effect::Close(GraphQlClose::violation(TOO_MANY_INITIALISATIONS, sentence)))
             }
             Message::ConnectionInit { payload } => {
                 self.stage = Stage::Initialising;
@@ -229,7 +229,10 @@ impl Conversation {
     fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Effect {
         if self.stage != Stage::Ready {
             let sentence = "Unauthorized".to_owned();
-            return Effect::Close(Goodbye { sentence, ..Goodbye::of(CloseReason::Unauthorized) });
+            return Effect::Close(GraphQlClose {
+                sentence,
+                ..GraphQlClose::of(CloseReason::Unauthorized)
+            });
         }
         let Ok(payload) = serde_json::from_value(Value::Object(payload)) else {
             return Effect::Close(invalid());
@@ -239,7 +242,7 @@ impl Conversation {
         }
         if self.operations.contains(&id) {
             let sentence = format!("Subscriber for {id} already exists");
-            return Effect::Close(Goodbye::violation(SUBSCRIBER_EXISTS, sentence));
+            return Effect::Close(GraphQlClose::violation(SUBSCRIBER_EXISTS, sentence));
         }
         if self.operations.len() >= self.operations_max {
             let message = "Too many operations are under way on this connection";
@@ -279,9 +282,9 @@ impl Conversation {
     }
 }
 
-fn invalid() -> Goodbye {
+fn invalid() -> GraphQlClose {
     let sentence = "Invalid message received".to_owned();
-    Goodbye { sentence, ..Goodbye::of(CloseReason::ProtocolError) }
+    GraphQlClose { sentence, ..GraphQlClose::of(CloseReason::ProtocolError) }
 }
 
 /// A message around a payload that is JSON already.

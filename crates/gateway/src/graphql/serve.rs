@@ -11,7 +11,7 @@ use http::{Response, request};
 use tracing::{debug, info};
 
 use super::connection::{Admitted, GraphQlConnection};
-use super::conversation::Goodbye;
+use super::conversation::GraphQlClose;
 use super::{GraphQl, SUBPROTOCOL};
 use crate::accept::Ticket;
 use crate::gateway::Gateway;
@@ -51,7 +51,7 @@ impl Gateway {
         if let Err(refusal) = &granted {
             let reason = refusal.code.as_str();
             self.metrics.refused.get_or_create(&ReasonLabel { reason }).inc();
-            debug!(%peer, reason, message = refusal.message, "refused an upgrade");
+            debug!(%peer, reason, message = refusal.message, "upgrade refused");
         }
         granted
     }
@@ -87,7 +87,7 @@ impl Gateway {
         let ended = if is_acceptable {
             connection.run().await
         } else {
-            connection.refuse(&Goodbye::not_acceptable())
+            connection.refuse(&GraphQlClose::not_acceptable())
         };
         let departure = connection.caller.take().map(|caller| caller.close());
         if let Some(identity) = connection.handle.identity() {

@@ -1,5 +1,5 @@
-//! The task of the presence plane: it alone decides what is pushed, so that a connection's
-//! snapshot comes before its events and nothing overtakes anything.
+//! The task that pushes presence. It alone decides what is pushed, so a connection's snapshot comes
+//! before its events, and the events of a user stay in order.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,75 +14,85 @@ use heartline_runtime::until;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::sights::{Sights, unknown};
+use super::reader::{PresenceReader, unknown};
 use super::watches::{TooMany, Watches};
-use super::{Order, TypingNews, Watch};
+use super::{Command, TypingNews, Watch};
 use crate::handle::Handle;
 use crate::hub::{Handles, Hub};
-use crate::session::Answer;
+use crate::session::Response;
 use crate::websocket::text_frame;
 
-/// How long changes are gathered, so that a wave of them is read and judged together.
+/// How long changes are collected, so that many of them are read together.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// When to try again what could not be judged.
+/// When to evaluate users again whose presence could not be read.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How often it is checked whether the directory still answers.
+/// How often to check whether the directory still answers.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Checks between two looks for connections that ended unheard of.
+/// Checks between two searches for closed connections whose removal was dropped.
 const CHECKS_PER_PRUNING: u32 = 30;
 
-/// Pairs judged in one reading of the directory and the store.
+/// Pairs evaluated with one read of the directory and the store.
 const SIGHTS_MAX: usize = 2000;
 
 /// Orders taken together.
-const BATCH_ORDERS: usize = 256;
+const BATCH_COMMANDS: usize = 256;
 
-/// The presence plane of a node.
+/// Pushes presence to the observers of this node.
 #[derive(Debug)]
 pub struct PresenceTask {
     hub: Arc<Hub>,
-    sights: Sights,
-    orders: mpsc::Receiver<Order>,
+    reader: PresenceReader,
+    commands: mpsc::Receiver<Command>,
     changes: broadcast::Receiver<Change>,
     missed: Arc<Notify>,
     watches: Watches,
-    /// Users who must be looked at.
+    /// Users to evaluate again.
     due: HashSet<UserId>,
-    /// When.
+    /// When to evaluate the due users.
     look_at: Option<Instant>,
-    /// Whether everybody was told that nothing can be told.
+    /// Whether the directory is stale, and every observer has been told so.
     is_stale: bool,
 }
 
 impl PresenceTask {
     pub(super) fn new(
         hub: Arc<Hub>,
-        sights: Sights,
-        orders: mpsc::Receiver<Order>,
+        reader: PresenceReader,
+        commands: mpsc::Receiver<Command>,
         missed: Arc<Notify>,
     ) -> Self {
         // From here on: what changes before the first reading is in it.
-        let changes = sights.states.changes();
+        let changes = reader.states.changes();
         let (watches, due) = (Watches::default(), HashSet::new());
-        Self { hub, sights, orders, changes, missed, watches, due, look_at: None, is_stale: false }
+        Self {
+            hub,
+            reader,
+            commands,
+            changes,
+            missed,
+            watches,
+            due,
+            look_at: None,
+            is_stale: false,
+        }
     }
 
     /// Serves until the gateway is gone.
     pub async fn run(mut self) {
-        let mut batch = Vec::with_capacity(BATCH_ORDERS);
+        let mut batch = Vec::with_capacity(BATCH_COMMANDS);
         let mut checks = interval(CHECK);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut checks_done = 0_u32;
         loop {
             tokio::select! {
-                count = self.orders.recv_many(&mut batch, BATCH_ORDERS) => {
+                count = self.commands.recv_many(&mut batch, BATCH_COMMANDS) => {
                     if count == 0 {
                         return;
                     }
-                    self.obey(&mut batch).await;
+                    self.perform(&mut batch).await;
                 }
                 change = self.changes.recv() => self.hear(change),
                 () = self.missed.notified() => self.everybody_is_due(),
@@ -118,28 +128,28 @@ impl PresenceTask {
         self.look_at.get_or_insert(self.hub.clock().now() + GATHER);
     }
 
-    async fn obey(&mut self, batch: &mut Vec<Order>) {
+    async fn perform(&mut self, batch: &mut Vec<Command>) {
         let mut typing = Vec::new();
         let mut beginning = Vec::new();
-        for order in batch.drain(..) {
-            // What a connection asked for first is done first.
-            if order.ends_watches(&beginning) {
+        for command in batch.drain(..) {
+            // The commands of one connection are performed in order.
+            if command.ends_watches(&beginning) {
                 self.begin(std::mem::take(&mut beginning)).await;
             }
-            match order {
-                Order::Watch(watch, answer) if watch.begins => beginning.push((watch, answer)),
-                Order::Watch(watch, answer) => {
+            match command {
+                Command::Watch(watch, answer) if watch.begins => beginning.push((watch, answer)),
+                Command::Watch(watch, answer) => {
                     if let Some(connection_id) = watch.handle.connection_id() {
                         self.watches.unsubscribe(connection_id, &watch.user_ids);
                     }
                     self.snapshot(&watch.handle, watch.request_id, Vec::new(), answer);
                 }
-                Order::Leave(connection_id) => self.watches.leave(connection_id),
-                Order::News(news) => news.into_iter().for_each(|news| self.introduce(&news)),
-                Order::PrivacyChanged(user_ids) => {
+                Command::Leave(connection_id) => self.watches.leave(connection_id),
+                Command::News(news) => news.into_iter().for_each(|news| self.introduce(&news)),
+                Command::PrivacyChanged(user_ids) => {
                     user_ids.into_iter().for_each(|user_id| self.is_due(user_id));
                 }
-                Order::Typing(news) => typing.push(news),
+                Command::Typing(news) => typing.push(news),
             }
         }
         self.begin(beginning).await;
@@ -147,8 +157,9 @@ impl PresenceTask {
         self.hub.metrics().presence.watches.set(self.watches.len() as i64);
     }
 
-    /// Begins watches: first the watch, then the reading, so that nothing falls between.
-    async fn begin(&mut self, watches: Vec<(Watch, oneshot::Sender<Answer>)>) {
+    /// Subscribes connections: first the subscription, then the read, so that no event is lost
+    /// between the two.
+    async fn begin(&mut self, watches: Vec<(Watch, oneshot::Sender<Response>)>) {
         let mut sights = Vec::new();
         let mut begun = Vec::new();
         for (watch, answer) in watches {
@@ -165,18 +176,18 @@ impl PresenceTask {
                 }
                 Err(TooMany) => {
                     // Who asked may have gone.
-                    let _ = answer.send(Answer::Reply(too_many(watch.request_id)));
+                    let _ = answer.send(Response::Reply(too_many(watch.request_id)));
                 }
             }
         }
         if begun.is_empty() {
             return;
         }
-        let mut seen = self.sights.see(&sights).await.into_iter();
+        let mut seen = self.reader.read(&sights).await.into_iter();
         for (watch, answer) in begun {
             let users: Vec<Presence> = seen.by_ref().take(watch.user_ids.len()).collect();
             if let Some(connection_id) = watch.handle.connection_id() {
-                users.iter().for_each(|seen| self.watches.told(connection_id, seen));
+                users.iter().for_each(|seen| self.watches.record_snapshot(connection_id, seen));
             }
             let unjudged = users.iter().filter(|seen| seen.stale && !self.is_stale);
             let unjudged: Vec<UserId> = unjudged.map(|seen| seen.user_id.clone()).collect();
@@ -185,32 +196,32 @@ impl PresenceTask {
         }
     }
 
-    /// The snapshot goes the way of the events, in the data lane, so that none overtakes it.
+    /// Queues a snapshot in the data lane, as events are, so that no event overtakes it.
     fn snapshot(
         &self,
         handle: &Arc<Handle>,
         request_id: RequestId,
         users: Vec<Presence>,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<Response>,
     ) {
         let frame = self.encode(&ServerFrame::PresenceSnapshot { request_id, users });
         self.hub.write_to(handle, &frame, self.hub.clock().now());
         // Who asked may have gone.
-        let _ = answer.send(Answer::OnItsWay);
+        let _ = answer.send(Response::OnItsWay);
     }
 
-    /// Those who share an active chat with somebody hear of them without having asked.
+    /// Lets members of shared active chats observe a user without a subscription.
     fn introduce(&mut self, news: &PresenceNews) {
         let user_id = &news.transition.user_id;
         for observer_id in news.observer_ids.iter().filter(|observer| *observer != user_id) {
             for handle in self.hub.connections_of(observer_id) {
-                self.watches.introduce(&handle, user_id);
+                self.watches.observe(&handle, user_id);
             }
         }
         self.is_due(user_id.clone());
     }
 
-    /// Looks at everybody who is due, and tells each observer what is new to them.
+    /// Evaluates the due users, and pushes each observer the states that have changed.
     async fn look(&mut self) {
         self.look_at = None;
         let due: Vec<UserId> = self.due.drain().collect();
@@ -230,9 +241,9 @@ impl PresenceTask {
         if sights.is_empty() {
             return;
         }
-        let seen = self.sights.see(&sights).await;
+        let seen = self.reader.read(&sights).await;
         let now = self.hub.clock().now();
-        // Observers of one user mostly see the same: it is encoded once.
+        // Most observers of one user see the same state, which is encoded once.
         let mut last: Option<(Presence, Bytes)> = None;
         for (sight, seen) in sights.into_iter().zip(seen) {
             if seen.stale {
@@ -240,7 +251,7 @@ impl PresenceTask {
                 self.try_again(sight.user_id);
                 continue;
             }
-            for handle in self.told_otherwise(&sight.observer_id, &seen) {
+            for handle in self.outdated(&sight.observer_id, &seen) {
                 let frame = match &last {
                     Some((same, frame)) if *same == seen => frame.clone(),
                     _ => self.encode(&ServerFrame::PresenceChanged(seen.clone())),
@@ -252,11 +263,12 @@ impl PresenceTask {
         }
     }
 
-    /// The connections of an observer that watch somebody and were told something else until now.
-    fn told_otherwise(&mut self, observer_id: &UserId, seen: &Presence) -> Handles {
+    /// The connections of an observer to which another state of the user was pushed last.
+    fn outdated(&mut self, observer_id: &UserId, seen: &Presence) -> Handles {
         let mut handles = self.hub.connections_of(observer_id);
-        handles
-            .retain(|handle| handle.connection_id().is_some_and(|id| self.watches.tell(id, seen)));
+        handles.retain(|handle| {
+            handle.connection_id().is_some_and(|id| self.watches.record_change(id, seen))
+        });
         handles
     }
 
@@ -265,13 +277,12 @@ impl PresenceTask {
         self.look_at.get_or_insert(self.hub.clock().now() + RETRY);
     }
 
-    /// When the directory has been silent for too long, what was told is not true any more as
-    /// far as anybody knows: everybody who watches is told so, once.
+    /// When the directory becomes stale, pushes `unknown` for every observed user, once.
     fn check(&mut self, prunes: bool) {
         if prunes {
             self.watches.closing().into_iter().for_each(|gone| self.watches.leave(gone));
         }
-        let is_stale = self.sights.is_stale();
+        let is_stale = self.reader.is_stale();
         if is_stale == self.is_stale {
             return;
         }
@@ -284,7 +295,7 @@ impl PresenceTask {
             let nobody_knows = unknown(&user_id, true);
             let frame = self.encode(&ServerFrame::PresenceChanged(nobody_knows.clone()));
             for observer_id in self.watches.observers(&user_id) {
-                for handle in self.told_otherwise(&observer_id, &nobody_knows) {
+                for handle in self.outdated(&observer_id, &nobody_knows) {
                     self.hub.write_to(&handle, &frame, now);
                     self.hub.metrics().presence.events.inc();
                 }
@@ -292,7 +303,7 @@ impl PresenceTask {
         }
     }
 
-    /// Shows typing to those who may see the one who types.
+    /// Pushes typing to the recipients that may see the typing user.
     async fn show_typing(&self, typing: Vec<TypingNews>) {
         let here = |news: &TypingNews| -> Vec<Sight> {
             let others = news.user_ids.iter().filter(|other| **other != news.user_id);
@@ -308,7 +319,7 @@ impl PresenceTask {
         if sights.is_empty() {
             return;
         }
-        let mut allowed = self.sights.allowed(&sights).await.into_iter();
+        let mut allowed = self.reader.may_see(&sights).await.into_iter();
         let now = self.hub.clock().now();
         for (news, observers) in typing.into_iter().zip(observers) {
             let TypingNews { chat_id, user_id, is_typing, .. } = news;
@@ -328,9 +339,9 @@ impl PresenceTask {
     }
 }
 
-impl Order {
-    /// Whether it ends a connection's watches, of which some are only about to begin.
-    fn ends_watches(&self, beginning: &[(Watch, oneshot::Sender<Answer>)]) -> bool {
+impl Command {
+    /// Whether the command removes subscriptions of a connection that are about to begin.
+    fn ends_watches(&self, beginning: &[(Watch, oneshot::Sender<Response>)]) -> bool {
         let ending = match self {
             Self::Leave(connection_id) => Some(*connection_id),
             Self::Watch(watch, _) if !watch.begins => watch.handle.connection_id(),

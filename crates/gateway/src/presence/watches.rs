@@ -1,4 +1,4 @@
-//! Which connections of this node watch whom, and what each was told last.
+//! Which connections of this node observe which users, and the state last pushed to each.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use heartline_protocol::{ConnectionId, Timestamp, UserId};
 
 use crate::handle::Handle;
 
-/// Users of whom a connection was told without asking and is told again. The oldest give way.
+/// Users that a connection observes without having subscribed. Beyond, the oldest are removed.
 const UNASKED_MAX: usize = 1000;
 
-/// Who watches whom.
+/// The observed users of each connection.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// Per user the connections that watch, each with what it was told last, if anything.
-    by_user: HashMap<UserId, HashMap<ConnectionId, Option<Told>>>,
+    /// The observing connections of each user, with the state last pushed to each, if any.
+    by_user: HashMap<UserId, HashMap<ConnectionId, Option<Pushed>>>,
     by_connection: HashMap<ConnectionId, Watcher>,
 }
 
-/// What matters of a presence to one who was told before. The version does not: who is forgotten
-/// gets another with every reading.
+/// The part of a presence that decides whether it is pushed again. The version is left out: the
+/// directory gives a user it has forgotten a new one with every read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct Pushed {
     status: PresenceStatus,
     last_seen: Option<Timestamp>,
     stale: bool,
@@ -34,15 +34,15 @@ struct Watcher {
     handle: Arc<Handle>,
     observer_id: UserId,
     subscribed: HashSet<UserId>,
-    /// Users whose presence came unasked, in the order of their coming.
+    /// Users observed without a subscription, oldest first.
     unasked: VecDeque<UserId>,
 }
 
-/// A connection would watch more users than one may.
+/// A connection would observe more users than allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooMany;
 
-impl From<&Presence> for Told {
+impl From<&Presence> for Pushed {
     fn from(presence: &Presence) -> Self {
         let Presence { status, last_seen, stale, .. } = *presence;
         Self { status, last_seen, stale }
@@ -50,7 +50,7 @@ impl From<&Presence> for Told {
 }
 
 impl Watches {
-    /// Has a connection watch users, all or none.
+    /// Subscribes a connection to users, all or none.
     pub(super) fn subscribe(
         &mut self,
         handle: &Arc<Handle>,
@@ -77,7 +77,7 @@ impl Watches {
         Ok(())
     }
 
-    /// Ends that.
+    /// Unsubscribes a connection from users.
     pub(super) fn unsubscribe(&mut self, connection_id: ConnectionId, user_ids: &[UserId]) {
         let Some(watcher) = self.by_connection.get_mut(&connection_id) else { return };
         for user_id in user_ids {
@@ -89,7 +89,7 @@ impl Watches {
         }
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(super) fn leave(&mut self, connection_id: ConnectionId) {
         let Some(watcher) = self.by_connection.remove(&connection_id) else { return };
         for user_id in watcher.subscribed.iter().chain(&watcher.unasked) {
@@ -106,47 +106,47 @@ impl Watches {
         }
     }
 
-    /// Everybody who is watched.
+    /// Every observed user.
     pub(super) fn users(&self) -> Vec<UserId> {
         self.by_user.keys().cloned().collect()
     }
 
-    /// The users that watch this one through a connection here, each once.
+    /// The users that observe this one through a connection of this node, each once.
     pub(super) fn observers(&self, user_id: &UserId) -> HashSet<UserId> {
         let watches = self.by_user.get(user_id).into_iter().flat_map(HashMap::keys);
         let observer = |id: &ConnectionId| self.by_connection.get(id);
         watches.filter_map(observer).map(|watcher| watcher.observer_id.clone()).collect()
     }
 
-    /// Whether a connection that watches a user was told something else; what it is told now is
-    /// noted. Who was told nothing knows as much as `unknown` says and is not told that: the word
-    /// itself would show that somebody who hides has come or left.
-    pub(super) fn tell(&mut self, connection_id: ConnectionId, seen: &Presence) -> bool {
+    /// Records a state as pushed if it differs from the last one, and returns whether it does. To a
+    /// connection without an earlier state `unknown` is not pushed: the event itself would show
+    /// that a hidden user has connected or left.
+    pub(super) fn record_change(&mut self, connection_id: ConnectionId, seen: &Presence) -> bool {
         let watches = self.by_user.get_mut(&seen.user_id);
-        let Some(told_last) = watches.and_then(|watches| watches.get_mut(&connection_id)) else {
+        let Some(last) = watches.and_then(|watches| watches.get_mut(&connection_id)) else {
             return false;
         };
-        let told = Told::from(seen);
-        let is_new = match told_last {
-            Some(last) => *last != told,
-            None => told.status != PresenceStatus::Unknown,
+        let pushed = Pushed::from(seen);
+        let is_new = match last {
+            Some(last) => *last != pushed,
+            None => pushed.status != PresenceStatus::Unknown,
         };
         if is_new {
-            *told_last = Some(told);
+            *last = Some(pushed);
         }
         is_new
     }
 
-    /// Notes what a connection is told in its snapshot.
-    pub(super) fn told(&mut self, connection_id: ConnectionId, seen: &Presence) {
+    /// Records the state in a connection's snapshot as pushed.
+    pub(super) fn record_snapshot(&mut self, connection_id: ConnectionId, seen: &Presence) {
         let watches = self.by_user.get_mut(&seen.user_id);
-        if let Some(told) = watches.and_then(|watches| watches.get_mut(&connection_id)) {
-            *told = Some(Told::from(seen));
+        if let Some(last) = watches.and_then(|watches| watches.get_mut(&connection_id)) {
+            *last = Some(Pushed::from(seen));
         }
     }
 
-    /// Has a connection that did not ask watch a user from now on. False if it does already.
-    pub(super) fn introduce(&mut self, handle: &Arc<Handle>, user_id: &UserId) -> bool {
+    /// Lets a connection observe a user without a subscription. False if it does already.
+    pub(super) fn observe(&mut self, handle: &Arc<Handle>, user_id: &UserId) -> bool {
         let Some(identity) = handle.identity() else { return false };
         let connection_id = identity.key.connection_id;
         let watches = self.by_user.entry(user_id.clone()).or_default();
@@ -170,13 +170,13 @@ impl Watches {
         true
     }
 
-    /// Connections that are closing and were not taken leave of.
+    /// Connections that are closing and have not been removed.
     pub(super) fn closing(&self) -> Vec<ConnectionId> {
         let closing = self.by_connection.iter();
         closing.filter(|(_, watcher)| watcher.handle.is_closing()).map(|(id, _)| *id).collect()
     }
 
-    /// How many watches there are.
+    /// The number of pairs of a connection and an observed user.
     pub(super) fn len(&self) -> usize {
         self.by_user.values().map(HashMap::len).sum()
     }

@@ -1,14 +1,14 @@
-//! One connection's conversation as a pure state machine.
+//! The protocol of one connection as a pure state machine.
 //!
-//! [`Session::on`] takes what happened and the time, and answers what to do; it performs nothing,
-//! so every rule of the protocol can be tested without a socket or a runtime. The task around it
+//! [`Session::on`] takes an input and the time, and returns effects; it performs nothing, so every
+//! rule of the protocol can be tested without a socket or a runtime. The task around it
 //! (`connection.rs`) does the IO.
 
+mod io;
 mod established;
-mod inflow;
+mod inbound;
 mod liveness;
 pub(crate) mod replies;
-mod words;
 #[cfg(test)]
 mod tests;
 
@@ -28,42 +28,42 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use self::established::Established;
-use self::inflow::{Inflow, Queue};
+use self::inbound::{Inbound, Queue};
+pub use self::io::{Admitted, Closing, Counted, Effect, Input, Moment, Request, Response};
 use self::liveness::Liveness;
 pub(crate) use self::liveness::PAUSE;
-pub use self::words::{Admitted, Answer, Closing, Counted, Effect, Input, Moment, Request};
 use crate::auth::{AuthError, Claims};
 use crate::config::Config;
-use crate::strikes::Strikes;
+use crate::sliding_window::SlidingWindow;
 
-/// What one input leads to.
+/// The effects of one input.
 pub type Effects = SmallVec<[Effect; 2]>;
 
-/// The state of one connection's conversation.
+/// The state of one connection.
 #[derive(Debug)]
 pub struct Session {
     config: Arc<Config>,
     stage: Stage,
     liveness: Liveness,
-    /// When the connection has reached its age.
+    /// When the connection reaches its maximum age.
     ends: Instant,
-    /// A number of this connection's own, from which its jitters come.
+    /// The connection's random number, from which its jitter is derived.
     seed: u64,
     sends: TokenBucket,
     frames: TokenBucket,
-    bad_frames: Strikes,
-    rate_limited: Strikes,
-    /// Nothing until the first request.
-    inflow: Option<Box<Inflow>>,
+    bad_frames: SlidingWindow,
+    rate_limited: SlidingWindow,
+    /// `None` until the first request.
+    inbound: Option<Box<Inbound>>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Waiting for `authenticate`, or for its token to be checked and admitted.
+    /// Waiting for `authenticate`, or for its token to be verified and admitted.
     Challenged { deadline: Instant, device_id: Option<DeviceId>, checking: bool },
     /// Admitted and leased.
     Established(Established),
-    /// Said goodbye: nothing more is heard.
+    /// Closing: no more input is handled.
     Closed,
 }
 
@@ -97,17 +97,17 @@ impl Session {
             seed,
             sends: TokenBucket::new(at.now),
             frames: TokenBucket::new(at.now),
-            bad_frames: Strikes::default(),
-            rate_limited: Strikes::default(),
-            inflow: None,
+            bad_frames: SlidingWindow::default(),
+            rate_limited: SlidingWindow::default(),
+            inbound: None,
             config,
         }
     }
 
-    /// Stop 4 of the life of a message: allowed. Takes what happened and answers what to do.
+    /// Stop 4 of the life of a message: allowed. Takes an input and returns its effects.
     pub fn on(&mut self, input: Input, at: Moment) -> Effects {
         match input {
-            // What was asked for is answered, also while the connection is closing.
+            // Every request is answered, also while the connection is closing.
             Input::Answered(answer) => self.answered(answer),
             _ if matches!(self.stage, Stage::Closed) => Effects::new(),
             Input::Text(text) => {
@@ -146,11 +146,11 @@ impl Session {
             Stage::Closed => return self.ends,
         };
         let session = stage.min(self.ends).min(self.liveness.deadline(&self.config));
-        let typing = self.inflow.as_ref().and_then(|inflow| inflow.deadline());
+        let typing = self.inbound.as_ref().and_then(|inbound| inbound.deadline());
         typing.map_or(session, |typing| typing.min(session))
     }
 
-    /// Whether the connection has said goodbye.
+    /// Whether the session is closing.
     pub fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closed)
     }
@@ -209,12 +209,12 @@ impl Session {
             }
             ClientFrame::Authenticate(_) => replies::refuse(replies::second_authenticate()),
             ClientFrame::RefreshToken(frame) => self.refresh(frame),
-            // Neither is ever answered.
+            // Neither has a response.
             ClientFrame::Ack(_) | ClientFrame::Typing(_) if expired => Effects::new(),
             ClientFrame::Ack(frame) => smallvec![Effect::Acknowledge(frame)],
             ClientFrame::Typing(frame) => {
-                let inflow = self.inflow.get_or_insert_default();
-                let typing = inflow.typing(frame, self.config.typing_interval(), at.now);
+                let inbound = self.inbound.get_or_insert_default();
+                let typing = inbound.typing(frame, self.config.typing_interval(), at.now);
                 typing.map(Effect::Type).into_iter().collect()
             }
             other if expired => {
@@ -232,10 +232,10 @@ impl Session {
         }
     }
 
-    /// Takes a request in, if not too many of this connection wait already.
+    /// Accepts a request, unless too many of this connection are pending.
     fn request(&mut self, request: Request, at: Moment) -> Effects {
-        let inflow = self.inflow.get_or_insert_default();
-        let queue = inflow.enter(self.config.limits.inbound_requests, at.now);
+        let inbound = self.inbound.get_or_insert_default();
+        let queue = inbound.enter(self.config.limits.inbound_requests, at.now);
         if queue == Queue::Room {
             return smallvec![Effect::Request(request)];
         }
@@ -247,14 +247,14 @@ impl Session {
         effects
     }
 
-    fn answered(&mut self, answer: Answer) -> Effects {
-        if let Some(inflow) = &mut self.inflow {
-            inflow.leave();
+    fn answered(&mut self, answer: Response) -> Effects {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.leave();
         }
         match answer {
-            Answer::Reply(frame) => smallvec![Effect::Send(frame)],
-            Answer::Page(frame) => smallvec![Effect::SendPage(frame)],
-            Answer::OnItsWay => Effects::new(),
+            Response::Reply(frame) => smallvec![Effect::Send(frame)],
+            Response::Page(frame) => smallvec![Effect::SendPage(frame)],
+            Response::OnItsWay => Effects::new(),
         }
     }
 
@@ -307,8 +307,8 @@ impl Session {
                     return self.close_for(CloseReason::TokenExpired);
                 }
                 effects.extend(established.expire(&self.config, at));
-                if let Some(inflow) = &mut self.inflow {
-                    let typing = inflow.typing_due(self.config.typing_interval(), at.now);
+                if let Some(inbound) = &mut self.inbound {
+                    let typing = inbound.typing_due(self.config.typing_interval(), at.now);
                     effects.extend(typing.into_iter().map(Effect::Type));
                 }
             }
@@ -325,8 +325,8 @@ impl Session {
         effects
     }
 
-    /// Every frame that is no send has its price, also one that is unknown, wrong or a Pong: else
-    /// a flood of those would be free.
+    /// Charges every frame but a send to the frame rate, also an unknown or invalid one or a Pong,
+    /// so that a flood of those is limited too.
     fn spend_frame(&mut self, request_id: Option<RequestId>, at: Moment) -> Option<Effects> {
         self.spend(request_id, at, |session| &mut session.frames, Config::frame_rate)
     }
@@ -335,13 +335,13 @@ impl Session {
         self.spend(
             request_id,
             at,
-            |session| session.inflow.get_or_insert_default().presence(at.now),
+            |session| session.inbound.get_or_insert_default().presence(at.now),
             Config::presence_rate,
         )
     }
 
-    /// Takes a token from a bucket. Without one, answers the refusal: `RATE_LIMITED` and, after too
-    /// many, a Close.
+    /// Takes a token from a bucket. If there is none, returns the refusal: `RATE_LIMITED` and, after
+    /// too many, a Close.
     fn spend(
         &mut self,
         request_id: Option<RequestId>,
@@ -354,7 +354,7 @@ impl Session {
         let mut effects =
             replies::refuse(replies::rate_limited(request_id, retry_after_seconds(wait)));
         effects.push(Effect::Count(Counted::RateLimited));
-        if self.rate_limited.strike(RATE_LIMITED_MAX, RATE_LIMITED_WINDOW, at.now) {
+        if self.rate_limited.record(RATE_LIMITED_MAX, RATE_LIMITED_WINDOW, at.now) {
             effects.extend(self.close_for(CloseReason::RateLimited));
         }
         Some(effects)
@@ -372,7 +372,7 @@ impl Session {
     fn strike_bad_frame(&mut self, refusal: ServerFrame, at: Moment) -> Effects {
         let mut effects = replies::refuse(refusal);
         effects.push(Effect::Count(Counted::BadFrame));
-        if self.bad_frames.strike(BAD_FRAMES_MAX, BAD_FRAMES_WINDOW, at.now) {
+        if self.bad_frames.record(BAD_FRAMES_MAX, BAD_FRAMES_WINDOW, at.now) {
             effects.extend(self.close_for(CloseReason::ProtocolError));
         }
         effects
@@ -396,7 +396,7 @@ impl Session {
     }
 }
 
-/// A number of this seed's own between 0 and 1.
+/// Maps a seed to a number from 0 to 1.
 fn unit(seed: u64) -> f64 {
     seed as f64 / u64::MAX as f64
 }
@@ -404,8 +404,8 @@ fn unit(seed: u64) -> f64 {
 // === impl Config ===
 
 impl Config {
-    /// How long a connection with this seed lives. A tenth of jitter, so that connections opened
-    /// together do not end together.
+    /// The maximum age of a connection with this seed, with a jitter of a tenth so that connections
+    /// opened together do not end together.
     pub(crate) fn lifetime(&self, seed: u64) -> Duration {
         self.max_connection_age.mul_f64(0.95 + 0.1 * unit(seed))
     }

@@ -63,5 +63,5 @@ async fn see(
     }
     let sight = |user_id| Sight { observer_id: caller.user_id.clone(), user_id };
     let sights: Vec<Sight> = user_ids.into_iter().map(sight).collect();
-    Ok(api.gateway.sights().see(&sights).await)
+    Ok(api.gateway.presence_reader().read(&sights).await)
 }

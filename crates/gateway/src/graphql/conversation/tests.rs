@@ -22,7 +22,7 @@ fn ready() -> Conversation {
 
 fn close_code(effect: Option<Effect>) -> Option<u16> {
     match effect {
-        Some(Effect::Close(goodbye)) => Some(goodbye.code),
+        Some(Effect::Close(close)) => Some(close.code),
         _ => None,
     }
 }
@@ -145,14 +145,14 @@ fn a_ping_is_answered_with_its_payload() {
 #[test]
 fn each_reason_has_its_code_and_the_init_timeout_its_sentence() {
     let (start, mut conversation) = (Clock::system().now(), fresh());
-    let Some(Effect::Close(goodbye)) = conversation.tick(start + Duration::from_secs(60)) else {
+    let Some(Effect::Close(close)) = conversation.tick(start + Duration::from_secs(60)) else {
         panic!("the init is overdue");
     };
-    assert_eq!((goodbye.code, goodbye.reason), (4408, CloseReason::AuthTimeout));
-    assert_eq!(goodbye.sentence, "Connection initialisation timeout");
+    assert_eq!((close.code, close.reason), (4408, CloseReason::AuthTimeout));
+    assert_eq!(close.sentence, "Connection initialisation timeout");
 
     let mut conversation = ready();
     conversation.initialised(Some(start));
     assert_eq!(close_code(conversation.tick(start)), Some(4403), "the token has expired");
-    assert_eq!(Goodbye::of(CloseReason::MaxAge).sentence, "max_age");
+    assert_eq!(GraphQlClose::of(CloseReason::MaxAge).sentence, "max_age");
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use ulid::Ulid;
 
-use super::super::{PresencePlane, PresenceTask, Sights, Watch};
+use super::super::{PresenceHandle, PresenceReader, PresenceTask, Watch};
 use super::engines::{MutableStates, ScriptedRelations};
 use crate::budget::Budget;
 use crate::config::Limits;
@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::outbox::{Outbox, Signal};
 use crate::ports::Relations;
 use crate::pressure::Bounds;
-use crate::session::Answer;
+use crate::session::Response;
 
 /// Longer than anything that is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -56,7 +56,7 @@ fn key(name: &str, number: u128) -> LeaseKey {
 
 /// A plane and everything around it.
 pub(super) struct World {
-    pub(super) plane: PresencePlane,
+    pub(super) plane: PresenceHandle,
     pub(super) directory: Arc<MutableStates>,
     pub(super) relations: Arc<ScriptedRelations>,
     pub(super) metrics: Metrics,
@@ -90,14 +90,14 @@ impl World {
         let directory = Arc::new(MutableStates::new(MemoryDirectory::new(8, Clock::system())));
         let relations = Arc::new(ScriptedRelations::default());
         let lease = Duration::from_secs(15);
-        let sights = Sights {
+        let reader = PresenceReader {
             states: Arc::clone(&directory) as Arc<dyn PresenceStates>,
             relations: Arc::clone(&relations) as Arc<dyn Relations>,
             clock: Clock::system(),
             default_visibility,
             window: lease,
         };
-        let (plane, task) = PresencePlane::new(Arc::clone(&hub), sights);
+        let (plane, task) = PresenceHandle::new(Arc::clone(&hub), reader);
         let policy = Policy {
             single_session: false,
             connections_per_user: 20,
@@ -151,7 +151,7 @@ impl World {
     /// Has a connection begin to watch, and waits until that is answered.
     pub(super) async fn subscribe(&self, listener: &Listener, names: &[&str]) {
         let answer = timeout(PATIENCE, self.ask(listener, names, true)).await;
-        assert_eq!(answer.expect("an answer in time"), Ok(Answer::OnItsWay));
+        assert_eq!(answer.expect("an answer in time"), Ok(Response::OnItsWay));
     }
 
     /// Asks to begin or to end watching.
@@ -160,7 +160,7 @@ impl World {
         listener: &Listener,
         names: &[&str],
         begins: bool,
-    ) -> oneshot::Receiver<Answer> {
+    ) -> oneshot::Receiver<Response> {
         self.try_ask(listener, names, begins).expect("there is room")
     }
 
@@ -169,7 +169,7 @@ impl World {
         listener: &Listener,
         names: &[&str],
         begins: bool,
-    ) -> Option<oneshot::Receiver<Answer>> {
+    ) -> Option<oneshot::Receiver<Response>> {
         self.plane.watch(Watch {
             handle: Arc::clone(&listener.handle),
             request_id: "request".parse().unwrap(),

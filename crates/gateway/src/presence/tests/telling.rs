@@ -6,7 +6,7 @@ use heartline_protocol::rest::Visibility;
 use serde_json::{Value, json};
 
 use super::fixtures::World;
-use crate::session::Answer;
+use crate::session::Response;
 
 fn is_about(frame: &Value, name: &str, status: &str) -> bool {
     frame["type"] == "presence_changed" && frame["user_id"] == name && frame["status"] == status
@@ -82,7 +82,7 @@ async fn what_a_connection_asks_for_is_done_in_its_order() {
     ];
     world.wake();
     for answer in answers {
-        assert_eq!(answer.await, Ok(Answer::OnItsWay));
+        assert_eq!(answer.await, Ok(Response::OnItsWay));
     }
     let users = ana.hears(5).await;
     let users = users.iter().map(|snapshot| snapshot["users"].as_array().unwrap().len());
@@ -102,7 +102,7 @@ async fn a_connection_that_asked_and_left_at_once_leaves_nothing_behind() {
     world.plane.leave(ana.connection_id());
     world.wake();
     for answer in answers {
-        assert_eq!(answer.await, Ok(Answer::OnItsWay));
+        assert_eq!(answer.await, Ok(Response::OnItsWay));
     }
     world.watches_become(1).await;
 }
@@ -117,7 +117,7 @@ async fn whoever_watches_too_many_is_refused_and_goes_on() {
         world.subscribe(&ana, &names).await;
     }
     let answer = world.ask(&ana, &["one-too-many"], true).await;
-    let Ok(Answer::Reply(refusal)) = answer else { panic!("{answer:?}") };
+    let Ok(Response::Reply(refusal)) = answer else { panic!("{answer:?}") };
     let refusal = serde_json::to_value(refusal).unwrap();
     assert_eq!((&refusal["code"], &refusal["retryable"]), (&json!("CONFLICT"), &json!(false)));
     assert_eq!(refusal["details"]["reason"], "too_many_subscriptions");

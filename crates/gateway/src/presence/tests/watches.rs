@@ -43,19 +43,24 @@ fn each_connection_is_told_once_and_again_when_it_differs() {
     let (mut watches, phone, tablet) = (Watches::default(), handle("ana", 1), handle("ana", 2));
     let online = presence("bo", PresenceStatus::Online);
     watches.subscribe(&phone, &[user("bo")]).unwrap();
-    watches.told(id(&phone), &online);
-    assert!(!watches.tell(id(&phone), &online), "its snapshot said so");
+    watches.record_snapshot(id(&phone), &online);
+    assert!(!watches.record_change(id(&phone), &online), "its snapshot said so");
     watches.subscribe(&tablet, &[user("bo")]).unwrap();
-    assert!(watches.tell(id(&tablet), &online));
-    assert!(!watches.tell(id(&tablet), &Presence { version: Some(2), ..online.clone() }));
+    assert!(watches.record_change(id(&tablet), &online));
+    assert!(!watches.record_change(id(&tablet), &Presence { version: Some(2), ..online.clone() }));
     let offline = Presence {
         last_seen: Some(Timestamp { unix_ms: 1 }),
         ..presence("bo", PresenceStatus::Offline)
     };
-    assert!(watches.tell(id(&phone), &offline) && watches.tell(id(&tablet), &offline));
+    assert!(
+        watches.record_change(id(&phone), &offline) && watches.record_change(id(&tablet), &offline)
+    );
     let later = Presence { last_seen: Some(Timestamp { unix_ms: 2 }), ..offline.clone() };
-    assert!(watches.tell(id(&phone), &later), "they were here meanwhile");
-    assert!(!watches.tell(id(&handle("cy", 3)), &offline), "who does not watch is not told");
+    assert!(watches.record_change(id(&phone), &later), "they were here meanwhile");
+    assert!(
+        !watches.record_change(id(&handle("cy", 3)), &offline),
+        "who does not watch is not told"
+    );
     assert_eq!(watches.observers(&user("bo")), HashSet::from([user("ana")]));
 }
 
@@ -63,23 +68,23 @@ fn each_connection_is_told_once_and_again_when_it_differs() {
 fn who_was_told_nothing_is_not_told_unknown() {
     let (mut watches, ana) = (Watches::default(), handle("ana", 1));
     let unknown = presence("bo", PresenceStatus::Unknown);
-    assert!(watches.introduce(&ana, &user("bo")));
-    assert!(!watches.tell(id(&ana), &unknown));
-    assert!(!watches.tell(id(&ana), &Presence { stale: true, ..unknown.clone() }));
-    assert!(watches.tell(id(&ana), &presence("bo", PresenceStatus::Online)));
-    assert!(watches.tell(id(&ana), &unknown), "who was told something is");
+    assert!(watches.observe(&ana, &user("bo")));
+    assert!(!watches.record_change(id(&ana), &unknown));
+    assert!(!watches.record_change(id(&ana), &Presence { stale: true, ..unknown.clone() }));
+    assert!(watches.record_change(id(&ana), &presence("bo", PresenceStatus::Online)));
+    assert!(watches.record_change(id(&ana), &unknown), "who was told something is");
 }
 
 #[test]
 fn the_oldest_of_those_who_came_unasked_give_way_but_never_a_subscription() {
     let (mut watches, ana) = (Watches::default(), handle("ana", 1));
     for user_id in users(0..1000) {
-        assert!(watches.introduce(&ana, &user_id));
-        assert!(!watches.introduce(&ana, &user_id), "it watches them already");
+        assert!(watches.observe(&ana, &user_id));
+        assert!(!watches.observe(&ana, &user_id), "it watches them already");
     }
     watches.subscribe(&ana, &users(0..1)).unwrap();
     for user_id in users(1000..1002) {
-        watches.introduce(&ana, &user_id);
+        watches.observe(&ana, &user_id);
     }
     assert_eq!(watches.len(), 1001, "one who was asked for, and a thousand others");
     let is_watched = |name: &str| !watches.observers(&user(name)).is_empty();
@@ -92,7 +97,7 @@ fn the_oldest_of_those_who_came_unasked_give_way_but_never_a_subscription() {
 fn connections_that_close_unheard_of_are_found() {
     let (mut watches, ana, bo) = (Watches::default(), handle("ana", 1), handle("bo", 2));
     watches.subscribe(&ana, &users(0..2)).unwrap();
-    watches.introduce(&bo, &user("cy"));
+    watches.observe(&bo, &user("cy"));
     assert!(watches.closing().is_empty());
     ana.stop(CloseReason::HeartbeatTimeout);
     assert_eq!(watches.closing(), [id(&ana)]);
@@ -142,7 +147,7 @@ proptest! {
                 }
                 Step::Introduce(one, other) => {
                     let is_new = model.entry(one).or_default().insert(named(&[other]).remove(0));
-                    prop_assert_eq!(watches.introduce(&handles[one], &named(&[other])[0]), is_new);
+                    prop_assert_eq!(watches.observe(&handles[one], &named(&[other])[0]), is_new);
                 }
                 Step::Leave(one) => {
                     watches.leave(id(&handles[one]));

@@ -4,9 +4,9 @@
 //! from numbers, so that any generator will do: random tests and the fuzzer walk the same way.
 
 use super::{
-    Admitted, Answer, Arc, AuthError, Bytes, Claims, ClientFrame, CloseReason, Config, DecodeError,
+    Admitted, Arc, AuthError, Bytes, Claims, ClientFrame, CloseReason, Config, DecodeError,
     Decoded, Duration, Effect, Effects, ErrorCode, FrameError, Input, Instant, Moment, RequestId,
-    ServerFrame, Session, Timestamp, decode_client,
+    Response, ServerFrame, Session, Timestamp, decode_client,
 };
 
 /// A tick that is this late may cut nobody for silence.
@@ -46,7 +46,7 @@ pub(super) enum Step {
     Pong,
     Violates(FrameError),
     /// The check or the admission under way is answered, well or badly.
-    Answer(u8, Duration),
+    Response(u8, Duration),
     /// One of the requests under way is answered.
     AnswerRequest(u8),
     /// Time passes and every deadline is met.
@@ -69,7 +69,7 @@ impl Step {
             11 => Self::Binary,
             12 => Self::Ping,
             13..=15 => Self::Pong,
-            16 | 17 => Self::Answer(low, Duration::from_millis(u64::from(value) * 10)),
+            16 | 17 => Self::Response(low, Duration::from_millis(u64::from(value) * 10)),
             18 | 19 => Self::AnswerRequest(low),
             20..=23 => Self::Wait(Duration::from_millis(u64::from(value) / 4)),
             24 | 25 => Self::Wait(Duration::from_millis(u64::from(value) * 5)),
@@ -137,7 +137,7 @@ impl Walk {
                 let effects = self.on(Input::Violation(error));
                 assert!(was_closed || matches!(effects.last(), Some(Effect::Close(_))));
             }
-            Step::Answer(how, life) => self.answer(how, life),
+            Step::Response(how, life) => self.answer(how, life),
             Step::AnswerRequest(which) => self.answer_request(which),
             Step::Wait(duration) => self.wait(duration),
             Step::Pause(duration) => {
@@ -231,11 +231,11 @@ impl Walk {
         let request_id = self.asked.swap_remove(usize::from(which) % self.asked.len());
         let frame = ServerFrame::TokenRefreshed { request_id, expires_at: self.at.wall };
         let answer = match which % 3 {
-            0 => Answer::Page(frame),
-            1 => Answer::Reply(frame),
-            _ => Answer::OnItsWay,
+            0 => Response::Page(frame),
+            1 => Response::Reply(frame),
+            _ => Response::OnItsWay,
         };
-        let is_on_its_way = answer == Answer::OnItsWay;
+        let is_on_its_way = answer == Response::OnItsWay;
         let effects = self.session.on(Input::Answered(answer), self.at);
         let is_said = matches!(effects.as_slice(), [Effect::Send(_) | Effect::SendPage(_)]);
         assert!(is_said || (is_on_its_way && effects.is_empty()), "once: {effects:?}");

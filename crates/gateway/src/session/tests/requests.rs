@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn ack(request_id: &str) -> Answer {
+fn ack(request_id: &str) -> Response {
     let request_id = request_id.parse().unwrap();
-    Answer::Reply(ServerFrame::TokenRefreshed { request_id, expires_at: Clock::system().wall() })
+    Response::Reply(ServerFrame::TokenRefreshed { request_id, expires_at: Clock::system().wall() })
 }
 
 /// A session that may ask faster than the default allows.
@@ -59,7 +59,7 @@ fn a_page_waits_its_turn_among_the_data() {
     assert!(is_asked(&talk.says(MANIFEST)));
     let request_id = "manifest".parse().unwrap();
     let page = ServerFrame::SyncManifest { request_id, chats: Vec::new(), next_page: None };
-    let effects = talk.on(Input::Answered(Answer::Page(page.clone())));
+    let effects = talk.on(Input::Answered(Response::Page(page.clone())));
     assert_eq!(effects.as_slice(), [Effect::SendPage(page)]);
 }
 
@@ -89,7 +89,7 @@ fn an_answer_that_is_on_its_way_is_not_said_again_but_makes_room() {
     let mut talk = Talk::established_with(config);
     assert!(is_asked(&talk.says(SUBSCRIBE)));
     assert_eq!(code(&talk.says(UNSUBSCRIBE)), ErrorCode::ServerBusy);
-    assert!(talk.on(Input::Answered(Answer::OnItsWay)).is_empty());
+    assert!(talk.on(Input::Answered(Response::OnItsWay)).is_empty());
     assert!(is_asked(&talk.says(UNSUBSCRIBE)));
 }
 
@@ -99,7 +99,7 @@ fn a_subscription_under_way_is_answered_also_while_the_connection_closes() {
     assert!(is_asked(&talk.says(SUBSCRIBE)));
     assert!(closing(&talk.on(Input::Stop(CloseReason::ServerShutdown))).is_some());
     assert!(talk.says(UNSUBSCRIBE).is_empty(), "nothing more is heard");
-    assert!(talk.on(Input::Answered(Answer::OnItsWay)).is_empty());
+    assert!(talk.on(Input::Answered(Response::OnItsWay)).is_empty());
 }
 
 #[test]

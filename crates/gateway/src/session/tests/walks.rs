@@ -29,8 +29,8 @@ proptest! {
     ) {
         let mut walk = Walk::new(seed, start());
         walk.step(Step::Says(AUTHENTICATE.to_owned()));
-        walk.step(Step::Answer(7, seconds(life)));
-        walk.step(Step::Answer(7, seconds(life)));
+        walk.step(Step::Response(7, seconds(life)));
+        walk.step(Step::Response(7, seconds(life)));
         steps.into_iter().for_each(|step| walk.step(step));
     }
 }

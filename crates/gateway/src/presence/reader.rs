@@ -1,4 +1,4 @@
-//! What one user may see of another: the one place where presence meets privacy.
+//! Reads presence as each observer may see it: the only place that applies privacy to presence.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -14,28 +14,29 @@ use tracing::warn;
 
 use crate::ports::Relations;
 
-/// How long the store may take to say who may see whom.
+/// The deadline for reading relations from the store.
 const RELATIONS_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Tells who may see what of whom.
+/// Reads presence and applies privacy.
 #[derive(Debug, Clone)]
-pub struct Sights {
+pub struct PresenceReader {
     /// Which users are online.
     pub states: Arc<dyn PresenceStates>,
-    /// Who may know.
+    /// Reads what decides whether an observer may see a user.
     pub relations: Arc<dyn Relations>,
     /// The clocks.
     pub clock: Clock,
-    /// What holds for users who have chosen nothing.
+    /// The visibility of users who have set none.
     pub default_visibility: Visibility,
-    /// For how long the directory may be silent before its last word is too old.
+    /// The silence of the directory after which its last answer is stale.
     pub window: Duration,
 }
 
-impl Sights {
-    /// What each observer sees, in order. It never fails: what cannot be told is unknown and
-    /// stale, for everybody alike, so that not even an outage tells who is hidden.
-    pub async fn see(&self, sights: &[Sight]) -> Vec<Presence> {
+impl PresenceReader {
+    /// Reads what each observer may see, in order. It never fails: if the directory or the store
+    /// does not answer, every user is unknown and stale, so that an outage does not show which
+    /// users are hidden.
+    pub async fn read(&self, sights: &[Sight]) -> Vec<Presence> {
         let known = self.known(sights).await;
         let Some((states, relations)) = known else {
             return sights.iter().map(|sight| unknown(&sight.user_id, true)).collect();
@@ -47,8 +48,8 @@ impl Sights {
         seen.collect()
     }
 
-    /// Which observers may see, in order; nobody while it cannot be told.
-    pub async fn allowed(&self, sights: &[Sight]) -> Vec<bool> {
+    /// Whether each observer may see the user, in order; all false while the store does not answer.
+    pub async fn may_see(&self, sights: &[Sight]) -> Vec<bool> {
         let relations = self.relations(sights).await;
         let relations = relations.into_iter().flatten().map(Some).chain(std::iter::repeat(None));
         let allowed = |(sight, relation): (&Sight, Option<Relation>)| {
@@ -57,7 +58,7 @@ impl Sights {
         sights.iter().zip(relations).map(allowed).collect()
     }
 
-    /// Whether the directory's last word is too old to be told.
+    /// Whether the directory's last answer is stale.
     pub fn is_stale(&self) -> bool {
         self.states.silence() > self.window
     }
@@ -75,11 +76,11 @@ impl Sights {
         let states = match self.states.presence(&user_ids).await {
             Ok(states) => states,
             Err(error) => {
-                warn!(%error, "presence cannot be told");
+                warn!(%error, "reading presence failed");
                 return None;
             }
         };
-        // After the states: who has just hidden is hidden.
+        // Read after the states, so that a user who has just hidden is not shown.
         let relations = self.relations(sights).await?;
         Some((user_ids.into_iter().zip(states).collect(), relations))
     }
@@ -110,7 +111,7 @@ impl Sights {
             }
             PresenceState::Offline { version, last_seen } => {
                 match last_seen.max(relation.last_seen) {
-                    // Who never came looks like one who does not exist, and like one who hides.
+                    // A user who never connected looks like one who does not exist or is hidden.
                     None => unknown(user_id, false),
                     last_seen => known(user_id, PresenceStatus::Offline, version, last_seen),
                 }

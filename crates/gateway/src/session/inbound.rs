@@ -8,16 +8,16 @@ use heartline_protocol::limits::{BUSY_REJECTIONS_MAX, BUSY_WINDOW};
 use heartline_routing::rate::TokenBucket;
 use tokio::time::Instant;
 
-use crate::strikes::Strikes;
+use crate::sliding_window::SlidingWindow;
 
 /// Chats in which one connection may be typing at once; more are not passed on.
 const TYPING_CHATS_MAX: usize = 16;
 
 /// The requests under way and the typing of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Inflow {
+pub(super) struct Inbound {
     in_flight: u16,
-    busy: Strikes,
+    busy: SlidingWindow,
     typing: Vec<TypingChat>,
     /// Nothing until the first presence frame.
     presence: Option<TokenBucket>,
@@ -41,14 +41,14 @@ struct TypingChat {
     waits: Option<bool>,
 }
 
-impl Inflow {
+impl Inbound {
     /// Takes a place for one more request, if there is one.
     pub(super) fn enter(&mut self, max: usize, now: Instant) -> Queue {
         if usize::from(self.in_flight) < max {
             self.in_flight += 1;
             return Queue::Room;
         }
-        match self.busy.strike(BUSY_REJECTIONS_MAX, BUSY_WINDOW, now) {
+        match self.busy.record(BUSY_REJECTIONS_MAX, BUSY_WINDOW, now) {
             true => Queue::FullAgain,
             false => Queue::Full,
         }
@@ -123,34 +123,34 @@ mod tests {
 
     #[test]
     fn only_so_many_requests_wait_and_the_third_refusal_is_one_too_many() {
-        let (mut inflow, now) = (Inflow::default(), Clock::system().now());
-        assert_eq!([(); 2].map(|()| inflow.enter(2, now)), [Queue::Room, Queue::Room]);
-        assert_eq!([(); 2].map(|()| inflow.enter(2, now)), [Queue::Full, Queue::Full]);
-        inflow.leave();
-        assert_eq!(inflow.enter(2, now), Queue::Room);
-        assert_eq!(inflow.enter(2, now), Queue::FullAgain);
-        assert_eq!(inflow.enter(2, now + BUSY_WINDOW), Queue::Full);
+        let (mut inbound, now) = (Inbound::default(), Clock::system().now());
+        assert_eq!([(); 2].map(|()| inbound.enter(2, now)), [Queue::Room, Queue::Room]);
+        assert_eq!([(); 2].map(|()| inbound.enter(2, now)), [Queue::Full, Queue::Full]);
+        inbound.leave();
+        assert_eq!(inbound.enter(2, now), Queue::Room);
+        assert_eq!(inbound.enter(2, now), Queue::FullAgain);
+        assert_eq!(inbound.enter(2, now + BUSY_WINDOW), Queue::Full);
     }
 
     #[test]
     fn typing_too_often_is_coalesced_to_the_latest_word() {
-        let (mut inflow, now) = (Inflow::default(), Clock::system().now());
-        assert_eq!(inflow.typing(word(1, true), SECOND, now), Some(word(1, true)));
-        assert_eq!(inflow.typing(word(1, false), SECOND, now), None);
-        assert_eq!(inflow.typing(word(1, true), SECOND, now), None);
-        assert_eq!(inflow.typing(word(1, false), SECOND, now), None);
-        assert_eq!(inflow.typing(word(2, true), SECOND, now), Some(word(2, true)));
-        assert_eq!(inflow.deadline(), Some(now + SECOND));
-        assert!(inflow.typing_due(SECOND, now).is_empty());
-        assert_eq!(inflow.typing_due(SECOND, now + SECOND), [word(1, false)]);
-        assert_eq!(inflow.deadline(), None);
+        let (mut inbound, now) = (Inbound::default(), Clock::system().now());
+        assert_eq!(inbound.typing(word(1, true), SECOND, now), Some(word(1, true)));
+        assert_eq!(inbound.typing(word(1, false), SECOND, now), None);
+        assert_eq!(inbound.typing(word(1, true), SECOND, now), None);
+        assert_eq!(inbound.typing(word(1, false), SECOND, now), None);
+        assert_eq!(inbound.typing(word(2, true), SECOND, now), Some(word(2, true)));
+        assert_eq!(inbound.deadline(), Some(now + SECOND));
+        assert!(inbound.typing_due(SECOND, now).is_empty());
+        assert_eq!(inbound.typing_due(SECOND, now + SECOND), [word(1, false)]);
+        assert_eq!(inbound.deadline(), None);
     }
 
     #[test]
     fn typing_in_very_many_chats_is_not_remembered() {
-        let (mut inflow, now) = (Inflow::default(), Clock::system().now());
-        let passed = (0..100).filter_map(|chat| inflow.typing(word(chat, true), SECOND, now));
+        let (mut inbound, now) = (Inbound::default(), Clock::system().now());
+        let passed = (0..100).filter_map(|chat| inbound.typing(word(chat, true), SECOND, now));
         assert_eq!(passed.count(), TYPING_CHATS_MAX);
-        assert!(inflow.typing(word(200, true), SECOND, now + SECOND).is_some());
+        assert!(inbound.typing(word(200, true), SECOND, now + SECOND).is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! The last words of a socket, whatever it spoke: written within a deadline, and then the end of TCP.
+//! The end of a socket of any protocol: the last frames are written within a deadline, then TCP
+//! is closed.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,12 +11,12 @@ use tokio::time::Sleep;
 use crate::outbox::{Flushed, Outbox};
 use crate::transport::Transport;
 
-/// Bytes of a peer that are read and passed over at a time.
+/// Bytes of a peer that are read and discarded at a time.
 const READ_BYTES: usize = 4096;
 
-/// Writes what is left and ends our half, until the timer; then waits for the peer to end its own.
-/// Answers whether the last words were out in time.
-pub(crate) async fn say(
+/// Writes the rest of the outbox and closes the server's half of TCP, then waits until the peer
+/// has closed its own half; both only until the timer. Returns whether everything was written.
+pub(crate) async fn finish(
     outbox: &Outbox,
     transport: &mut Transport,
     mut timer: Pin<&mut Sleep>,
@@ -50,15 +51,14 @@ fn poll_write_all(
     transport.poll_shutdown(context)
 }
 
-/// Reads until the peer has ended its half too, so that the last words are not lost to a reset; a
-/// peer that has not by the timer loses nothing by our end.
+/// Reads until the peer has closed its half too, because closing a socket with unread bytes resets
+/// it, and a reset can destroy frames that the peer has not read yet.
 fn poll_peer_end(
     transport: &mut Transport,
     timer: Pin<&mut Sleep>,
     context: &mut Context<'_>,
 ) -> Poll<()> {
-    // First, while this turn has budget left: a peer that never stops sending must not outlast the
-    // deadline.
+    // The timer comes first, so that a peer that never stops sending cannot outlast the deadline.
     if timer.poll(context).is_ready() {
         return Poll::Ready(());
     }

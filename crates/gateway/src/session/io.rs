@@ -1,4 +1,4 @@
-//! What a session hears and what it answers.
+//! The inputs and effects of a session.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use tokio::time::Instant;
 use crate::auth::{AuthError, Claims};
 use crate::websocket::FrameError;
 
-/// When something happened, on both clocks.
+/// The time on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// For durations and deadlines.
     pub now: Instant,
-    /// For what people and tokens see.
+    /// For timestamps on the wire and the expiry of tokens.
     pub wall: Timestamp,
 }
 
-/// What happened.
+/// An input of a session.
 #[derive(Debug)]
 pub enum Input {
     /// The client sent a text message.
@@ -34,74 +34,74 @@ pub enum Input {
     Pong,
     /// The client broke the WebSocket protocol.
     Violation(FrameError),
-    /// The answer to [`Effect::Verify`].
+    /// The result of [`Effect::Verify`].
     Verified(Result<Claims, AuthError>),
-    /// The answer to [`Effect::Admit`].
+    /// The result of [`Effect::Admit`].
     Admitted(Result<Admitted, CloseReason>),
-    /// The answer to an [`Effect::Request`].
-    Answered(Answer),
-    /// A deadline may have passed. `late` is how much later than planned this is noticed: more
-    /// than a moment means that the process itself stood still.
+    /// The response to an [`Effect::Request`].
+    Answered(Response),
+    /// A deadline may have passed. `late` is the delay of the tick: a long one means that the
+    /// process itself was paused.
     Tick {
-        /// How late.
+        /// The delay of the tick.
         late: Duration,
-        /// Whether reading rests because the client does not read its answers: its silence is
-        /// then our own doing, and its slowness is not.
+        /// Whether reading is paused because the client does not read its responses. Its silence is
+        /// then caused by the server, and the client is a slow consumer.
         is_paused: bool,
     },
-    /// Somebody on the server's side ends the connection.
+    /// The server closes the connection.
     Stop(CloseReason),
 }
 
-/// Something whose answer must be waited for.
+/// A request whose response is awaited.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// A message to be stored.
+    /// Store a message.
     Send(SendMessage),
-    /// A page of a chat.
+    /// Read a page of a chat.
     Sync(SyncRequest),
-    /// A page of the user's chats.
+    /// Read a page of the user's chats.
     Manifest(SyncManifestRequest),
-    /// Users to watch.
+    /// Subscribe to the presence of users.
     Subscribe(PresenceUsers),
-    /// Users to watch no longer.
+    /// Unsubscribe from the presence of users.
     Unsubscribe(PresenceUsers),
 }
 
-/// What a request was answered with.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// A short answer, ahead of all data.
+pub enum Response {
+    /// A short frame for the urgent lane.
     Reply(ServerFrame),
-    /// A page, which waits its turn among the data.
+    /// A page for the data lane.
     Page(ServerFrame),
-    /// Its frame is queued already, in its place among others.
+    /// The frame is queued already.
     OnItsWay,
 }
 
 /// A connection that holds its lease.
 #[derive(Debug, Clone)]
 pub struct Admitted {
-    /// Whose.
+    /// The user of the token.
     pub user_id: UserId,
-    /// Which device.
+    /// The device of the connection.
     pub device_id: DeviceId,
     /// When the token ends.
     pub expires_at: Timestamp,
 }
 
-/// What to do.
+/// An effect that the connection performs.
 #[derive(Debug, PartialEq)]
 pub enum Effect {
     /// Send a frame in the urgent lane.
     Send(ServerFrame),
     /// Send a Ping.
     Ping,
-    /// Answer a Ping.
+    /// Send a Pong with this payload.
     Pong(Bytes),
-    /// Check a token and come back with [`Input::Verified`].
+    /// Verify a token and return [`Input::Verified`].
     Verify(Token),
-    /// Register and list the connection, and come back with [`Input::Admitted`].
+    /// Register and list the connection, and return [`Input::Admitted`].
     Admit {
         /// The token's content.
         claims: Claims,
@@ -110,19 +110,19 @@ pub enum Effect {
     },
     /// Send a frame in the data lane.
     SendPage(ServerFrame),
-    /// Have a request answered and come back with [`Input::Answered`], exactly once.
+    /// Start a request and return [`Input::Answered`], exactly once.
     Request(Request),
-    /// Remember how far the user has acknowledged.
+    /// Record the user's watermark of a chat.
     Acknowledge(Ack),
-    /// Tell the others of a chat that the user types.
+    /// Send a typing indicator to the other members of a chat.
     Type(Typing),
-    /// Count something that has no frame of its own.
+    /// Increment a metric.
     Count(Counted),
-    /// End the connection with these words.
+    /// Close the connection.
     Close(Closing),
 }
 
-/// Something worth counting.
+/// A metric of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     /// A frame of an unknown type that asked for no answer.
@@ -137,19 +137,19 @@ pub enum Counted {
     Busy,
 }
 
-/// The last words of a connection.
+/// The content of `connection_closing` and of the Close frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closing {
-    /// Why.
+    /// The closing reason.
     pub reason: CloseReason,
     /// The WebSocket close code.
     pub code: u16,
-    /// When the client may come back.
+    /// The delay after which the client may reconnect.
     pub reconnect_delay: Duration,
 }
 
 impl Request {
-    /// The id that its answer carries.
+    /// The id that the response carries.
     pub fn into_id(self) -> RequestId {
         match self {
             Self::Send(frame) => frame.request_id,

@@ -1,4 +1,4 @@
-//! What a client asks of the store, from its frame to its answer.
+//! The requests of a connection, from the frame to the response.
 
 use std::task::{Context, Poll};
 
@@ -8,26 +8,27 @@ use heartline_protocol::limits::CLOSE_ANSWER_DEADLINE;
 use heartline_protocol::{ServerFrame, encode_server};
 
 use super::{Connection, Ended};
-use crate::session::{Answer, Closing, Input, Request};
+use crate::session::{Closing, Input, Request, Response};
 use crate::websocket::text_frame;
 
 impl Connection {
-    /// Has a request answered. What is answered at once is only ever said, so nothing can end here.
+    /// Starts a request. A response that is ready at once is only sent, so it cannot end the
+    /// connection.
     pub(super) fn request(&mut self, request: Request) {
         let requests = self.requests.get_or_insert_default();
-        if let Some(answer) = requests.take(request, &self.gateway, &self.handle) {
+        if let Some(answer) = requests.start(request, &self.gateway, &self.handle) {
             self.answer(answer);
         }
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: Response) {
         let effects = self.input(Input::Answered(answer));
         let ended = self.perform(effects);
         debug_assert_eq!(ended, None, "an answer ends nothing");
     }
 
-    /// The next answer. A page is read when the client has taken most of what waits.
-    pub(super) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+    /// The next response. A page is read once the client has read most of its pending frames.
+    pub(super) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Response>> {
         let Some(requests) = &mut self.requests else { return Poll::Ready(None) };
         if requests.has_read_waiting() {
             let room = self.gateway.config().limits.outbox_bytes / 4;
@@ -44,8 +45,8 @@ impl Connection {
         answer
     }
 
-    /// Closes as soon as everything that was asked for is answered, and after a while anyway.
-    /// Nothing more is read meanwhile.
+    /// Closes as soon as every request is answered, at the deadline at the latest. Nothing is read
+    /// meanwhile.
     pub(super) fn close_when_answered(&mut self, closing: Closing) -> Option<Ended> {
         let Some(mut requests) = self.requests.take() else { return Some(self.close(closing)) };
         for answer in requests.refuse_reads() {
@@ -61,7 +62,7 @@ impl Connection {
         None
     }
 
-    /// Waits for the last answers and writes what the socket takes.
+    /// Waits for the last responses and writes as far as the socket accepts.
     pub(super) fn poll_last_answers(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         while let Poll::Ready(Some(answer)) = self.poll_answer(context) {
             self.answer(answer);
