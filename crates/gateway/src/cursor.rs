@@ -1,9 +1,9 @@
 //! The order of a chat's pushes at the node that delivers them.
 //!
-//! A chat with listeners has a cursor. The next number is pushed, a lower one was pushed before
-//! and is dropped, and one that is ahead waits a moment for its predecessors; then the hole is
-//! read from the log, once. So repeats, inversions and lost envelopes never reach a client as
-//! disorder. What cannot be mended is told: `resync_required` for the chat.
+//! A chat with listeners has a cursor. The message with the next sequence is pushed, one with a
+//! lower sequence is a repeat and is dropped, and one that is ahead waits briefly for its
+//! predecessors; then the hole is read from the log, once. If that fails, the listeners get
+//! `resync_required` for the chat. Clients therefore never see repeats or inversions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,36 +23,38 @@ const HOLE_MESSAGES_MAX: u64 = 100;
 /// Messages that may wait behind a hole.
 const AHEAD_MESSAGES_MAX: usize = 256;
 
-/// Chats that have a cursor. Beyond, the longest unused half begin anew with their next message.
+/// Chats with a cursor. Beyond, the half that was unused longest is removed and begins again with
+/// the next message of each chat.
 const CURSORS_MAX: usize = 200_000;
 
 /// The cursors of a node's chats.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     chats: HashMap<ChatId, Cursor>,
-    /// Chats in which something waits, so that looking for holes costs nothing elsewhere.
+    /// Chats in which messages wait: only these are searched for holes.
     waiting: HashSet<ChatId>,
 }
 
 #[derive(Debug)]
 struct Cursor {
-    /// The first number that arrived.
+    /// The first sequence that arrived.
     begins: u64,
-    /// The number to be pushed next.
+    /// The next sequence to push.
     next: u64,
     ahead: BTreeMap<u64, Delivery>,
-    /// When the hole before those ahead is read; none while it is being read.
+    /// When to read the hole before the waiting messages; `None` while it is being read.
     hole_due: Option<Instant>,
     touched_at: Instant,
-    /// Whether nobody who was named last is here. The next message begins anew, but never below
-    /// where it ended: somebody may listen whom the sender did not know of.
+    /// Whether no recipient of the last message is connected here. The cursor then begins again with
+    /// the next message, but never below its last sequence, because a listener may have connected
+    /// that the sender did not know of.
     is_resting: bool,
 }
 
-/// What to do with messages, in order.
+/// The actions that follow from an arrival, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
-    /// To be pushed.
+    /// Messages to push.
     pub(crate) deliveries: Vec<Delivery>,
     /// Chats whose listeners must sync.
     pub(crate) resyncs: Vec<Resync>,
@@ -74,7 +76,7 @@ pub(crate) struct Hole {
 }
 
 impl Cursors {
-    /// Takes a message that has arrived.
+    /// Handles a message that has arrived.
     pub(crate) fn arrive(&mut self, delivery: Delivery, now: Instant, actions: &mut Actions) {
         let (chat_id, sequence) = (delivery.chat_id, delivery.sequence);
         let Some(cursor) = self.chats.get_mut(&chat_id) else {
@@ -115,20 +117,20 @@ impl Cursors {
                 self.settle(chat_id);
             }
         } else if sequence < cursor.begins {
-            // It may be one that nobody here was given. Whoever syncs now gets everything that is
-            // lower too, so the next one of those is a repeat.
+            // This message may never have been pushed here. A client that syncs now also gets all
+            // lower sequences, so they are repeats from now on.
             cursor.begins = 0;
             actions.resyncs.push(Resync { chat_id, user_ids: delivery.user_ids });
         }
     }
 
-    /// When holes must be looked at again.
+    /// When the next hole is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let due = |chat_id| self.chats.get(chat_id).and_then(|cursor| cursor.hole_due);
         self.waiting.iter().filter_map(due).min()
     }
 
-    /// The holes whose time has come; each must be answered by [`filled`](Self::filled).
+    /// The holes that are due; each must be followed by [`filled`](Self::filled).
     pub(crate) fn due(&mut self, now: Instant, actions: &mut Actions) -> Vec<Hole> {
         let mut holes = Vec::new();
         let chats = &mut self.chats;
@@ -184,15 +186,15 @@ impl Cursors {
         self.settle(chat_id);
     }
 
-    /// Nobody here listens to a chat any more, as far as its sender knew: whoever comes next
-    /// syncs first.
+    /// Marks a chat whose last message had no connected recipient here: the next listener syncs
+    /// first.
     pub(crate) fn rest(&mut self, chat_id: ChatId) {
         if let Some(cursor) = self.chats.get_mut(&chat_id) {
             cursor.is_resting = cursor.ahead.is_empty();
         }
     }
 
-    /// A chat in which nothing waits any more is not looked at for holes.
+    /// Stops the search for holes in a chat in which no message waits.
     fn settle(&mut self, chat_id: ChatId) {
         if self.chats.get(&chat_id).is_none_or(|cursor| cursor.ahead.is_empty()) {
             self.waiting.remove(&chat_id);
@@ -211,18 +213,18 @@ impl Cursors {
 }
 
 impl Cursor {
-    /// Pushes those ahead that are next now. A further hole has its own time.
+    /// Pushes the waiting messages that are next now. A further hole gets a deadline of its own.
     fn follow(&mut self, now: Instant, actions: &mut Actions) {
         while let Some(delivery) = self.ahead.remove(&self.next) {
             self.next += 1;
             actions.deliveries.push(delivery);
         }
-        // What arrived twice, ahead and in its place.
+        // Messages that arrived twice, ahead of their turn and in it.
         self.ahead = self.ahead.split_off(&self.next);
         self.hole_due = (!self.ahead.is_empty()).then_some(now + PATIENCE);
     }
 
-    /// Passes over every hole: what waits is pushed, and the listeners are told to sync.
+    /// Skips every hole: pushes the waiting messages, and asks the listeners to sync.
     fn give_up(&mut self, now: Instant, actions: &mut Actions) {
         let ahead = std::mem::take(&mut self.ahead);
         if let Some((_, last)) = ahead.last_key_value() {

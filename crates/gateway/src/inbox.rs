@@ -22,7 +22,7 @@ use crate::ports::Reads;
 use crate::presence::{PresenceHandle, TypingNews};
 use crate::websocket::text_frame;
 
-/// Envelopes taken together. What waited together leaves together: one write per connection.
+/// Envelopes handled together, so that each connection gets their frames in one write.
 const BATCH_ENVELOPES: usize = 64;
 
 /// Bytes of frames after which outboxes are flushed although more envelopes wait, so that a batch
@@ -32,13 +32,13 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Connections written to before other tasks of the thread get a turn.
 const WRITES_PER_TURN: usize = 256;
 
-/// How long a busy node waits for a batch to fill: what comes meanwhile shares its writes.
+/// How long a busy node waits for a batch to fill, so that more envelopes share a write.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
-/// How long the log may take to answer for a hole.
+/// The deadline for reading a hole from the log.
 const HOLE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Delivers what arrives, until the link is gone.
+/// Delivers the envelopes for this node until the link closes.
 pub async fn run(gateway: Arc<Gateway>, mut envelopes: mpsc::Receiver<Envelope>) {
     let (hub, reads) = (&*gateway.hub, &*gateway.durability.reads);
     let mut batch = Vec::with_capacity(BATCH_ENVELOPES);
@@ -94,7 +94,7 @@ async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope
             }
         }
     };
-    // Both ends of the wait are good: the batch goes out as it is.
+    // A timeout is no error: the batch is delivered as it is.
     let _ = tokio::time::timeout(BUSY_WAIT, full).await;
 }
 
@@ -104,7 +104,7 @@ struct Arrivals<'a> {
     hub: &'a Hub,
     presence: &'a PresenceHandle,
     cursors: Cursors,
-    /// What must be pushed now.
+    /// Pushes that are ready.
     pushes: Vec<Push>,
 }
 
@@ -112,9 +112,9 @@ struct Arrivals<'a> {
 struct Push {
     user_ids: Arc<[UserId]>,
     frame: Bytes,
-    /// The connection that is left out.
+    /// The connection that sent the message, which does not get it.
     except: Option<ConnectionId>,
-    /// The chat whose message it is, if it is one.
+    /// The chat, if the push is a message of one.
     chat_id: Option<ChatId>,
     committed_at: Option<Timestamp>,
 }
@@ -144,7 +144,7 @@ impl Arrivals<'_> {
             Envelope::Presence(news) => self.presence.news(news),
             Envelope::PrivacyChanged { user_ids } => self.presence.privacy_changed(user_ids),
             Envelope::Resync { user_ids: None, chat_ids, reason } => {
-                // Whatever was lost may have been about presence too.
+                // The lost envelopes may have been about presence too.
                 self.presence.look_again();
                 self.hub.resync_all(chat_ids.as_deref(), reason);
             }
@@ -191,7 +191,7 @@ impl Arrivals<'_> {
         }
     }
 
-    /// A push has reached so many connections, of users of whom so many are here.
+    /// Counts a push that was queued for so many connections, of so many local users.
     fn reached(&mut self, push: &Push, connections: usize, users_here: usize) {
         let Some(chat_id) = push.chat_id else { return };
         let offline = push.user_ids.len() - users_here;
@@ -221,16 +221,16 @@ fn socket_frame(json: &[u8]) -> Bytes {
     text_frame(std::str::from_utf8(json).expect("frames are encoded from strings"))
 }
 
-/// Brings pushes to outboxes.
+/// Writes pushes to outboxes.
 struct Writes<'a> {
     hub: &'a Hub,
-    /// Connections that frames were queued for and that must be written to.
+    /// Connections with queued frames, to be flushed.
     handles: Vec<Arc<Handle>>,
     count: usize,
 }
 
 impl Writes<'_> {
-    /// A lone push is written user by user, while each connection is at hand.
+    /// Writes a single push user by user.
     async fn alone(&mut self, push: Push, arrivals: &mut Arrivals<'_>) {
         let now = self.hub.clock().now();
         let (mut connections, mut users_here) = (0, 0);
@@ -245,7 +245,7 @@ impl Writes<'_> {
         self.note_lag([push.committed_at]);
     }
 
-    /// Of several pushes all are queued first, so that each connection gets them in one write.
+    /// Queues several pushes first, so that each connection gets them in one write.
     async fn together(&mut self, arrivals: &mut Arrivals<'_>) {
         let now = self.hub.clock().now();
         let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! What waits to be written to one socket: two lanes, one bound, one owner of half-written bytes.
+//! The frames to write to one socket, in two lanes.
 //!
-//! Anybody may queue; whoever writes does so under the outbox' lock with a write that never
-//! blocks, so bytes of two frames cannot mix. The urgent lane (replies, warnings, the closing) is
-//! written before the data lane (pushes), but never inside a frame that is already half out.
+//! Any task may queue a frame or write; writes happen under the lock of the outbox and never block,
+//! so the bytes of two frames cannot mix. The urgent lane (replies, warnings, the closing) is written
+//! before the data lane (pushes), but never inside a frame that is partly written.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -32,23 +32,23 @@ pub struct Outbox {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The rest of a frame whose first bytes are out, and whether it came from the data lane.
+    /// The rest of a partly written frame, and its lane.
     half_written: Option<(Bytes, Lane)>,
     urgent: VecDeque<Bytes>,
     data: VecDeque<Bytes>,
-    /// The data lane and, until it is out, a half-written frame of it.
+    /// The load of the data lane, including its partly written frame.
     load: Load,
     pressure: Pressure,
-    /// Set once; from then on the data lane takes nothing.
+    /// Set once; from then on the data lane accepts nothing.
     stop: Option<CloseReason>,
     sealed: bool,
-    /// The cap ended the connection before the client was warned: the closing must do it.
+    /// The hard cap was reached before the client was warned: the close sends the warning.
     owes_warning: bool,
-    /// The load that the budget knows of.
+    /// The bytes charged to the budget.
     charged_bytes: usize,
-    /// Frames were queued since the last flush, by somebody who will flush.
+    /// Frames were queued since the last flush, by a caller that will flush.
     touched: bool,
-    /// The socket took no more at the last flush; only its task, once it is writable, goes on.
+    /// The socket blocked at the last flush; only the connection's task writes on, once it can.
     blocked: bool,
     /// The connection's task, to be woken when there is something for it to do.
     waker: Option<Waker>,
@@ -61,41 +61,41 @@ enum Lane {
     Data,
 }
 
-/// What went through an outbox.
+/// The counts of an outbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames that were written whole.
+    /// Frames written completely.
     pub frames_written: u64,
-    /// Data frames that a closing dropped.
+    /// Data frames dropped by the close.
     pub frames_dropped: u64,
-    /// The largest number of data frames that ever waited.
+    /// The largest number of data frames that waited at once.
     pub peak_messages: usize,
 }
 
-/// What became of a pushed frame.
+/// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// What the slow-consumer rule says.
+    /// The verdict of the slow-consumer rule.
     pub verdict: Verdict,
     /// True for the first frame since the last flush: the caller must flush once.
     pub first: bool,
 }
 
-/// What became of a frame that was to be written at once.
+/// The result of a write that was attempted at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
-    /// It is out.
+    /// The frame is written.
     Written,
-    /// It waits, whole or in part: the connection's task must be woken.
+    /// The frame, or the rest of it, is queued: the connection's task must be woken.
     Queued(Pushed),
 }
 
-/// How far a flush came.
+/// The result of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushed {
-    /// Nothing is left.
+    /// Everything is written.
     All,
-    /// The socket takes no more: wait until it is writable.
+    /// The socket blocks: wait until it is writable.
     Blocked,
 }
 
@@ -105,8 +105,8 @@ impl Outbox {
         Self { bounds, budget, frames_sent, inner: Mutex::new(Inner::default()) }
     }
 
-    /// Stop 13 of the life of a message: queued. `None` when the connection is closing, which
-    /// takes no more data. Nothing is written until [`flush_with`](Self::flush_with).
+    /// Stop 13 of the life of a message: queued. `None` if the connection is closing and accepts no
+    /// more data. Nothing is written until [`flush_with`](Self::flush_with).
     pub fn push(&self, frame: &Bytes, now: Instant) -> Option<Pushed> {
         let mut inner = self.inner.lock();
         if !inner.takes_data() {
@@ -116,8 +116,8 @@ impl Outbox {
         Some(self.grown(&mut inner, frame.len(), now))
     }
 
-    /// Writes a frame at once if nothing waits before it, with a write that must not block; else,
-    /// and for what the socket does not take, does what [`push`](Self::push) does.
+    /// Writes a frame at once if the outbox is empty, with a write that must not block. If the outbox
+    /// is not empty or the socket blocks, queues the rest as [`push`](Self::push) does.
     pub fn write_or_push(
         &self,
         frame: &Bytes,
@@ -139,7 +139,7 @@ impl Outbox {
                 return Some(Delivered::Written);
             }
             Ok(written) => written,
-            // An error that is not a full socket meets the connection's task at its next write.
+            // The connection's task meets any other error at its next write.
             Err(_) => 0,
         };
         let rest = frame.slice(written..);
@@ -153,7 +153,7 @@ impl Outbox {
         Some(Delivered::Queued(self.grown(&mut inner, length, now)))
     }
 
-    /// The data lane has one more frame of so many bytes.
+    /// Updates the load for one more data frame of so many bytes.
     fn grown(&self, inner: &mut Inner, bytes: usize, now: Instant) -> Pushed {
         inner.load.messages += 1;
         inner.load.bytes += bytes;
@@ -164,7 +164,7 @@ impl Outbox {
             inner.owes_warning = !warned;
         }
         if inner.blocked {
-            // No flush will follow that could tell the budget.
+            // No flush follows that could charge the budget.
             self.charge(inner);
         }
         Pushed { verdict, first: !std::mem::replace(&mut inner.touched, true) }
@@ -184,7 +184,7 @@ impl Outbox {
         self.inner.lock().urgent.len()
     }
 
-    /// Whether the connection takes no more data.
+    /// Whether the connection accepts no more data.
     pub(crate) fn is_closing(&self) -> bool {
         !self.inner.lock().takes_data()
     }
@@ -213,8 +213,8 @@ impl Outbox {
         self.charge(&mut inner);
     }
 
-    /// Writes what waits, urgent first, with a vectored write that must not block. Shared bytes
-    /// are written from where they are; nothing is copied.
+    /// Writes the queued frames, urgent first, with a vectored write that must not block. Shared
+    /// bytes are written in place; nothing is copied.
     pub fn flush_with(
         &self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
@@ -255,8 +255,8 @@ impl Outbox {
         wake(waker);
     }
 
-    /// For the connection's task: ready when it was asked to stop, when there is something to
-    /// write to a socket that takes it, or when a grace began or ended that it does not know of.
+    /// Ready when the connection's task must stop, must write to a writable socket, or does not know
+    /// of the present grace.
     pub(crate) fn poll_signal(
         &self,
         context: &mut Context<'_>,
@@ -277,17 +277,17 @@ impl Outbox {
         Poll::Pending
     }
 
-    /// Begins a running grace anew, because the process itself stood still meanwhile.
+    /// Restarts a running grace, because the process itself was paused meanwhile.
     pub(crate) fn forgive(&self, now: Instant) {
         self.inner.lock().pressure.forgive(&self.bounds, now);
     }
 
-    /// Whether the connection was stopped as slow before its client was warned.
+    /// Whether the connection was stopped as a slow consumer before it was warned.
     pub(crate) fn owes_warning(&self) -> bool {
         self.inner.lock().owes_warning
     }
 
-    /// Whether the socket took no more at the last flush.
+    /// Whether the socket blocked at the last flush.
     pub fn is_blocked(&self) -> bool {
         self.inner.lock().blocked
     }
@@ -302,12 +302,12 @@ impl Outbox {
         self.inner.lock().load
     }
 
-    /// What went through.
+    /// The counts so far.
     pub fn tally(&self) -> Tally {
         self.inner.lock().tally
     }
 
-    /// Tells the budget what is held now, if that changed.
+    /// Charges the present load to the budget.
     fn charge(&self, inner: &mut Inner) {
         self.budget.change(inner.charged_bytes, inner.load.bytes);
         inner.charged_bytes = inner.load.bytes;
@@ -320,7 +320,7 @@ impl Drop for Outbox {
     }
 }
 
-/// What the connection's task must do.
+/// A signal to the connection's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Close for this reason.
@@ -340,7 +340,7 @@ fn wake(waker: Option<Waker>) {
 // === impl Inner ===
 
 impl Inner {
-    /// Whether data is taken; what is not is counted.
+    /// Whether data is accepted; counts a frame that is not.
     fn takes_data(&mut self) -> bool {
         let takes = self.stop.is_none() && !self.sealed;
         self.tally.frames_dropped += u64::from(!takes);
@@ -351,7 +351,7 @@ impl Inner {
         self.half_written.is_none() && self.urgent.is_empty() && self.data.is_empty()
     }
 
-    /// The next frames in the order in which they must leave.
+    /// The next frames in the order in which they are written.
     fn slices(&self) -> SmallVec<[IoSlice<'_>; WRITE_BATCH_FRAMES_MAX]> {
         let half_written = self.half_written.iter().map(|(rest, _)| rest);
         let frames = half_written.chain(&self.urgent).chain(&self.data);
@@ -385,7 +385,7 @@ impl Inner {
             .or_else(|| data.pop_front().map(|frame| (frame, Lane::Data)))
     }
 
-    /// Gives memory back that only a burst needed.
+    /// Frees the capacity that a burst needed.
     fn shrink_when_idle(&mut self) {
         const KEPT: usize = 8;
         for lane in [&mut self.urgent, &mut self.data] {

@@ -21,8 +21,8 @@ use crate::transport::Transport;
 use crate::websocket::{FrameReader, ReaderLimits, text_frame};
 
 impl Gateway {
-    /// Queues `connection_established` and lists the connection, in this order: what is pushed
-    /// afterwards arrives after it, and a sync after it misses nothing.
+    /// Queues `connection_established`, then lists the connection: every push comes after that frame,
+    /// and a sync after that frame misses no message.
     pub(crate) fn establish(
         &self,
         handle: &Arc<Handle>,
@@ -54,9 +54,9 @@ impl Gateway {
         self.hub.list(Arc::clone(handle))
     }
 
-    /// Runs an upgraded socket until it ends. `early` is what came with the upgrade request.
-    /// Everything is set up before the future is made: an idle connection's task then holds the
-    /// connection and nothing else.
+    /// Runs an upgraded socket until it ends. `early` holds the bytes that came with the upgrade
+    /// request. Everything is set up before the future is created, so that the task of an idle
+    /// connection holds only the connection.
     pub fn serve(
         self: Arc<Self>,
         accepted: Accepted,
@@ -98,7 +98,7 @@ impl Gateway {
                 (session, first, self.hub.list_guest(seed, Arc::clone(&handle)))
             }
         };
-        // A drain that began during the upgrade may have gone by before the listing.
+        // A drain that began during the upgrade may have listed the hub before this connection.
         if self.is_draining() {
             handle.stop(CloseReason::ServerShutdown);
         }
@@ -111,8 +111,8 @@ impl Gateway {
         connection
     }
 
-    /// Gives the lease back, so that nobody looks for the user here while the last words are
-    /// written; then the one log line of a connection's end.
+    /// Unregisters the lease first, so that no envelope is routed here while the last frames are
+    /// written; then writes them and logs the end.
     async fn end(&self, mut connection: Connection, ended: Ended) {
         if let Some(identity) = connection.identity() {
             self.presence.leave(identity.key.connection_id);
@@ -143,11 +143,11 @@ impl Gateway {
         );
     }
 
-    /// Gives the lease of a connection back that has ended.
+    /// Unregisters the lease of a connection that has ended.
     pub(crate) async fn give_back(&self, key: &LeaseKey, ended: Ended) {
         let keep = self.keep(ended);
         let left_at = match self.unregister(key, keep).await {
-            // The directory says when, with the transition.
+            // The directory records the time with the transition.
             Ok(None) if keep.is_zero() => return,
             Ok(Some(now)) => now,
             Ok(None) | Err(_) => self.clock.wall(),
@@ -155,8 +155,8 @@ impl Gateway {
         self.durability.records.left(&key.user_id, left_at);
     }
 
-    /// How long a user stays online after this end of their last connection. Who is sent away
-    /// with a time to come back is not gone.
+    /// How long a user stays online after the end of the last connection. A user whose client was
+    /// given a delay to reconnect is still online.
     fn keep(&self, ended: Ended) -> Duration {
         match ended {
             Ended::Closed(CloseReason::ServerShutdown | CloseReason::MaxAge) => {

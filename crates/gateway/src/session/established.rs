@@ -1,4 +1,4 @@
-//! An admitted connection: who it is, and how long its token lasts.
+//! The state of an admitted connection: its user, its device and the expiry of its token.
 
 use heartline_protocol::{DeviceId, RequestId, ServerFrame, UserId};
 use smallvec::smallvec;
@@ -12,11 +12,11 @@ use crate::config::Config;
 pub(super) struct Established {
     pub(super) user_id: UserId,
     pub(super) device_id: DeviceId,
-    /// When the token ends.
+    /// When the token expires.
     pub(super) token_ends: Instant,
-    /// Once the client was told that it has ended: when the grace that was announced ends.
+    /// The end of the grace that `token_expired` announced; `None` before the token expires.
     pub(super) grace_ends: Option<Instant>,
-    /// The refresh whose token is being checked.
+    /// The refresh whose token is being verified.
     pub(super) refreshing: Option<RequestId>,
 }
 
@@ -35,8 +35,8 @@ impl Established {
         self.grace_ends.unwrap_or(self.token_ends)
     }
 
-    /// Says once that the token has run out. The grace counts from here, so that a client which is
-    /// told late, after a pause of the server's own, has all the time that it is told.
+    /// Announces the expiry of the token once. The grace begins with the announcement, so that a
+    /// client that gets it late, after a pause of the server, still has the whole grace.
     pub(super) fn expire(&mut self, config: &Config, at: Moment) -> Option<Effect> {
         if self.grace_ends.is_some() || at.now < self.token_ends {
             return None;

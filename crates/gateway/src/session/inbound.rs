@@ -1,4 +1,4 @@
-//! What a connection has asked for and not been answered, and what it says too often.
+//! The limits of pending requests, typing and presence frames of one connection.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use crate::sliding_window::SlidingWindow;
 
-/// Chats in which one connection may be typing at once; more are not passed on.
+/// Chats in which one connection may be typing at once; typing in more is dropped.
 const TYPING_CHATS_MAX: usize = 16;
 
-/// The requests under way and the typing of a connection.
+/// The pending requests and typing of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
     in_flight: u16,
     busy: SlidingWindow,
     typing: Vec<TypingChat>,
-    /// Nothing until the first presence frame.
+    /// `None` until the first presence frame.
     presence: Option<TokenBucket>,
 }
 
-/// Whether one more request may wait.
+/// Whether one more request is accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     Room,
@@ -35,14 +35,14 @@ pub(super) enum Queue {
 #[derive(Debug)]
 struct TypingChat {
     chat_id: ChatId,
-    /// When the next word about this chat may be passed on.
+    /// When the next typing frame of this chat may be sent.
     next_at: Instant,
-    /// The latest word that waits for it.
+    /// The latest typing frame that waits for that time.
     waits: Option<bool>,
 }
 
 impl Inbound {
-    /// Takes a place for one more request, if there is one.
+    /// Counts one more request, if the limit allows it.
     pub(super) fn enter(&mut self, max: usize, now: Instant) -> Queue {
         if usize::from(self.in_flight) < max {
             self.in_flight += 1;
@@ -59,13 +59,12 @@ impl Inbound {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// What presence frames are paid from.
+    /// The token bucket of presence frames.
     pub(super) fn presence(&mut self, now: Instant) -> &mut TokenBucket {
         self.presence.get_or_insert_with(|| TokenBucket::new(now))
     }
 
-    /// Takes a word about typing; answers it if it may be passed on now. Else the latest word
-    /// waits for its time.
+    /// Returns a typing frame if it may be sent now; else keeps the latest one until it may.
     pub(super) fn typing(
         &mut self,
         typing: Typing,
@@ -90,7 +89,7 @@ impl Inbound {
         Some(typing)
     }
 
-    /// The words about typing whose time has come.
+    /// The waiting typing frames that may be sent now.
     pub(super) fn typing_due(&mut self, interval: Duration, now: Instant) -> Vec<Typing> {
         let chats = self.typing.iter_mut();
         let due = |chat: &mut TypingChat| {
@@ -101,7 +100,7 @@ impl Inbound {
         chats.filter_map(due).collect()
     }
 
-    /// When a word about typing is due.
+    /// When a waiting typing frame may be sent.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let chats = self.typing.iter();
         chats.filter(|chat| chat.waits.is_some()).map(|chat| chat.next_at).min()

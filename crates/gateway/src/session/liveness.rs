@@ -1,8 +1,8 @@
-//! Whether the peer is still there.
+//! Detects a peer that is gone.
 //!
-//! Any frame is a sign of life. After one interval of silence the server asks with a Ping, so a
-//! client whose timers are throttled stays connected; after the timeout it is gone. A pause of the
-//! server's own process is not held against the peer: it is asked again first.
+//! Any frame is a sign of life. After one interval of silence the server sends a Ping, so that a
+//! client with throttled timers stays connected; after the timeout the connection ends. If the
+//! server's own process was paused, the peer gets another Ping first.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 
-/// A tick this much later than planned means that the process stood still.
+/// A tick this late means that the process was paused.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Liveness {
     last_heard: Instant,
-    /// When the present silence was asked about.
+    /// When the present silence was answered with a Ping.
     asked: Option<Instant>,
 }
 
@@ -40,7 +40,7 @@ impl Liveness {
     pub(super) fn deadline(&self, config: &Config) -> Instant {
         match self.asked {
             None => self.last_heard + config.heartbeat_interval,
-            // The peer has had the rest of the timeout to answer, even if it was asked late.
+            // The peer gets the rest of the timeout to answer, even if the Ping was late.
             Some(asked) => asked + (config.heartbeat_timeout - config.heartbeat_interval),
         }
     }
