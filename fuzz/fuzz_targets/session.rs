@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use heartline_auth::{AuthError, Claims};
 use heartline_gateway::Config;
-use heartline_gateway::auth::{AuthError, Claims};
 use heartline_gateway::session::{Admitted, Answer, Effect, Effects, Input, Moment, Session};
 use heartline_gateway::websocket::FrameError;
 use heartline_protocol::{

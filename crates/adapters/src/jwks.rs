@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use heartline_gateway::auth::{JWKS_BYTES_MAX, JwksError, JwksSource};
+use heartline_auth::{JWKS_BYTES_MAX, JwksError, JwksSource};
 use http::header::{ACCEPT, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};

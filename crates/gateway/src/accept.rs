@@ -20,7 +20,6 @@ use tracing::{debug, warn};
 use ulid::Ulid;
 
 use crate::addresses::{AddressPermit, client_address};
-use crate::auth::{AuthError, Claims};
 use crate::gateway::Gateway;
 use crate::handle::Identity;
 use crate::metrics::ReasonLabel;
@@ -28,6 +27,7 @@ use crate::origin::origin_is_allowed;
 use crate::refusal::Refusal;
 use crate::session::Admitted;
 use crate::websocket::Upgrade;
+use heartline_auth::{AuthError, Claims};
 
 /// The pause that a refused client is asked to make.
 const RETRY_AFTER_SECONDS: u64 = 5;

@@ -20,7 +20,6 @@ use heartline_routing::LeaseKind;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::accept::Ticket;
-use crate::auth::{AuthError, Claims};
 use crate::closing;
 use crate::gateway::Gateway;
 use crate::handle::{Handle, Identity};
@@ -33,6 +32,7 @@ use crate::session::{
 };
 use crate::transport::Transport;
 use crate::websocket::{FrameReader, Incoming, close_frame, ping_frame, pong_frame, text_frame};
+use heartline_auth::{AuthError, Claims};
 
 /// Bytes read from a socket at a time, into a buffer on the stack: an idle connection owns none.
 const READ_BYTES: usize = 4096;

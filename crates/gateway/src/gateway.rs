@@ -9,13 +9,13 @@ use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
 use heartline_runtime::Tasks;
 
 use crate::addresses::Addresses;
-use crate::auth::Authenticator;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::ports::DurabilityPorts;
 use crate::presence::{PresenceHandle, PresenceReader, PresenceTask};
+use heartline_auth::Authenticator;
 
 /// The gateway of one node.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ pub mod refusal;
 pub mod websocket;
 pub mod origin;
 pub mod addresses;
-pub mod auth;
 pub mod gateway;
 pub mod ports;
 mod accept;

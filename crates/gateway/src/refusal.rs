@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHE
 use http::{HeaderMap, Response, StatusCode};
 use ulid::Ulid;
 
-use crate::auth::AuthError;
+use heartline_auth::AuthError;
 
 /// Why a request is refused, before it becomes a response.
 #[derive(Debug, Clone, PartialEq)]

@@ -51,7 +51,7 @@ fn gateway() -> Arc<Gateway> {
 fn token() -> String {
     let expires_at = Clock::system().wall().unix_ms / 1000 + 3600;
     let claims = serde_json::json!({ "sub": "ana", "exp": expires_at });
-    let key = EncodingKey::from_secret(scripted_store::SECRET);
+    let key = EncodingKey::from_secret(scripted_store::SECRET.as_bytes());
     jsonwebtoken::encode(&Header::default(), &claims, &key).unwrap()
 }
 

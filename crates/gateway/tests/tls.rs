@@ -77,7 +77,7 @@ fn peer() -> SocketAddr {
 fn upgrade_request() -> http::request::Parts {
     let expires_at = Clock::system().wall().unix_ms / 1000 + 3600;
     let claims = serde_json::json!({ "sub": "ana", "exp": expires_at });
-    let key = EncodingKey::from_secret(scripted_store::SECRET);
+    let key = EncodingKey::from_secret(scripted_store::SECRET.as_bytes());
     let token = jsonwebtoken::encode(&Header::default(), &claims, &key).unwrap();
     let request = Request::get("/v1/ws")
         .header("host", "localhost")

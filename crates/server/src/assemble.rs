@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use heartline_adapters::HttpJwks;
 use heartline_adapters::jwks::FETCH_TIMEOUT;
 use heartline_adapters::redis::RedisCounters;
+use heartline_auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
 use heartline_fanout::Fanout;
-use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_protocol::NodeId;
+use heartline_rest::{Api, Development, PrivacyChanges};
 use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord, RoutingMetrics};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
@@ -18,7 +19,6 @@ use ulid::Ulid;
 use crate::chat::Chat;
 use crate::cluster::{Cluster, Others};
 use crate::config::{AuthKeys, Config, Loaded};
-use crate::http::{Api, Development, PrivacyChanges};
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
 use crate::planes;
@@ -29,6 +29,7 @@ use crate::tls::TlsReloader;
 #[derive(Debug)]
 pub struct Node {
     pub(crate) config: Config,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) api: Api,
     pub(crate) chat: Chat,
     pub(crate) party: PartyPlane,
@@ -98,13 +99,15 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         directory,
         authenticator,
         registry,
-        lifecycle,
-        party: party.clone(),
+        tasks: lifecycle.connections(),
+        stop: lifecycle.soft_stop(),
+        cut: lifecycle.hard_stop(),
+        party: party.parts(),
         development: development.map(|secret| Development { secret }),
         site_url: config.party.site_url.clone(),
         cluster: others.as_ref().map(|others| Arc::clone(&others.link)),
     };
-    Ok(Node { config, api, chat, party, record, others, envelopes, presence, tls })
+    Ok(Node { config, lifecycle, api, chat, party, record, others, envelopes, presence, tls })
 }
 
 /// `<name>-<boot suffix>`: a restarted node is a new one.

@@ -12,13 +12,13 @@ use heartline_durability::{
 };
 use heartline_fanout::{Consumer, Fanout, PresenceFanout};
 use heartline_gateway::DurabilityPorts;
+use heartline_rest::ChatParts;
 use heartline_routing::{Clock, PresenceStates};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::config::Config;
-use crate::http::ChatParts;
 use crate::lifecycle::Lifecycle;
 use crate::relations::StoreRelations;
 use crate::store::Store;

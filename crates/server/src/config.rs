@@ -25,13 +25,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use heartline_auth::Secret;
 use heartline_gateway::config as gateway;
 use heartline_protocol::rest::Visibility;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-pub use auth::{AuthKeys, Secret};
-pub use check::SECRET_BYTES_MIN;
+pub use auth::AuthKeys;
 pub(crate) use check::is_postgres;
 pub use decode::{LogFormat, MetricsListen};
 pub use files::{Disk, Files};

@@ -1,20 +1,15 @@
-//! A node's own directory: its lock, and the secret that `heartline dev` makes for itself.
+//! A node's own data directory and its lock; the preset of `heartline dev`.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rand::TryRngCore;
-use rand::rngs::OsRng;
+use heartline_auth::{DevSecretError, Secret, make_dev_secret, read_dev_secret};
+use heartline_runtime::Random;
 
-use crate::config::{Layer, Secret};
+use crate::config::Layer;
 
-/// Where `heartline dev`, `token` and `connect` look unless told otherwise.
-pub const DATA_DIRECTORY: &str = ".heartline";
-/// Bytes of randomness in the secret; it is written as twice as many hexadecimal digits.
-const SECRET_BYTES: usize = 32;
-const SECRET_FILE: &str = "dev_secret";
 const LOCK_FILE: &str = "lock";
 
 /// A directory that could not be taken, in a sentence for the operator.
@@ -31,14 +26,9 @@ pub enum DirectoryError {
         /// Who holds it, as it wrote itself into the lock file.
         owner: String,
     },
-    /// The secret is not what `dev` wrote.
-    #[error(
-        "{} does not hold a secret; remove it, and `heartline dev` makes a new one", .0.display()
-    )]
-    BadSecret(PathBuf),
-    /// There is no secret yet.
-    #[error("there is no dev secret in {}", .0.display())]
-    NoSecret(PathBuf),
+    /// The secret cannot be used.
+    #[error(transparent)]
+    Secret(#[from] DevSecretError),
     /// The machine refused.
     #[error(
         "cannot use {}; check that the disk is writable and the owner is right", path.display()
@@ -105,50 +95,11 @@ impl DataDirectory {
     /// The file holds something else, or the disk refuses.
     pub fn dev_secret(&self) -> Result<Secret, DirectoryError> {
         match read_dev_secret(&self.path) {
-            Err(DirectoryError::NoSecret(_)) => self.make_secret(),
-            other => other,
+            Err(DevSecretError::Missing(_)) => {
+                Ok(make_dev_secret(&self.path, &mut Random::system())?)
+            }
+            other => Ok(other?),
         }
-    }
-
-    /// Written aside and renamed, so that a crash leaves no half of a secret.
-    fn make_secret(&self) -> Result<Secret, DirectoryError> {
-        let path = self.path.join(SECRET_FILE);
-        let aside = self.path.join(format!("{SECRET_FILE}.new"));
-        let make = || {
-            let mut bytes = [0; SECRET_BYTES];
-            OsRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            let _ = fs::remove_file(&aside);
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
-            writeln!(file, "{digits}")?;
-            file.sync_all()?;
-            fs::rename(&aside, &path)?;
-            Ok(Secret::new(digits))
-        };
-        make().map_err(|source| DirectoryError::Io { path: path.clone(), source })
-    }
-}
-
-/// The secret that `heartline dev` made in a directory, for commands that speak to it.
-///
-/// # Errors
-/// There is none, it is not one, or it cannot be read.
-pub fn read_dev_secret(directory: &Path) -> Result<Secret, DirectoryError> {
-    let path = directory.join(SECRET_FILE);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(DirectoryError::NoSecret(directory.to_owned()));
-        }
-        Err(source) => return Err(DirectoryError::Io { path, source }),
-    };
-    let digits = text.trim_end();
-    let is_whole = digits.len() == 2 * SECRET_BYTES;
-    if is_whole && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        Ok(Secret::new(digits.to_owned()))
-    } else {
-        Err(DirectoryError::BadSecret(path))
     }
 }
 
@@ -167,6 +118,7 @@ pub fn dev_preset(directory: &DataDirectory, secret: &Secret) -> Layer {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use heartline_protocol::rest::Visibility;
@@ -209,7 +161,7 @@ pub(crate) mod tests {
         assert_eq!(secret.expose().len(), 64);
         assert_eq!(directory.dev_secret().unwrap(), secret);
         assert_eq!(read_dev_secret(&path).unwrap(), secret);
-        assert_eq!((mode(&path), mode(&path.join(SECRET_FILE))), (0o700, 0o600));
+        assert_eq!((mode(&path), mode(&path.join("dev_secret"))), (0o700, 0o600));
     }
 
     #[test]
@@ -228,7 +180,7 @@ pub(crate) mod tests {
     fn a_damaged_secret_is_not_used() {
         let scratch = Scratch::new();
         let directory = DataDirectory::open(scratch.path()).unwrap();
-        fs::write(scratch.path().join(SECRET_FILE), "short").unwrap();
+        fs::write(scratch.path().join("dev_secret"), "short").unwrap();
         let refusal = directory.dev_secret().unwrap_err().to_string();
         assert!(refusal.contains("remove it"), "{refusal}");
         assert!(!refusal.contains("short"), "{refusal}");

@@ -3,18 +3,15 @@
 //! [`run`] shows everything that runs, on one screen.
 
 mod assemble;
-pub mod bench;
 mod chat;
 mod cluster;
 pub mod commands;
 pub mod config;
 pub mod dev;
-mod http;
 pub mod lifecycle;
 mod listen;
 mod party;
 mod patience;
-mod percent;
 mod planes;
 mod relations;
 mod store;
@@ -27,14 +24,14 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use futures_util::Stream;
 use heartline_gateway::{drain, inbox};
+use heartline_rest::Api;
 use heartline_routing::renewal::{Holdings, Renewal};
 use heartline_routing::{Directory, NodeRecord};
 use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
 use crate::config::{Config, MetricsListen};
-use crate::http::Api;
-use crate::lifecycle::Exit;
+use crate::lifecycle::{Exit, Lifecycle};
 use crate::listen::Site;
 
 /// Runs a node until `signals` ask it to stop and it has said goodbye to everybody. `ready` is told
@@ -49,7 +46,7 @@ pub async fn run(
 ) -> Result<Exit> {
     raise_file_limit();
     let (config, api) = (node.config, node.api);
-    let lifecycle = api.lifecycle.clone();
+    let lifecycle = node.lifecycle;
     let gateway = Arc::clone(&api.gateway);
     let user_timeout = config.gateway.heartbeat_timeout * 2;
     let listener = bind(config.server.listen, user_timeout, "server.listen (or --listen)")?;
@@ -71,7 +68,7 @@ pub async fn run(
     let last_writes = node.chat.start(&lifecycle, api.fanout.clone(), &*api.directory.presence);
     lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
     let node_id = node.record.node_id.clone();
-    keep_leases(&config, &api, node.record);
+    keep_leases(&lifecycle, &config, &api, node.record);
     if api.authenticator.refresh_interval().is_some() {
         lifecycle.spawn_support("signing keys", refresh_keys(api.authenticator.clone()));
     }
@@ -92,7 +89,7 @@ pub async fn run(
     });
     let with_metrics = config.metrics.listen == MetricsListen::Main;
     let site = Site {
-        router: http::router(api.clone(), with_metrics),
+        router: heartline_rest::router(api.clone(), with_metrics),
         gateway: Some(gateway),
         graphql: Some(party.graphql()),
         tls: node.tls,
@@ -101,7 +98,7 @@ pub async fn run(
     lifecycle.spawn("listener", listen::accept(listener, site.clone()));
     if let Some(listener) = metrics_listener {
         let site = Site {
-            router: http::metrics_router(api),
+            router: heartline_rest::metrics_router(api),
             gateway: None,
             graphql: None,
             tls: None,
@@ -122,8 +119,8 @@ pub async fn run(
 }
 
 /// Renews, sweeps and reconciles the leases of this node's connections.
-fn keep_leases(config: &Config, api: &Api, record: NodeRecord) {
-    let (gateway, lifecycle) = (&api.gateway, &api.lifecycle);
+fn keep_leases(lifecycle: &Lifecycle, config: &Config, api: &Api, record: NodeRecord) {
+    let gateway = &api.gateway;
     let Directory { leases, connections, nodes, .. } = api.directory.clone();
     let renewal = Renewal {
         leases,
@@ -157,7 +154,7 @@ fn bind(
 }
 
 /// Keeps a remote key set fresh, for ever.
-async fn refresh_keys(authenticator: heartline_gateway::auth::Authenticator) {
+async fn refresh_keys(authenticator: heartline_auth::Authenticator) {
     while let Some(interval) = authenticator.refresh_interval() {
         authenticator.refresh_keys().await;
         let interval = authenticator.refresh_interval().unwrap_or(interval);

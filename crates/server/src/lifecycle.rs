@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, Stream, StreamExt};
+use heartline_runtime::Tasks;
 use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,7 +53,7 @@ pub struct Lifecycle {
     support: TaskTracker,
     support_end: CancellationToken,
     has_failed: Arc<AtomicBool>,
-    connection_panics: Counter,
+    connections: Tasks,
 }
 
 impl Lifecycle {
@@ -78,12 +79,18 @@ impl Lifecycle {
 
     /// How many socket tasks have panicked.
     pub fn connection_panics(&self) -> u64 {
-        self.connection_panics.get()
+        self.connections.panics().get()
     }
 
     /// The same as a metric.
     pub fn connection_panics_metric(&self) -> Counter {
-        self.connection_panics.clone()
+        self.connections.panics()
+    }
+
+    /// The owner of the tasks of connections, for parts that must finish a request although its
+    /// connection has closed.
+    pub fn connections(&self) -> Tasks {
+        self.connections.clone()
     }
 
     /// Runs a loop that ends by itself after the soft stop. If it ends before, or panics at any
@@ -106,12 +113,11 @@ impl Lifecycle {
 
     /// Runs the task of one socket. Its panic is counted, and ends nothing but itself.
     pub fn spawn_connection(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let panics = self.connection_panics.clone();
-        run(&self.tasks, &self.hard, work, move |outcome| {
-            if matches!(outcome, Outcome::Panicked) {
-                let count = panics.inc() + 1;
-                tracing::error!(count, "connection task panicked");
-            }
+        let cut = self.hard.clone();
+        // Boxed, because each of the wrappers around it would hold a copy's worth of room.
+        let work = Box::pin(work);
+        self.connections.spawn("connection", async move {
+            cut.run_until_cancelled(work).await;
         });
     }
 
@@ -131,18 +137,24 @@ impl Lifecycle {
             }
         }
         self.tasks.close();
+        let all = async {
+            self.tasks.wait().await;
+            // The listener was among those tasks, so no connection follows.
+            self.connections.join().await;
+        };
         let finished = tokio::select! {
-            () = self.tasks.wait() => true,
+            () = all => true,
             () = tokio::time::sleep(drain_timeout) => false,
             Some(()) = signals.next() => false,
         };
         if !finished {
-            tracing::warn!(
-                tasks = self.tasks.len(),
-                "drain timeout: remaining tasks are cancelled"
-            );
+            let tasks = self.tasks.len() + self.connections.len();
+            tracing::warn!(tasks, "drain timeout: remaining tasks are cancelled");
             self.hard.cancel();
             Self::gone(&self.tasks).await;
+            if tokio::time::timeout(HARD_STOP_DEADLINE, self.connections.join()).await.is_err() {
+                tracing::error!(tasks = self.connections.len(), "leaving tasks that block");
+            }
         }
         self.support.close();
         self.support_end.cancel();

@@ -4,16 +4,17 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use heartline::bench::{self, BenchArgs};
 use heartline::commands::config::{self, ConfigArguments};
-use heartline::commands::connect::{self, ConnectArgs};
+use heartline::commands::connect;
 use heartline::commands::doctor::{self, DoctorArguments};
 use heartline::commands::repair::{self, RepairArguments};
 use heartline::commands::serve::{self, DevArguments, ServeArguments, StartError};
 use heartline::commands::store::{self, StoreArguments};
 use heartline::commands::token::{self, SECRET_VARIABLE, TokenArguments};
 use heartline::lifecycle::Exit;
+use heartline_bench::{self as bench, BenchArgs};
 use heartline_routing::Clock;
+use heartline_terminal::ConnectArgs;
 
 /// Party sessions allocate much, and from every thread: with the allocator of glibc an edit costs half
 /// as much CPU again, and no connection needs less memory.

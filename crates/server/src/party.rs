@@ -15,6 +15,7 @@ use heartline_party::{
     PartyStore, Rooms,
 };
 use heartline_protocol::{NodeId, UserId};
+use heartline_rest::PartyParts;
 use heartline_routing::Clock;
 use heartline_routing::rate::Rate;
 use prometheus_client::registry::Registry;
@@ -30,11 +31,11 @@ const PARTY_FILE: &str = "sqlite:party.db";
 #[derive(Debug, Clone)]
 pub(crate) struct PartyPlane {
     pub(crate) rooms: Rooms,
-    pub(crate) party: Party,
+    party: Party,
     /// Where sessions are kept for good, if that is not where messages are.
     archive: Option<Store>,
     /// Requests of one address over HTTP in a second.
-    pub(crate) query_rate: u32,
+    query_rate: u32,
 }
 
 impl PartyPlane {
@@ -78,6 +79,12 @@ impl PartyPlane {
         if let Some(archive) = &self.archive {
             archive.close().await;
         }
+    }
+
+    /// Sessions and GraphQL for requests without a socket.
+    pub(crate) fn parts(&self) -> PartyParts {
+        let Self { rooms, party, query_rate, .. } = self;
+        PartyParts { party: party.clone(), rooms: rooms.clone(), query_rate: *query_rate }
     }
 
     /// What answers GraphQL sockets.

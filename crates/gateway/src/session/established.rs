@@ -5,8 +5,8 @@ use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::{Admitted, Effect, Effects, Moment, replies};
-use crate::auth::{AuthError, Claims};
 use crate::config::Config;
+use heartline_auth::{AuthError, Claims};
 
 #[derive(Debug)]
 pub(super) struct Established {

@@ -9,8 +9,8 @@ use heartline_protocol::client_frame::{
 use heartline_protocol::{CloseReason, DeviceId, RequestId, ServerFrame, Timestamp, Token, UserId};
 use tokio::time::Instant;
 
-use crate::auth::{AuthError, Claims};
 use crate::websocket::FrameError;
+use heartline_auth::{AuthError, Claims};
 
 /// The time on both clocks.
 #[derive(Debug, Clone, Copy)]

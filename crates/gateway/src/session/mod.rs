@@ -32,9 +32,9 @@ use self::inbound::{Inbound, Queue};
 pub use self::io::{Admitted, Closing, Counted, Effect, Input, Moment, Request, Response};
 use self::liveness::Liveness;
 pub(crate) use self::liveness::PAUSE;
-use crate::auth::{AuthError, Claims};
 use crate::config::Config;
 use crate::sliding_window::SlidingWindow;
+use heartline_auth::{AuthError, Claims};
 
 /// The effects of one input.
 pub type Effects = SmallVec<[Effect; 2]>;

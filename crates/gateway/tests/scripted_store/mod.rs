@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use heartline_auth::{AuthConfig, Authenticator, Keys, Secret};
 use heartline_durability::catch_up::Manifest;
 use heartline_durability::{
     InProcessBus, LogPage, LogRead, NewMessage, ReadRefusal, Relation, SendError, Sight,
 };
-use heartline_gateway::auth::{AuthConfig, Authenticator, Keys, Secret};
 use heartline_gateway::ports::{Reads, Records, Relations, RelationsError, SendOutcome, Sends};
 use heartline_gateway::{Config, DurabilityPorts, Gateway, Metrics, Parts};
 use heartline_protocol::server_frame::Message;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// What the tests' tokens are signed with.
-pub(crate) const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A gateway on a store that holds these messages, or, without any, is down; with its link to
 /// itself and what arrives by it.

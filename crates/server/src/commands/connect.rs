@@ -1,107 +1,19 @@
-//! `heartline connect`: a terminal to chat in, which shows every frame to those who want it.
-//!
-//! `input` reads lines and `line` says what each means; `terminal` is the loop around everything
-//! and `talk` what it does about chats; `book` knows the chats, `pending` the messages without an
-//! answer; `request` asks the server outside the socket, through `rest`; `view` says how things
-//! look and `screen` writes them; `tokens` finds the token; `farewell` explains the end.
-
-mod input;
-mod line;
-mod terminal;
-mod talk;
-mod book;
-mod pending;
-mod request;
-mod rest;
-mod view;
-mod screen;
-mod tokens;
-mod farewell;
+//! `heartline connect`: a terminal to chat in, on the process' own streams.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::ValueEnum;
-use heartline_client::{Authentication, Backlog, ChatClient, ChatConfig, ClientConfig};
-use heartline_protocol::{DeviceId, Token, UserId};
+use anyhow::{Context, Result};
+use heartline_terminal::{ConnectArgs, Console, TOKEN_VARIABLE, Tokens};
 
-use self::book::Book;
-use self::input::Input;
-use self::pending::Pending;
-use self::rest::Rest;
-use self::screen::Screen;
-use self::terminal::Terminal;
-use self::tokens::Tokens;
-use self::view::View;
-use crate::dev::DATA_DIRECTORY;
 use crate::lifecycle::Signals;
 use crate::telemetry;
 
-/// The variable that may hold the token.
-pub const TOKEN_VARIABLE: &str = "HEARTLINE_TOKEN";
-
-/// Unread messages of a chat that are shown at first; `/history` shows more.
-const UNREAD_MAX: u64 = 50;
-
-/// Connects a terminal to chat in.
-#[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Type /help once it runs.")]
-pub struct ConnectArgs {
-    /// Where the server is; give it more than once to name several nodes
-    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:7400")]
-    pub url: Vec<String>,
-    /// Connect as this user of the development server, with tokens signed by its secret
-    #[arg(long, value_name = "ID")]
-    pub user: Option<UserId>,
-    /// Connect with this token; other users of the machine see it in `ps`, so better put it into
-    /// HEARTLINE_TOKEN
-    #[arg(long, value_name = "TOKEN", conflicts_with = "user", value_parser = parse_token)]
-    pub token: Option<Token>,
-    /// Connect as this device; without one the server makes one
-    #[arg(long, value_name = "ID")]
-    pub device: Option<DeviceId>,
-    /// The directory of the development server
-    #[arg(long, value_name = "DIRECTORY", default_value = DATA_DIRECTORY)]
-    pub data_dir: PathBuf,
-    /// How the token travels
-    #[arg(long, value_name = "WAY", value_enum, default_value_t = TokenWay::Header)]
-    pub auth: TokenWay,
-    /// Show the frames of the protocol too
-    #[arg(long)]
-    pub frames: bool,
-    /// Show the answers to heartbeats too
-    #[arg(long, overrides_with = "hide_heartbeats")]
-    pub heartbeats: bool,
-    /// Hide the answers to heartbeats that nobody typed, which is the default
-    #[arg(long, overrides_with = "heartbeats")]
-    pub hide_heartbeats: bool,
-    /// Write without colours
-    #[arg(long)]
-    pub no_color: bool,
-}
-
-/// How the token travels to the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TokenWay {
-    /// In the Authorization header
-    Header,
-    /// In the list of subprotocols, as browsers do it
-    Subprotocol,
-    /// In an authenticate frame, after the server's challenge
-    Message,
-}
-
-fn parse_token(text: &str) -> Result<Token, String> {
-    if text.is_empty() { Err("is empty".to_owned()) } else { Ok(Token(text.to_owned())) }
-}
-
-/// Runs the command on the process' own terminal.
+/// Runs the command.
 ///
 /// # Errors
 /// There is no token, an argument cannot be used, or the terminal fails.
-pub fn run(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: ConnectArgs) -> Result<ExitCode> {
     // The client has a thread of its own, so that a terminal which does not take its lines keeps
     // nobody from the heartbeats.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -115,58 +27,19 @@ pub fn run(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
     code
 }
 
-async fn connect(arguments: ConnectArgs) -> anyhow::Result<ExitCode> {
+async fn connect(arguments: ConnectArgs) -> Result<ExitCode> {
     let variable = std::env::var(TOKEN_VARIABLE).ok();
     let tokens = Tokens::find(&arguments, variable)?;
     let signals = Signals::listen().context("signals cannot be handled")?;
-    let with_colours = !arguments.no_color
-        && telemetry::wants_colours(io::stdout().is_terminal(), |name| std::env::var_os(name));
-    let screen = Screen {
+    let wants_colours =
+        telemetry::wants_colours(io::stdout().is_terminal(), |name| std::env::var_os(name));
+    let console = Console {
+        input: tokio::io::stdin(),
+        is_interactive: io::stdin().is_terminal(),
         output: io::stdout(),
         errors: io::stderr(),
-        view: View { with_colours },
-        with_frames: arguments.frames,
-        with_heartbeats: arguments.heartbeats,
-        heartbeats_typed: 0,
-    };
-    let config = client_config(arguments, &tokens);
-    let rest = Rest::new(&config.trust());
-    let (client, events) = ChatClient::start(config, chat_config())?;
-    let terminal = Terminal {
-        client,
-        events,
-        input: Input::new(tokio::io::stdin()),
-        is_interactive: io::stdin().is_terminal(),
+        with_colours: !arguments.no_color && wants_colours,
         signals,
-        screen,
-        tokens,
-        rest,
-        book: Book::default(),
-        pending: Pending::default(),
     };
-    Ok(terminal.run().await?.into())
+    Ok(heartline_terminal::connect(arguments, tokens, console).await?.into())
 }
-
-/// A terminal keeps nothing: it begins with what is unread.
-fn chat_config() -> ChatConfig {
-    ChatConfig {
-        backlog: Backlog::Unread { messages_max: UNREAD_MAX },
-        tells_outgoing: true,
-        ..ChatConfig::default()
-    }
-}
-
-fn client_config(arguments: ConnectArgs, tokens: &Tokens) -> ClientConfig {
-    let mut config = ClientConfig::new(String::new(), tokens.clone());
-    config.urls = arguments.url;
-    config.device_id = arguments.device;
-    config.authentication = match arguments.auth {
-        TokenWay::Header => Authentication::Header,
-        TokenWay::Subprotocol => Authentication::Subprotocol,
-        TokenWay::Message => Authentication::Message,
-    };
-    config
-}
-
-#[cfg(test)]
-mod tests;

@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use heartline_auth::{DATA_DIRECTORY, SECRET_BYTES_MIN, Secret, read_dev_secret};
 use heartline_routing::Clock;
 
 use self::evidence::Evidence;
 use self::probe::Probe;
 use self::report::{Finding, Report};
-use crate::config::{ConfigErrors, Disk, Layer, Loaded, SECRET_BYTES_MIN, Secret, Sources, load};
-use crate::dev::{DATA_DIRECTORY, read_dev_secret};
+use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
 
 pub use self::invariants::{INVARIANTS, Invariant};
 

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use heartline_auth::{DATA_DIRECTORY, Secret};
 use heartline_routing::Planes;
 
-use crate::config::{ConfigErrors, Disk, Layer, Loaded, Secret, Sources, load};
-use crate::dev::{DATA_DIRECTORY, DataDirectory, dev_preset};
+use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
+use crate::dev::{DataDirectory, dev_preset};
 use crate::lifecycle::{Exit, Lifecycle, Signals};
 use crate::{assemble, run, telemetry};
 

@@ -11,9 +11,9 @@ use clap::Subcommand;
 use heartline_adapters::sqlite::{
     SqliteConfig, Thoroughness, back_up, check_store, restore, unfinished,
 };
+use heartline_auth::DATA_DIRECTORY;
 
 use crate::config::{Config, Disk, Layer, Sources, is_postgres, load};
-use crate::dev::DATA_DIRECTORY;
 
 /// How long a backup may take before it says how far it has come, and how often it then does.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);

@@ -4,12 +4,10 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heartline_auth::{
+    DATA_DIRECTORY, DevSecretError, NewToken, SECRET_BYTES_MIN, Secret, SignError, read_dev_secret,
+};
 use heartline_protocol::{DeviceId, Timestamp, UserId};
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use serde::Serialize;
-
-use crate::config::{SECRET_BYTES_MIN, Secret};
-use crate::dev::{DATA_DIRECTORY, DirectoryError, read_dev_secret};
 
 /// The variable that may hold the secret. Secrets are never arguments: those show in `ps`.
 pub const SECRET_VARIABLE: &str = "HEARTLINE_SECRET";
@@ -51,7 +49,7 @@ pub enum TokenError {
     NoSecret(PathBuf),
     /// The dev secret cannot be used.
     #[error(transparent)]
-    Directory(DirectoryError),
+    Directory(DevSecretError),
     /// The file cannot be read.
     #[error("cannot read the secret in {}: {source}", path.display())]
     Unreadable {
@@ -64,20 +62,8 @@ pub enum TokenError {
     #[error("the secret in {0} has {1} bytes, but a secret needs at least {SECRET_BYTES_MIN}")]
     Short(String, usize),
     /// The signature failed.
-    #[error("the token could not be signed: {0}")]
-    Signature(#[from] jsonwebtoken::errors::Error),
-}
-
-/// What a token says.
-#[derive(Serialize)]
-struct Claims<'a> {
-    sub: &'a UserId,
-    iat: u64,
-    exp: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device_id: Option<&'a DeviceId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<&'a str>,
+    #[error(transparent)]
+    Signature(#[from] SignError),
 }
 
 /// Runs the command and answers its exit code. `variable` is the value of [`SECRET_VARIABLE`].
@@ -100,24 +86,13 @@ pub fn run(
     }
 }
 
-/// Signs a token that is good from now on.
-///
-/// # Errors
-/// The signature failed.
-pub fn sign(
-    arguments: &TokenArguments,
-    secret: &Secret,
-    now: Timestamp,
-) -> Result<String, TokenError> {
-    let claims = Claims {
-        sub: &arguments.user,
-        iat: now.unix_ms / 1000,
-        exp: now.plus(arguments.ttl).unix_ms / 1000,
-        device_id: arguments.device.as_ref(),
-        scope: arguments.scope.as_deref(),
+fn sign(arguments: &TokenArguments, secret: &Secret, now: Timestamp) -> Result<String, TokenError> {
+    let token = NewToken {
+        device_id: arguments.device.clone(),
+        scope: arguments.scope.clone(),
+        ..NewToken::new(arguments.user.clone(), arguments.ttl)
     };
-    let key = EncodingKey::from_secret(secret.expose().as_bytes());
-    Ok(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)?)
+    Ok(heartline_auth::sign(&token, secret, now)?)
 }
 
 /// What the arguments name goes before the variable, and that before the usual directory.
@@ -137,7 +112,7 @@ fn find_secret(arguments: &TokenArguments, variable: Option<String>) -> Result<S
 
 fn dev_secret(directory: &Path) -> Result<Secret, TokenError> {
     read_dev_secret(directory).map_err(|error| match error {
-        DirectoryError::NoSecret(directory) => TokenError::NoSecret(directory),
+        DevSecretError::Missing(directory) => TokenError::NoSecret(directory),
         error => TokenError::Directory(error),
     })
 }
@@ -163,7 +138,7 @@ mod tests {
     use std::fs;
 
     use clap::Parser;
-    use jsonwebtoken::{DecodingKey, Validation};
+    use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 
     use super::*;
     use crate::dev::DataDirectory;

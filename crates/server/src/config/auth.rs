@@ -4,33 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::Auth;
 use super::files::{Files, read_text};
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Guards a text.
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The text itself, for whoever must use it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Secret(…)")
-    }
-}
 
 /// What tokens are checked with. Exactly one kind of key is there.
 #[derive(Clone)]

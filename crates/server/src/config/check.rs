@@ -7,10 +7,9 @@ use std::time::Duration;
 use heartline_adapters::postgres::PostgresConfig;
 use heartline_adapters::redis::RedisConfig;
 use heartline_adapters::sqlite::SqliteConfig;
+use heartline_auth::SECRET_BYTES_MIN;
 use ipnet::IpNet;
 
-/// Bytes of the shortest shared secret: as many as HS256 hashes to.
-pub const SECRET_BYTES_MIN: usize = 32;
 const NAME_CHARACTERS_MAX: usize = 64;
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 

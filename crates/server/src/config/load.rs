@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
+use heartline_auth::Secret;
 use heartline_routing::Planes;
 use serde::Deserialize;
 
 use super::Config;
-use super::auth::{AuthKeys, BadKeyFile, Secret};
+use super::auth::{AuthKeys, BadKeyFile};
 use super::check::is_postgres;
 use super::contradiction;
 use super::files::{Files, read_text};

@@ -97,7 +97,7 @@ fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
         return None;
     }
     candidates
-        .map(|candidate| (distance(text, candidate), candidate))
+        .map(|candidate| (strsim::levenshtein(text, candidate), candidate))
         .filter(|(distance, candidate)| {
             *distance <= TYPING_ERRORS_MAX && *distance * 2 <= candidate.len()
         })
@@ -105,33 +105,9 @@ fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters to insert, remove or change to make one text the other.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (place, letter) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = place + 1;
-        for (column, other) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_distance_counts_insertions_removals_and_changes() {
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("lease", "lease"), 0);
-        assert_eq!(distance("laese", "lease"), 2);
-        assert_eq!(distance("heartbeat_intervall", "heartbeat_interval"), 1);
-    }
 
     #[test]
     fn a_flood_of_problems_is_cut_and_counted() {

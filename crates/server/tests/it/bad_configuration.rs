@@ -84,7 +84,7 @@ async fn times_that_contradict_each_other_are_refused_together() {
 async fn a_server_without_usable_keys_for_tokens_does_not_start() {
     let directory = HEARTLINE.scratch();
     let private = directory.join("private.pem");
-    let private_key = include_str!("../../../gateway/src/auth/fixtures/rsa_a.private.pem");
+    let private_key = include_str!("../../../auth/src/fixtures/rsa_a.private.pem");
     std::fs::write(&private, private_key).unwrap();
     let missing = directory.join("missing.pem");
     let files = |path: &Path| format!("[auth]\npublic_key_files = [\"{}\"]\n", path.display());

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::HEARTLINE;
 
-const FIRST: &str = include_str!("../../../gateway/src/auth/fixtures/p256_a.private.pem");
-const SECOND: &str = include_str!("../../../gateway/src/auth/fixtures/p256_b.private.pem");
+const FIRST: &str = include_str!("../../../auth/src/fixtures/p256_a.private.pem");
+const SECOND: &str = include_str!("../../../auth/src/fixtures/p256_b.private.pem");
 
 /// An identity provider that answers with what it is told to, and counts the questions.
 struct Provider {

@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 
 use crate::HEARTLINE;
 
-const PRIVATE_KEY: &str = include_str!("../../../gateway/src/auth/fixtures/rsa_a.private.pem");
-const PUBLIC_KEY: &str = include_str!("../../../gateway/src/auth/fixtures/rsa_a.public.pem");
-const OTHER_PRIVATE_KEY: &str =
-    include_str!("../../../gateway/src/auth/fixtures/rsa_b.private.pem");
+const PRIVATE_KEY: &str = include_str!("../../../auth/src/fixtures/rsa_a.private.pem");
+const PUBLIC_KEY: &str = include_str!("../../../auth/src/fixtures/rsa_a.public.pem");
+const OTHER_PRIVATE_KEY: &str = include_str!("../../../auth/src/fixtures/rsa_b.private.pem");
 
 /// Good claims for a server that demands an issuer and an audience, with some put in their place;
 /// `null` removes one.

@@ -40,7 +40,7 @@ fn the_numbers_in_the_prose_are_those_of_the_code() {
 #[test]
 fn every_finer_reason_of_a_conflict_is_named() {
     let text = document::read(DOCUMENT);
-    let source = document::read("crates/server/src/http/edit.rs");
+    let source = document::read("crates/rest/src/edit.rs");
     let reasons = source.split("conflict(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
     for reason in reasons {
         assert!(text.contains(&code(reason)), "{reason} is not named");

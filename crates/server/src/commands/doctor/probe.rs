@@ -5,18 +5,17 @@ mod script;
 
 use std::time::Duration;
 
+use heartline_auth::{NewToken, Secret, sign};
 use heartline_client::ClientConfig;
 use heartline_gateway::config::SessionPolicy;
 use heartline_protocol::{DeviceId, Token, UserId};
 use heartline_routing::Clock;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use serde::Serialize;
 
 use self::script::Script;
 use super::evidence::Evidence;
 use super::report::{Finding, Report};
 use super::web::Web;
-use crate::config::{Loaded, Secret};
+use crate::config::Loaded;
 
 /// How long a probe's tokens are good for: longer than any probe.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -45,21 +44,6 @@ pub(super) struct Probe {
     departure_within: Duration,
     clock: Clock,
     web: Web,
-}
-
-/// What a token says.
-#[derive(Serialize)]
-struct Claims<'a> {
-    sub: &'a UserId,
-    exp: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device_id: Option<&'a DeviceId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    iss: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aud: Option<&'a str>,
 }
 
 impl Probe {
@@ -129,15 +113,13 @@ impl Probe {
         device_id: Option<&DeviceId>,
         scope: Option<&str>,
     ) -> anyhow::Result<Token> {
-        let claims = Claims {
-            sub: user_id,
-            exp: self.clock.wall().plus(LIFETIME).unix_ms / 1000,
-            device_id,
-            scope,
-            iss: self.issuer.as_deref(),
-            aud: self.audience.as_deref(),
+        let token = NewToken {
+            device_id: device_id.cloned(),
+            scope: scope.map(str::to_owned),
+            issuer: self.issuer.clone(),
+            audience: self.audience.clone(),
+            ..NewToken::new(user_id.clone(), LIFETIME)
         };
-        let key = EncodingKey::from_secret(self.secret.expose().as_bytes());
-        Ok(Token(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)?))
+        Ok(Token(sign(&token, &self.secret, self.clock.wall())?))
     }
 }

@@ -1,0 +1,234 @@
+//! Plain HTTP: REST, GraphQL over POST, health, metrics and the page.
+//!
+//! `server` fills an [`Api`] and serves the [`router`] on its listener.
+
+mod routes;
+mod openapi;
+mod cors;
+mod caller;
+mod path;
+mod query;
+mod cursor;
+mod body;
+mod field;
+mod idempotency;
+mod store;
+mod privacy;
+mod edit;
+mod chats;
+mod members;
+mod messages;
+mod users;
+mod contacts;
+mod visibility;
+mod presence;
+mod push;
+mod admin;
+mod question_rates;
+mod graphql;
+mod health;
+mod page;
+mod development;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, FromRef, State};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use heartline_auth::Authenticator;
+use heartline_durability::{
+    Availability, CatchUp, EventBus, Ingest, LazyWrites, Members, Profiles,
+};
+use heartline_fanout::Fanout;
+use heartline_gateway::{Gateway, Refusal};
+use heartline_party::{Party, Rooms};
+use heartline_protocol::ErrorCode;
+use heartline_protocol::rest::Visibility;
+use heartline_routing::Directory;
+use heartline_routing::link::ClusterLink;
+use heartline_runtime::Tasks;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+pub use self::development::Development;
+pub use self::privacy::PrivacyChanges;
+
+use self::caller::Service;
+use self::edit::Edits;
+use self::messages::SendRates;
+use self::presence::QueryRates;
+use self::question_rates::QuestionRates;
+
+/// What the handlers work with.
+#[derive(Debug, Clone)]
+pub struct Api {
+    /// The connection plane.
+    pub gateway: Arc<Gateway>,
+    /// Who pushes.
+    pub fanout: Fanout,
+    /// Who is where.
+    pub directory: Directory,
+    /// Who checks tokens.
+    pub authenticator: Authenticator,
+    /// What is counted.
+    pub registry: Arc<Registry>,
+    /// Owns the tasks of changes, which finish although the client has disconnected.
+    pub tasks: Tasks,
+    /// Cancelled when the node stops and drains.
+    pub stop: CancellationToken,
+    /// Cancelled when the node drops whatever has not finished.
+    pub cut: CancellationToken,
+    /// The link to other nodes; none for a node that is alone.
+    pub cluster: Option<Arc<ClusterLink>>,
+    /// What is stored.
+    pub chat: ChatParts,
+    /// Party sessions.
+    pub party: PartyParts,
+    /// What signs tokens for those who sign in by name; none unless `heartline dev` runs the node.
+    pub development: Option<Development>,
+    /// The site of party sessions.
+    pub site_url: Option<String>,
+    /// Who may see the presence of those who have not chosen.
+    pub default_visibility: Visibility,
+    /// Who is told when somebody's privacy changes.
+    pub privacy_changes: PrivacyChanges,
+}
+
+/// What the handlers store and read with.
+#[derive(Debug, Clone)]
+pub struct ChatParts {
+    /// Takes sends.
+    pub ingest: Ingest,
+    /// Reads pages.
+    pub catch_up: Arc<CatchUp>,
+    /// Chats and who belongs to them.
+    pub members: Arc<dyn Members>,
+    /// What is known of people.
+    pub profiles: Arc<dyn Profiles>,
+    /// What this node has heard and not yet written.
+    pub lazy_writes: LazyWrites,
+    /// Where changes are announced.
+    pub bus: Arc<dyn EventBus>,
+    /// Whether the store works.
+    pub availability: Availability,
+}
+
+/// Party sessions, for requests without a socket.
+#[derive(Debug, Clone)]
+pub struct PartyParts {
+    /// Answers GraphQL.
+    pub party: Party,
+    /// The sessions of this node.
+    pub rooms: Rooms,
+    /// Requests that one address may send per second.
+    pub query_rate: u32,
+}
+
+/// What the requests of a listener share. Handlers take the part that they need.
+#[derive(Debug, Clone)]
+struct Shared {
+    api: Api,
+    edits: Edits,
+    send_rates: SendRates,
+    query_rates: QueryRates,
+    question_rates: QuestionRates,
+}
+
+macro_rules! part_of_shared {
+    ($($field:ident: $part:ty),*) => {
+        $(
+            impl FromRef<Shared> for $part {
+                fn from_ref(shared: &Shared) -> Self {
+                    shared.$field.clone()
+                }
+            }
+        )*
+    };
+}
+
+part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, query_rates: QueryRates);
+
+/// The routes of the main listener; `with_metrics` puts `/metrics` among them.
+pub fn router(api: Api, with_metrics: bool) -> Router {
+    let limits = &api.gateway.config().limits;
+    let shared = Shared {
+        edits: Edits::new(&api),
+        send_rates: SendRates::new(limits),
+        query_rates: QueryRates::new(),
+        question_rates: QuestionRates::new(api.party.query_rate),
+        api: api.clone(),
+    };
+    routes::routes(with_metrics)
+        .with_document()
+        .merge(party_routes())
+        .merge(page_routes())
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(api, cors::layer))
+        .with_state(shared)
+}
+
+/// What speaks GraphQL, or is there for its clients, and describes itself in its own schema.
+fn party_routes() -> Router<Shared> {
+    let body = DefaultBodyLimit::max(graphql::BODY_BYTES_MAX);
+    Router::new()
+        .route("/graphql", post(graphql::run).layer(body))
+        .route("/health", get(graphql::health))
+        .route("/join/{session_id}", get(graphql::join))
+}
+
+/// The page and what only it asks for.
+fn page_routes() -> Router<Shared> {
+    Router::new()
+        .route("/page/node.json", get(page::facts))
+        .route("/page/{name}", get(page::file))
+        .route("/dev/token", post(development::sign_in))
+}
+
+/// The routes of the metrics' own listener.
+pub fn metrics_router(api: Api) -> Router {
+    Router::new().route("/metrics", get(metrics)).fallback(not_found).with_state(api)
+}
+
+/// A refusal as a handler answers it.
+#[derive(Debug)]
+struct Refused(Refusal);
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        self.0.into_response().map(Body::from)
+    }
+}
+
+async fn not_found() -> Refused {
+    Refusal::new(ErrorCode::NotFound, "there is nothing at this path").into()
+}
+
+async fn method_not_allowed() -> Refused {
+    let message = "this path does not take this method";
+    Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, message).into()
+}
+
+async fn metrics_for_services(api: State<Api>, _: Service) -> Result<Response, Refused> {
+    metrics(api).await
+}
+
+async fn metrics(State(api): State<Api>) -> Result<Response, Refused> {
+    api.gateway.observe();
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &api.registry)
+        .map_err(|_| Refusal::new(ErrorCode::InternalError, "metrics could not be written"))?;
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, content_type)], text).into_response())
+}

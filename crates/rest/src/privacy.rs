@@ -1,0 +1,34 @@
+//! Who may see whom, and what happens when that changes.
+
+use heartline_durability::Sight;
+use heartline_fanout::Fanout;
+use heartline_gateway::Refusal;
+use heartline_protocol::UserId;
+
+use super::{Api, store};
+
+/// Whoever shows presence must look again when somebody's privacy has changed; this is where they
+/// are told. Clones tell the same.
+#[derive(Debug, Clone)]
+pub struct PrivacyChanges(pub Fanout);
+
+impl PrivacyChanges {
+    /// What these users may see, or who may see them, has changed, and is committed.
+    pub(super) async fn changed(&self, user_ids: &[UserId]) {
+        self.0.privacy_changed(user_ids).await;
+    }
+}
+
+/// Whether an observer may see each of these users, in their order, by one question to the store.
+pub(super) async fn may_see(
+    api: &Api,
+    observer_id: &UserId,
+    user_ids: impl Iterator<Item = &UserId>,
+) -> Result<Vec<bool>, Refusal> {
+    let sight =
+        |user_id: &UserId| Sight { observer_id: observer_id.clone(), user_id: user_id.clone() };
+    let sights: Vec<_> = user_ids.map(sight).collect();
+    let relations = store::read(api.chat.profiles.relations(sights.clone())).await?;
+    let pairs = sights.iter().zip(relations);
+    Ok(pairs.map(|(sight, relation)| sight.is_allowed(relation, api.default_visibility)).collect())
+}
