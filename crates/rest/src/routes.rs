@@ -38,28 +38,32 @@ pub(super) fn routes(with_metrics: bool) -> Routes {
     let routes = add_users(routes);
     let routes = add_privacy(routes);
     let routes = add_back_end(routes);
-    let counted = Operation::get("/metrics", "readMetrics", "Metrics, where they are configured.")
-        .answers_text("Everything that is counted.", "application/openmetrics-text")
-        .refuses(&[InternalError]);
+    let counted =
+        Operation::get("/metrics", "readMetrics", "The metrics, if `metrics.listen` is `main`.")
+            .answers_text("All metrics.", "application/openmetrics-text")
+            .refuses(&[InternalError]);
     if with_metrics { routes.add(counted, metrics) } else { routes.describe(counted) }
 }
 
 fn add_operating(routes: Routes) -> Routes {
     routes
         .add(
-            Operation::get("/", "welcome", "The page for browsers; else where to begin.")
-                .answers_text("A few words.", "text/plain"),
+            Operation::get("/", "welcome", "The page for browsers; otherwise a short text.")
+                .answers_text("The version and the node id.", "text/plain"),
             page::index,
         )
         .add(
-            Operation::get("/livez", "isLive", "Whether the process serves.")
-                .answers(200, "It does.", "Health"),
+            Operation::get("/livez", "isLive", "Whether the process runs.").answers(
+                200,
+                "The process runs.",
+                "Health",
+            ),
             health::livez,
         )
         .add(
-            Operation::get("/readyz", "isReady", "Whether the node is a good place to connect to.")
-                .answers(200, "It is.", "Health")
-                .answers(503, "It is not; `degraded` says why.", "Health"),
+            Operation::get("/readyz", "isReady", "Whether the node accepts new connections.")
+                .answers(200, "The node is ready.", "Health")
+                .answers(503, "The node is not ready; `degraded` lists the reasons.", "Health"),
             health::readyz,
         )
 }
@@ -67,12 +71,12 @@ fn add_operating(routes: Routes) -> Routes {
 fn add_chats(routes: Routes) -> Routes {
     routes
         .add(
-            Operation::post(CHATS, "createChat", "Makes a chat, with the caller as its owner.")
+            Operation::post(CHATS, "createChat", "Creates a chat, with the caller as its owner.")
                 .for_tokens()
                 .parameters(&[Parameter::Key])
                 .body("CreateChat")
                 .answers(201, "The new chat.", "Chat")
-                .answers(200, "The direct chat of the pair, or the result of the key.", "Chat")
+                .answers(200, "The existing direct chat, or the result of the key.", "Chat")
                 .refuses(&[Conflict, ServerBusy]),
             chats::create,
         )
@@ -80,7 +84,7 @@ fn add_chats(routes: Routes) -> Routes {
             Operation::get(CHATS, "listChats", "The caller's chats, oldest first.")
                 .for_tokens()
                 .parameters(&[Parameter::Limit, Parameter::Cursor])
-                .answers_page("Chats, with the newest message of each.", "ListedChat"),
+                .answers_page("The chats, with the newest message of each.", "ListedChat"),
             chats::list,
         )
         .add(
@@ -101,7 +105,7 @@ fn add_chats(routes: Routes) -> Routes {
         .add(
             Operation::delete(CHAT, "deleteChat", "Deletes a chat; for owners and `service`.")
                 .for_tokens()
-                .answers_nothing("It is no more.")
+                .answers_nothing("The chat is deleted.")
                 .refuses(&[NotAMember, Forbidden, Conflict, ServerBusy]),
             chats::delete,
         )
@@ -116,12 +120,12 @@ fn add_members(routes: Routes) -> Routes {
                 .parameters(&[Parameter::Key])
                 .body("AddMember")
                 .answers(201, "The new member.", "ChatMember")
-                .answers(200, "They were a member already.", "ChatMember")
+                .answers(200, "The user was a member already.", "ChatMember")
                 .refuses(&[NotAMember, Forbidden, Conflict, ServerBusy]),
             members::add,
         )
         .add(
-            Operation::patch(MEMBER, "setRole", "Gives a member another role; for owners.")
+            Operation::patch(MEMBER, "setRole", "Changes the role of a member; for owners.")
                 .for_tokens()
                 .body("SetRole")
                 .answers(200, "The member.", "ChatMember")
@@ -131,21 +135,21 @@ fn add_members(routes: Routes) -> Routes {
         .add(
             Operation::delete(MEMBER, "removeMember", "Removes a member; for owners and admins.")
                 .for_tokens()
-                .answers_nothing("They are gone.")
+                .answers_nothing("The member is removed.")
                 .refuses(refusals),
             members::remove,
         )
         .add(
             Operation::post(LEAVE, "leaveChat", "Leaves a chat.")
                 .for_tokens()
-                .answers_nothing("The caller is gone.")
+                .answers_nothing("The caller is no longer a member.")
                 .refuses(&[NotAMember, Conflict, ServerBusy]),
             members::leave,
         )
         .add(
-            Operation::get(DELIVERY, "readDelivery", "How far each member has received.")
+            Operation::get(DELIVERY, "readDelivery", "The watermark of each member.")
                 .for_tokens()
-                .answers_page("Every member; the number of those whom one may see.", "Delivery")
+                .answers_page("Every member, with the watermarks that are visible.", "Delivery")
                 .refuses(&[NotAMember]),
             members::delivery,
         )
@@ -155,10 +159,10 @@ fn add_messages(routes: Routes) -> Routes {
     use Parameter::{After, Before, Cursor, Limit};
     routes
         .add(
-            Operation::get(MESSAGES, "listMessages", "A page of a chat, the newest unless said.")
+            Operation::get(MESSAGES, "listMessages", "A page of messages, by default the newest.")
                 .for_tokens()
                 .parameters(&[Before, After, Limit, Cursor])
-                .answers_page("Messages, always in ascending order.", "Message")
+                .answers_page("The messages, always in ascending order.", "Message")
                 .refuses(&[NotAMember, ServerBusy]),
             messages::page,
         )
@@ -166,8 +170,8 @@ fn add_messages(routes: Routes) -> Routes {
             Operation::post(MESSAGES, "sendMessage", "Sends a message without a socket.")
                 .for_tokens()
                 .body("SendMessage")
-                .answers(201, "It is stored and on its way.", "SentMessage")
-                .answers(200, "An earlier attempt had stored it.", "SentMessage")
+                .answers(201, "The message is stored and announced.", "SentMessage")
+                .answers(200, "An earlier attempt had stored the message.", "SentMessage")
                 .refuses(&[NotAMember, Forbidden, Conflict, RateLimited, ServerBusy, ChatHalted]),
             messages::send,
         )
@@ -192,15 +196,15 @@ fn add_users(routes: Routes) -> Routes {
             users::update_me,
         )
         .add(
-            Operation::get(USER, "readUser", "A user's profile, also of one who never came.")
+            Operation::get(USER, "readUser", "A user's profile, also of an unknown user.")
                 .for_tokens()
                 .answers(200, "The profile.", "User"),
             users::read,
         )
         .add(
-            Operation::delete(USER, "deleteUser", "Deletes a person and what they wrote.")
+            Operation::delete(USER, "deleteUser", "Deletes a user and their messages.")
                 .for_services()
-                .answers_nothing("They are forgotten; what they wrote is emptied soon.")
+                .answers_nothing("The user is deleted; their messages are emptied soon.")
                 .refuses(&[ServerBusy]),
             users::delete,
         )
@@ -209,16 +213,16 @@ fn add_users(routes: Routes) -> Routes {
 fn add_privacy(routes: Routes) -> Routes {
     routes
         .add(
-            Operation::get(CONTACTS, "listContacts", "Whom the caller has put, by their ids.")
+            Operation::get(CONTACTS, "listContacts", "The caller's contacts, ordered by user id.")
                 .for_tokens()
                 .parameters(&[Parameter::Limit, Parameter::Cursor])
-                .answers_page("Contacts; whether they have put the caller is not told.", "Contact"),
+                .answers_page("The contacts, without whether they added the caller.", "Contact"),
             contacts::list,
         )
         .add(
-            Operation::put(CONTACT, "putContact", "Makes a user a contact of the caller's.")
+            Operation::put(CONTACT, "putContact", "Adds a user to the caller's contacts.")
                 .for_tokens()
-                .answers_nothing("They are one.")
+                .answers_nothing("The user is a contact.")
                 .refuses(&[Conflict, ServerBusy]),
             contacts::put,
         )
@@ -226,35 +230,35 @@ fn add_privacy(routes: Routes) -> Routes {
             Operation::delete(
                 CONTACT,
                 "removeContact",
-                "Takes a user out of the caller's contacts.",
+                "Removes a user from the caller's contacts.",
             )
             .for_tokens()
-            .answers_nothing("They are none.")
+            .answers_nothing("The user is not a contact.")
             .refuses(&[ServerBusy]),
             contacts::remove,
         )
         .add(
             Operation::get(VISIBILITY, "readVisibility", "Who may see the caller's presence.")
                 .for_tokens()
-                .answers(200, "The choice, or what holds without one.", "VisibilitySetting"),
+                .answers(200, "The setting, or the default.", "VisibilitySetting"),
             visibility::read,
         )
         .add(
             Operation::put(
                 VISIBILITY,
                 "chooseVisibility",
-                "Says who may see the caller's presence.",
+                "Sets who may see the caller's presence.",
             )
             .for_tokens()
             .body("VisibilitySetting")
-            .answers(200, "The choice, in force at once.", "VisibilitySetting")
+            .answers(200, "The setting, valid at once.", "VisibilitySetting")
             .refuses(&[ServerBusy]),
             visibility::choose,
         )
         .add(
             Operation::get(PRESENCE, "readPresence", "Whether a user is online.")
                 .for_tokens()
-                .answers(200, "What the caller may see.", "Presence")
+                .answers(200, "The presence, as far as the caller may see it.", "Presence")
                 .refuses(&[RateLimited]),
             presence::read,
         )
@@ -262,7 +266,7 @@ fn add_privacy(routes: Routes) -> Routes {
             Operation::post(PRESENCE_QUERY, "queryPresence", "Whether users are online.")
                 .for_tokens()
                 .body("PresenceQuery")
-                .answers_page("What the caller may see, in the order asked.", "Presence")
+                .answers_page("The presence of each user, in the order of the query.", "Presence")
                 .refuses(&[RateLimited]),
             presence::query,
         )
@@ -274,7 +278,7 @@ fn add_back_end(routes: Routes) -> Routes {
             Operation::post("/v1/push", "push", "Sends an event to all devices of some users.")
                 .for_services()
                 .body("Push")
-                .answers(200, "For how many connections it was queued.", "Pushed"),
+                .answers(200, "The number of connections for which it was queued.", "Pushed"),
             push::push,
         )
         .add(
@@ -286,14 +290,14 @@ fn add_back_end(routes: Routes) -> Routes {
         .add(
             Operation::get("/v1/admin/metrics", "readNodeMetrics", "The metrics of this node.")
                 .for_services()
-                .answers_text("Everything that is counted.", "application/openmetrics-text"),
+                .answers_text("All metrics.", "application/openmetrics-text"),
             metrics_for_services,
         )
         .add(
             Operation::get(NODE_CONNECTIONS, "listNodeConnections", "Connections of this node.")
                 .for_services()
                 .parameters(&[Parameter::Limit])
-                .answers_page("Those with the most waiting first.", "NodeConnection"),
+                .answers_page("The connections, fullest outbox first.", "NodeConnection"),
             admin::list_node_connections,
         )
         .add(
@@ -306,13 +310,13 @@ fn add_back_end(routes: Routes) -> Routes {
         .add(
             Operation::delete(CONNECTIONS, "endConnections", "Ends all connections of a user.")
                 .for_services()
-                .answers(200, "How many were told to close.", "Ended"),
+                .answers(200, "The number of connections that are being closed.", "Ended"),
             admin::end_connections,
         )
         .add(
             Operation::delete(CONNECTION, "endConnection", "Ends a connection.")
                 .for_services()
-                .answers(200, "It was told to close.", "Ended")
+                .answers(200, "The connection is being closed.", "Ended")
                 .refuses(&[NotFound]),
             admin::end_connection,
         )

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use super::operation::{Access, Content, Operation, Parameter};
 use super::schemas::{page_of, reference, schemas};
 
-const DESCRIPTION: &str = "Chats, people and operations of a Heartline node. \
+const DESCRIPTION: &str = "The REST interface of a Heartline node. \
     A success is the object itself; a list is `{\"items\":[…],\"next_cursor\":…}`; \
-    a refusal is `{\"error\":{…}}` with a code that says whether to try again. \
-    Every 429 and 503 carries `Retry-After`. \
-    Live messages come over the WebSocket at `/v1/ws` (subprotocol `heartline.v1`).";
+    an error is `{\"error\":{…}}` with a code that tells whether to retry. \
+    Every 429 and 503 has `Retry-After`. \
+    Live messages arrive over the WebSocket at `/v1/ws` (subprotocol `heartline.v1`).";
 
 /// The whole document.
 pub(super) fn render(operations: &[Operation]) -> Value {
@@ -135,25 +135,27 @@ fn refusal(status: u16, codes: &[ErrorCode]) -> Value {
 fn sentence(status: u16, code: ErrorCode) -> String {
     let meaning = match code {
         ErrorCode::InvalidMessage => match status {
-            408 => "the body did not come in time",
+            408 => "the body did not arrive in time",
             415 => "the body is not JSON",
-            _ => "a malformed field, parameter or body; `details.field` names it",
+            _ => "a field, a parameter or the body is malformed; `details.field` names it",
         },
-        ErrorCode::Unauthorized => "no valid token",
-        ErrorCode::Forbidden => "the role or the scope forbids it",
-        ErrorCode::NotAMember => "no such chat, or the caller is not a member",
-        ErrorCode::NotFound => "there is no such thing",
-        ErrorCode::Conflict => "it contradicts what is there; `details.reason` says how",
-        ErrorCode::MessageTooLarge => "the content or the body is over its limit",
-        ErrorCode::RateLimited => "too many in too short a time",
-        ErrorCode::SlowConsumer => "read faster",
-        ErrorCode::ServerBusy => "too much is under way",
-        ErrorCode::ServiceUnavailable => {
-            "the store or the signing keys are not available; `details.outcome` says of a change \
-             whether it may have been made"
+        ErrorCode::Unauthorized => "the token is missing or invalid",
+        ErrorCode::Forbidden => "the role or the scope does not allow it",
+        ErrorCode::NotAMember => "the chat does not exist, or the caller is not a member",
+        ErrorCode::NotFound => "the object does not exist",
+        ErrorCode::Conflict => {
+            "the request conflicts with the stored state; `details.reason` gives the reason"
         }
-        ErrorCode::ChatHalted => "the chat takes no messages until an operator has repaired it",
-        ErrorCode::InternalError => "a fault of the server's own",
+        ErrorCode::MessageTooLarge => "the content or the body is too large",
+        ErrorCode::RateLimited => "the rate limit is exceeded",
+        ErrorCode::SlowConsumer => "the client reads too slowly",
+        ErrorCode::ServerBusy => "too many requests are under way",
+        ErrorCode::ServiceUnavailable => {
+            "the store or the signing keys are not available; `details.outcome` tells whether a \
+             change may have been made"
+        }
+        ErrorCode::ChatHalted => "the chat rejects messages until an operator has repaired it",
+        ErrorCode::InternalError => "a bug in the server",
     };
     format!("`{}`: {meaning}.", code.as_str())
 }
@@ -169,9 +171,11 @@ fn path_parameter(name: &'static str) -> Value {
 
 fn parameter(kind: Parameter) -> Value {
     let (name, place, description, schema) = match kind {
-        Parameter::Limit => ("limit", "query", "Items of a page at most.", reference("Limit")),
+        Parameter::Limit => {
+            ("limit", "query", "The maximum number of items of a page.", reference("Limit"))
+        }
         Parameter::Cursor => {
-            let description = "Where the page begins: `next_cursor` of the page before.";
+            let description = "The start of the page: `next_cursor` of the previous page.";
             ("cursor", "query", description, json!({ "type": "string" }))
         }
         Parameter::Before => {
@@ -184,7 +188,7 @@ fn parameter(kind: Parameter) -> Value {
         }
         Parameter::Key => {
             let description = "Within 24 hours the same key of the same user on the same path \
-                gives the first result; with another body it is a `CONFLICT`.";
+                returns the first result; with another body the answer is `CONFLICT`.";
             ("Idempotency-Key", "header", description, reference("IdempotencyKey"))
         }
     };

@@ -3,6 +3,7 @@
 //! A route and its description are one declaration, so neither can be there without the other.
 
 mod document;
+mod meanings;
 mod operation;
 mod schemas;
 

@@ -11,6 +11,8 @@ use heartline_protocol::rest::{
 };
 use serde_json::{Map, Value, json};
 
+use super::meanings::meaning_of;
+
 /// A field of an object: its name, whether it must be there, and its schema.
 type Field = (&'static str, Presence, Value);
 
@@ -29,7 +31,7 @@ pub(super) fn reference(name: &str) -> Value {
 
 /// A page of a list.
 pub(super) fn page_of(name: &str) -> Value {
-    let next = "Where the next page begins; null on the last one.";
+    let next = "The start of the next page; null on the last page.";
     object(
         "A page of a list.",
         vec![
@@ -64,18 +66,18 @@ fn ids() -> Named {
     let alphabet = r"[A-Za-z0-9_.@|:+\-]";
     named([
         ("UserId", text("The `sub` of a user's tokens.", &format!("^{alphabet}{{1,128}}$"))),
-        ("DeviceId", text("One of a user's devices.", &format!("^{alphabet}{{1,64}}$"))),
+        ("DeviceId", text("The id of one of a user's devices.", &format!("^{alphabet}{{1,64}}$"))),
         (
             "ClientMessageId",
             text(
-                "The sender's own name for a message, the same in every retry.",
+                "The sender's own id of a message, the same in every retry.",
                 &format!("^{alphabet}{{1,64}}$"),
             ),
         ),
-        ("ChatId", text("A chat.", &format!("^chat_{ulid}$"))),
-        ("MessageId", text("A stored message.", &format!("^msg_{ulid}$"))),
-        ("ConnectionId", text("One socket's life.", &format!("^conn_{ulid}_[0-9]+$"))),
-        ("NodeId", text("One incarnation of a node.", r"^[A-Za-z0-9_.\-]{1,96}$")),
+        ("ChatId", text("The id of a chat.", &format!("^chat_{ulid}$"))),
+        ("MessageId", text("The id of a stored message.", &format!("^msg_{ulid}$"))),
+        ("ConnectionId", text("The id of a connection.", &format!("^conn_{ulid}_[0-9]+$"))),
+        ("NodeId", text("The id of a node, new with each start.", r"^[A-Za-z0-9_.\-]{1,96}$")),
     ])
 }
 
@@ -118,7 +120,7 @@ fn values() -> Named {
         (
             "Visibility",
             json!({ "type": "string", "enum": ["everyone", "contacts_only", "nobody"],
-                "description": "Two users are contacts when each has put the other." }),
+                "description": "Two users become contacts once each has added the other." }),
         ),
         ("ErrorCode", json!({ "type": "string", "enum": codes })),
     ])
@@ -139,8 +141,8 @@ fn chats() -> Named {
     let member_fields =
         || vec![("user_id", Required, reference("UserId")), ("role", Required, reference("Role"))];
     let others = json!({ "type": "array", "items": reference("UserId"),
-        "description": format!("The others: exactly one for a direct chat, at most {} for a \
-            group. Naming oneself changes nothing.", GROUP_MEMBERS_MAX - 1) });
+        "description": format!("The other members: exactly one for a direct chat, at most {} for a \
+            group. The caller's own id is ignored.", GROUP_MEMBERS_MAX - 1) });
     let mut listed = chat_fields();
     listed.push(("last_acked_sequence", Required, reference("Sequence")));
     listed.push(("last_message", Optional, reference("Message")));
@@ -158,19 +160,24 @@ fn chats() -> Named {
     let rename = vec![("name", Required, or_null(&reference("ChatName")))];
     named([
         ("Chat", object("A chat with its members.", chat_fields())),
-        ("ChatMember", object("One who belongs to a chat.", member_fields())),
-        ("ListedChat", object("A chat with its newest message and the own watermark.", listed)),
-        ("Delivery", object("How far a member has received; absent if not to be told.", delivery)),
-        ("CreateChat", object("A chat to be made.", create)),
-        ("RenameChat", object("The new name; null takes it away.", rename)),
-        ("AddMember", object("A new member; `role` is `member` unless given.", add)),
-        ("SetRole", object("Another role.", vec![("role", Required, reference("Role"))])),
+        ("ChatMember", object("A member of a chat.", member_fields())),
+        (
+            "ListedChat",
+            object("A chat with its newest message and the caller's watermark.", listed),
+        ),
+        ("Delivery", object("The watermark of a member.", delivery)),
+        ("CreateChat", object("A chat to create.", create)),
+        ("RenameChat", object("The new name; null removes it.", rename)),
+        ("AddMember", object("A member to add.", add)),
+        ("SetRole", object("The new role.", vec![("role", Required, reference("Role"))])),
     ])
 }
 
 fn message_fields() -> Vec<Field> {
-    let empty = json!({ "type": "string", "description": "Empty when it was deleted." });
-    let gone = json!({ "type": "boolean", "description": "Present and true when it was deleted." });
+    let empty = json!({ "type": "string",
+        "description": "The content; empty if the message was deleted." });
+    let gone =
+        json!({ "type": "boolean", "description": "Present and true if the message was deleted." });
     vec![
         ("chat_id", Required, reference("ChatId")),
         ("sequence", Required, reference("Sequence")),
@@ -186,12 +193,12 @@ fn message_fields() -> Vec<Field> {
 
 fn messages() -> Named {
     let content = json!({ "type": "string", "minLength": 1,
-        "description": format!("At most {CONTENT_BYTES_MAX} bytes of UTF-8.") });
+        "description": format!("The content: at most {CONTENT_BYTES_MAX} bytes of UTF-8.") });
     let content_type = json!({ "type": ["string", "null"], "minLength": 1,
         "default": "text/plain",
-        "description": format!("At most {CONTENT_TYPE_BYTES_MAX} bytes.") });
+        "description": format!("The content type: at most {CONTENT_TYPE_BYTES_MAX} bytes.") });
     let sender = json!({ "anyOf": [reference("UserId"), { "type": "null" }],
-        "description": "On whose behalf; only for the scope `service`." });
+        "description": "The sender; only with the scope `service`." });
     let send = vec![
         ("client_message_id", Required, reference("ClientMessageId")),
         ("content", Required, content),
@@ -199,13 +206,13 @@ fn messages() -> Named {
         ("sender_id", Optional, sender),
     ];
     let duplicate = json!({ "type": "boolean",
-        "description": "Whether an earlier attempt had stored it." });
+        "description": "Whether an earlier attempt had stored the message." });
     let mut sent = message_fields();
     sent.push(("duplicate", Required, duplicate));
     named([
-        ("Message", object("A message as it is stored.", message_fields())),
-        ("SendMessage", object("A message to be stored.", send)),
-        ("SentMessage", object("The message as it is stored.", sent)),
+        ("Message", object("A stored message.", message_fields())),
+        ("SendMessage", object("A message to send.", send)),
+        ("SentMessage", object("The stored message.", sent)),
     ])
 }
 
@@ -218,9 +225,9 @@ fn people() -> Named {
     let contact = vec![("user_id", Required, reference("UserId"))];
     let setting = vec![("visibility", Required, reference("Visibility"))];
     named([
-        ("User", object("What a user shows of themselves.", user)),
-        ("UpdateUser", object("The new name; null takes it away.", update)),
-        ("Contact", object("One whom the caller has put as a contact.", contact)),
+        ("User", object("The profile of a user.", user)),
+        ("UpdateUser", object("The new name; null removes it.", update)),
+        ("Contact", object("A user whom the caller has added as a contact.", contact)),
         ("VisibilitySetting", object("Who may see the caller's presence.", setting)),
     ])
 }
@@ -229,11 +236,11 @@ fn presence() -> Named {
     let users = json!({ "type": "array", "items": reference("UserId"), "minItems": 1,
         "maxItems": PRESENCE_QUERY_USERS_MAX });
     let status = json!({ "type": "string", "enum": ["online", "offline", "unknown"],
-        "description": "Unknown: nobody can say, or it is not for the caller to know." });
+        "description": "Unknown: the presence cannot be read, or the caller may not see it." });
     let stale = json!({ "type": "boolean",
-        "description": "The server itself cannot tell at the moment." });
+        "description": "True if the server cannot read the presence at the moment." });
     let version = json!({ "type": "integer", "minimum": 0,
-        "description": "What is not newer than what is known is late. Absent with unknown." });
+        "description": "Rises with each transition; drop older states. Absent if unknown." });
     let presence = vec![
         ("user_id", Required, reference("UserId")),
         ("status", Required, status),
@@ -243,8 +250,8 @@ fn presence() -> Named {
     ];
     let query = vec![("user_ids", Required, users)];
     named([
-        ("Presence", object("Whether a user is online, to one who may know.", presence)),
-        ("PresenceQuery", object("Whose presence is asked for.", query)),
+        ("Presence", object("The presence of a user, as far as the caller may see it.", presence)),
+        ("PresenceQuery", object("The users to query.", query)),
     ])
 }
 
@@ -254,7 +261,7 @@ fn operating() -> Named {
     let users = json!({ "type": "array", "items": reference("UserId"), "minItems": 1,
         "maxItems": PUSH_USERS_MAX });
     let name = json!({ "type": "string", "minLength": 1,
-        "description": format!("At most {EVENT_NAME_BYTES_MAX} bytes.") });
+        "description": format!("The event's name: at most {EVENT_NAME_BYTES_MAX} bytes.") });
     let push = vec![
         ("user_ids", Required, users),
         ("name", Required, name),
@@ -303,25 +310,30 @@ fn operating() -> Named {
     let health = vec![("status", Required, text()), ("degraded", Required, array_of(&text()))];
     let connections = || vec![("connections", Required, count())];
     named([
-        ("Push", object("An event for all devices of some users.", push)),
-        ("Pushed", object("Connections it was queued or leased for.", connections())),
-        ("Ended", object("Connections that were told to close.", connections())),
-        ("Connection", object("A live connection.", connection)),
-        ("NodeConnection", object("A live connection of the node that answers.", node_connection)),
-        ("Outbox", object("What waits to be written.", outbox)),
-        ("Node", object("A live node.", node)),
-        ("Health", object("Whether the node works, and what does not.", health)),
-        ("Error", object("A refusal.", vec![("error", Required, reference("ErrorObject"))])),
-        ("ErrorObject", object("What was refused and why.", error)),
-        ("ErrorDetails", object("More about it.", details)),
+        ("Push", object("An event for all devices of the given users.", push)),
+        ("Pushed", object("The result of a push.", connections())),
+        ("Ended", object("The result of ending connections.", connections())),
+        ("Connection", object("An open connection.", connection)),
+        ("NodeConnection", object("An open connection of the node that answers.", node_connection)),
+        ("Outbox", object("The frames queued for a connection.", outbox)),
+        ("Node", object("A running node.", node)),
+        ("Health", object("The state of a node.", health)),
+        ("Error", object("An error.", vec![("error", Required, reference("ErrorObject"))])),
+        ("ErrorObject", object("The code and the cause of an error.", error)),
+        ("ErrorDetails", object("Details of an error.", details)),
     ])
 }
 
 fn object(description: &str, fields: Vec<Field>) -> Value {
     let is_required = |field: &&Field| field.1 == Required;
     let required: Vec<_> = fields.iter().filter(is_required).map(|field| field.0).collect();
-    let properties: Map<_, _> =
-        fields.into_iter().map(|(name, _, schema)| (name.to_owned(), schema)).collect();
+    let described = |(name, _, mut schema): Field| {
+        if schema.get("description").is_none() {
+            schema["description"] = meaning_of(name).into();
+        }
+        (name.to_owned(), schema)
+    };
+    let properties: Map<_, _> = fields.into_iter().map(described).collect();
     json!({
         "type": "object",
         "description": description,

@@ -144,6 +144,7 @@ fn objects(openapi: &Value) -> String {
             .collect();
         let row = |(field, of): (&String, &Value)| {
             let need = if required.contains(field.as_str()) { "always" } else { "optional" };
+            assert!(!meaning(of).is_empty(), "{name}.{field} has no meaning");
             vec![code(field), kind(openapi, of), need.to_owned(), meaning(of)]
         };
         let rows: Vec<_> = schema["properties"].as_object().unwrap().iter().map(row).collect();
