@@ -114,7 +114,7 @@ test("a flood is refused with a time to wait, and not cut", async () => {
   const before = await server.connections("ted");
   await page.getByRole("button", { name: "Flood" }).click();
   await says(page, "40 messages at once", "stored and acknowledged", "RATE_LIMITED");
-  const refused = Number(/(\d+) were refused/.exec(await log(page))?.[1]);
+  const refused = Number(/(\d+) were rejected/.exec(await log(page))?.[1]);
   expect(refused).toBeGreaterThan(0);
   expect(refused).toBeLessThan(40);
   expect(await server.connections("ted")).toEqual(
