@@ -1,5 +1,5 @@
 //! The suites that every [`PartyStore`] and every
-//! [`PartyArchive`](crate::archive::PartyArchive) must pass: what their docs promise, each sentence
+//! [`PartyArchive`](crate::room::archive::PartyArchive) must pass: what their docs promise, each sentence
 //! proved through the port and nothing else.
 //!
 //! Every run names sessions and accounts of its own, so that one engine can serve any number of
@@ -25,8 +25,8 @@ use bytes::Bytes;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-use crate::fields::Changes;
-use crate::store::{Commit, Committed, Notice, PartyStore, Revision, Stored};
+use crate::room::store::{Commit, Committed, Notice, PartyStore, Revision, Stored};
+use crate::value::fields::Changes;
 
 /// How long a notice may take on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,70 +1,75 @@
-//! A shared session: a queue that everybody edits, its members and their leader.
+//! A shared session: a queue that its members edit together, the members and their leader.
 //!
-//! Everything here is a pure function of values: no IO, no runtime, no clock. An [`Operation`] is
-//! applied to a [`Session`] and gives [`Fact`]s; folding them is all that changes one. Whoever
-//! applies an operation commits its facts by comparing the session's version, and tries again on
-//! the newer session if another commit came first. So edits, members, leader and the end of a
-//! session are decided one after the other, by whichever node, and nothing is decided twice.
-//!
-//! The modules in reading order: what is shared ([`item`], [`queue`], [`roster`], [`session`]),
-//! how it changes ([`operation`], [`fact`], [`entry`], [`log`]), how it is compared and stored
-//! ([`hash`], [`fields`]), and the ports to where it is ([`store`], [`archive`]).
+//! Three layers, each of which uses only those before it: [`value`] is a session as a pure value
+//! (no IO, no runtime, no clock); [`room`] holds the tasks that own sessions on a node, and the
+//! ports to the stores; [`graphql`] is the interface for clients. [`contract`] is the suite that
+//! every store must pass.
 
-pub mod error;
-pub mod limits;
-pub mod canonical;
-pub mod hash;
-pub mod item;
-pub mod validate;
-pub mod queue;
-pub mod roster;
-pub mod session;
-pub mod fact;
-pub mod operation;
-pub mod entry;
-pub mod log;
-pub mod fields;
-pub mod store;
-pub mod archive;
-pub mod contract;
-pub mod metrics;
-pub mod listener;
-pub mod rooms;
+pub mod value;
 pub mod room;
-mod restore;
-mod archivist;
-mod census;
-pub mod rate;
-pub mod party_socket;
-pub mod schema;
+pub mod graphql;
+pub mod contract;
 
-pub use archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
-pub use entry::{Entry, Remembered};
-pub use error::PartyError;
-pub use fact::{Contents, Fact, QueueChange, QueueEvent, SessionChange, SessionEvent, Stamp};
-pub use fields::{Changes, FieldError, Head, changes, from_fields, to_fields};
-pub use hash::{ContentHash, OrderHash, StateHash};
-pub use item::{Climb, Item, QueueItem, QueueItemUser};
-pub use limits::Limits;
-pub use listener::{Heard, Listener, SessionNews, SessionNewsChange, SessionUser, Topic};
-pub use log::{EventLog, LogLimits, Replay};
-pub use metrics::PartyMetrics;
-pub use operation::{
-    Actor, Applied, Context, Decided, Edit, Join, Lifecycle, Membership, NewSession, Operation,
-    Outcome, apply, decide,
-};
-pub use party_socket::PartySocket;
-pub use queue::{FoldError, QueueState};
-pub use rate::PartyRates;
-pub use room::{Answer, Replayed};
-pub use rooms::{PartyConfig, Rooms};
-pub use roster::{Attachment, Away, Heir, Member, MemberId, Resume, Roster, TokenDigest};
-pub use schema::{Caller, GraphQlRequest, Party, Reply};
-pub use session::{Details, Session, Status};
-pub use store::{
+pub use graphql::{Caller, GraphQlRequest, Party, Reply};
+pub use room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
+pub use room::listener::{Heard, Listener, SessionNews, SessionNewsChange, SessionUser, Topic};
+pub use room::metrics::PartyMetrics;
+pub use room::party_socket::PartySocket;
+pub use room::rate::PartyRates;
+pub use room::rooms::{PartyConfig, Rooms};
+pub use room::store::{
     Commit, Committed, LOCK_LIFETIME, NOTICES_MAX, Notice, OFFER_LIFETIME, PartyStore,
     PartyStoreError, Revision, Stored,
 };
+pub use room::task::{Answer, Replayed};
+pub use value::entry::{Entry, Remembered};
+pub use value::error::PartyError;
+pub use value::fact::{
+    Contents, Fact, QueueChange, QueueEvent, SessionChange, SessionEvent, Stamp,
+};
+pub use value::fields::{Changes, FieldError, Head, changes, from_fields, to_fields};
+pub use value::hash::{ContentHash, OrderHash, StateHash};
+pub use value::item::{Climb, Item, QueueItem, QueueItemUser};
+pub use value::limits::Limits;
+pub use value::log::{EventLog, LogLimits, Replay};
+pub use value::operation::{
+    Actor, Applied, Context, Decided, Edit, Join, Lifecycle, Membership, NewSession, Operation,
+    Outcome, apply, decide,
+};
+pub use value::queue::{FoldError, QueueState};
+pub use value::roster::{Attachment, Away, Heir, Member, MemberId, Resume, Roster, TokenDigest};
+pub use value::session::{Details, Session, Status};
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).expect("the folder is readable");
+        let paths = entries.map(|entry| entry.expect("the folder is readable").path());
+        paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn a_session_as_a_value_uses_no_runtime_and_no_port() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/value");
+        let foreign = [
+            "tokio",
+            "tracing",
+            "async ",
+            "rand::",
+            "::now()",
+            "Mutex",
+            "heartline_routing",
+            "heartline_runtime",
+            "crate::room",
+            "crate::graphql",
+        ];
+        for path in sources(&folder) {
+            let text = fs::read_to_string(&path).expect("a source file is readable");
+            let found = foreign.into_iter().find(|word| text.contains(word));
+            assert_eq!(found, None, "{}", path.display());
+        }
+    }
+}

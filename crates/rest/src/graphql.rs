@@ -110,7 +110,7 @@ pub(super) async fn join(
 ) -> Result<Response, Refused> {
     let unknown = || Refusal::new(ErrorCode::NotFound, "Session not found");
     let site = api.site_url.as_deref().ok_or_else(unknown)?;
-    heartline_party::validate::session_id(&session_id)
+    heartline_party::value::validate::session_id(&session_id)
         .map_err(|error| Refusal::malformed(StatusCode::BAD_REQUEST, &error.message))?;
     let session = api.party.rooms.look(&session_id).await;
     let session = session.map_err(|error| Refusal::new(error.code, &error.message))?;

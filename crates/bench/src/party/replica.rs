@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use heartline_party::Item;
-use heartline_party::hash::{order_hash, state_hash};
+use heartline_party::value::hash::{order_hash, state_hash};
 use serde::Deserialize;
 
 /// A message of the server, as far as it is looked at.

@@ -3,9 +3,9 @@
 use heartline_protocol::UserId;
 
 use super::Names;
-use crate::archive::{Archived, Discovered, PartyArchive};
-use crate::session::{Details, Session, Status};
-use crate::store::{Revision, Stored};
+use crate::room::archive::{Archived, Discovered, PartyArchive};
+use crate::room::store::{Revision, Stored};
+use crate::value::session::{Details, Session, Status};
 
 /// More sessions than any run makes.
 const ALL: usize = 100_000;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
 
 use super::{Step, StoreContract, committed, done, fields, fields_of};
-use crate::store::{Committed, PartyStore, Revision};
+use crate::room::store::{Committed, PartyStore, Revision};
 
 /// Committers who want to change one session at the same time.
 const COMMITTERS: usize = 50;

@@ -8,15 +8,15 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
 use super::{ENTRIES_KEPT, StoreContract, fields_of, heard_of};
-use crate::entry::Entry;
-use crate::fields::{Changes, changes, from_fields, to_fields};
-use crate::item::{Item, QueueItem};
-use crate::limits::Limits;
-use crate::operation::{Actor, Context, Edit, Join, Membership, Operation, apply};
-use crate::roster::Attachment;
-use crate::session::Session;
-use crate::store::{Commit, Committed, Notice, PartyStore, Revision};
-use crate::validate;
+use crate::room::store::{Commit, Committed, Notice, PartyStore, Revision};
+use crate::value::entry::Entry;
+use crate::value::fields::{Changes, changes, from_fields, to_fields};
+use crate::value::item::{Item, QueueItem};
+use crate::value::limits::Limits;
+use crate::value::operation::{Actor, Context, Edit, Join, Membership, Operation, apply};
+use crate::value::roster::Attachment;
+use crate::value::session::Session;
+use crate::value::validate;
 
 /// Nodes that work on one session, operations that each wants, and items that they share.
 const NODES: u64 = 5;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Step, StoreContract, done, entry_of};
-use crate::store::Revision;
+use crate::room::store::Revision;
 
 /// Entries that the log of these steps keeps.
 const KEPT: usize = 5;

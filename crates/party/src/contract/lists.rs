@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{Step, StoreContract, committed, done, fields};
-use crate::store::{Committed, Revision};
+use crate::room::store::{Committed, Revision};
 
 /// More sessions than any run makes.
 const ALL: usize = 1_000_000;

@@ -1,8 +1,8 @@
 //! What every archive promises of sessions that are found by where they are.
 
 use super::archive::{ArchiveContract, discovered};
-use crate::archive::{Archived, Circle, Discovered};
-use crate::session::{Details, Status};
+use crate::room::archive::{Archived, Circle, Discovered};
+use crate::value::session::{Details, Status};
 
 /// More sessions than any run makes.
 const ALL: usize = 100_000;

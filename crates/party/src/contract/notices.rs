@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::{Step, StoreContract, done, entry_of, heard_of};
-use crate::store::{PartyStore, Revision};
+use crate::room::store::{PartyStore, Revision};
 
 /// How often somebody begins and ends to watch while commits are made.
 const ROUNDS: usize = 6;

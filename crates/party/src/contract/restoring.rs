@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{StoreContract, heard};
-use crate::store::{LOCK_LIFETIME, Notice, Revision, Stored};
+use crate::room::store::{LOCK_LIFETIME, Notice, Revision, Stored};
 
 /// How much later than it should a lock may lapse.
 const SLACK: Duration = Duration::from_millis(500);

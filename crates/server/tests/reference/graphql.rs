@@ -72,8 +72,8 @@ fn the_reference_of_graphql_is_current() {
         ("subscriptions", operations(&types, "Subscription")),
         ("types", objects(&types)),
         ("inputs", inputs(&types)),
-        ("hashes", module_doc("crates/party/src/hash.rs")),
-        ("canonical JSON", module_doc("crates/party/src/canonical.rs")),
+        ("hashes", module_doc("crates/party/src/value/hash.rs")),
+        ("canonical JSON", module_doc("crates/party/src/value/canonical.rs")),
         ("errors", refusals()),
         ("close codes", close_codes()),
         ("limits", limits()),
@@ -211,7 +211,7 @@ fn module_doc(path: &str) -> String {
 }
 
 fn refusals() -> String {
-    let file = source::file("crates/party/src/error.rs");
+    let file = source::file("crates/party/src/value/error.rs");
     let methods = file.items.iter().filter_map(|item| match item {
         Item::Impl(item) => Some(&item.items),
         _ => None,
@@ -262,13 +262,13 @@ fn close_codes() -> String {
 fn limits() -> String {
     let head = ["limit", "default", "meaning"];
     let configured: Vec<_> = SETTINGS.map(setting).into();
-    let all = constants::of(&source::file("crates/party/src/limits.rs"));
+    let all = constants::of(&source::file("crates/party/src/value/limits.rs"));
     let bound = |name: &str| {
         let found = all.iter().find(|bound| bound.name == name);
         constant_row(found.unwrap_or_else(|| panic!("there is no bound {name}")))
     };
     let mut fixed: Vec<_> = BOUNDS.map(bound).into();
-    let guards = constants::of(&source::file("crates/party/src/schema/guard.rs"));
+    let guards = constants::of(&source::file("crates/party/src/graphql/guard.rs"));
     fixed.extend(guards.iter().map(constant_row));
     format!(
         "As `[party]` configures it:\n\n{}However it is configured:\n\n{}Of a socket:\n\n{}How often \
@@ -312,7 +312,7 @@ fn rates() -> Vec<Vec<String>> {
     let row = |name: &str, rate: Rate| {
         let Rate { count, period, burst } = rate;
         let period = if period.as_secs() == 1 { "second" } else { "minute" };
-        let doc = field_doc("crates/party/src/rate.rs", "PartyRates", name);
+        let doc = field_doc("crates/party/src/room/rate.rs", "PartyRates", name);
         vec![doc, format!("{count} a {period}, {burst} at once")]
     };
     let rates = [("edits", edits), ("questions", questions), ("joins", joins)];

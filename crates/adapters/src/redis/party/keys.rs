@@ -3,7 +3,8 @@
 //! Everything of a session has the session's id as its hash tag, so that on a Cluster it is in one
 //! slot. An id has neither braces nor a colon, so that no two sessions can meet.
 
-use heartline_party::{PartyStoreError, validate};
+use heartline_party::PartyStoreError;
+use heartline_party::value::validate;
 
 use crate::redis::config::RedisConfig;
 

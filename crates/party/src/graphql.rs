@@ -1,0 +1,337 @@
+//! Party sessions as a GraphQL interface: what a request means, whoever brings it.
+//!
+//! A transport opens a [`PartySocket`] for each connection and hands requests to [`Party::run`],
+//! which answers encoded replies. The shapes are those of existing clients; what was added to them
+//! is nullable or optional.
+
+mod document;
+mod documents;
+mod encodings;
+mod event;
+mod guard;
+mod input;
+mod item;
+mod mutation;
+mod query;
+mod refusal;
+mod session;
+mod statistics;
+mod subscription;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, NextExecute};
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Response, SDLExportOptions, Schema, ServerError, Variables};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::stream::{BoxStream, StreamExt, once};
+use heartline_protocol::UserId;
+use serde::Deserialize;
+use tokio_util::task::TaskTracker;
+
+use crate::room::listener::{Heard, Listener};
+use crate::room::party_socket::{PartySocket, random_uuid};
+use crate::room::rate::{Accounts, PartyRates};
+use crate::room::rooms::Rooms;
+use crate::value::error::PartyError;
+use crate::value::operation::Actor;
+use crate::value::roster::Attachment;
+use crate::value::validate;
+
+use document::Document;
+use documents::Documents;
+use encodings::{DocumentKey, Encodings, EventKey};
+use mutation::Mutation;
+use query::Query;
+use refusal::{encode_errors, encode_response, encode_without_data, server_error};
+use subscription::{EventSchema, Subscriptions, event_schema};
+
+/// Directives that one field may have.
+const DIRECTIVES_MAX: usize = 8;
+
+/// The party sessions of a node, as a GraphQL interface. Clones share everything.
+#[derive(Clone)]
+pub struct Party(Arc<Inner>);
+
+struct Inner {
+    rooms: Rooms,
+    rates: PartyRates,
+    schema: Schema<Query, Mutation, Subscriptions>,
+    events: EventSchema,
+    documents: Documents,
+    encodings: Encodings,
+    tasks: TaskTracker,
+}
+
+/// Who brings a request.
+#[derive(Debug, Clone)]
+pub enum Caller {
+    /// A connection.
+    Socket(Arc<PartySocket>),
+    /// A request of its own, which is in no session.
+    Http {
+        /// The account, if it is signed in.
+        account: Option<UserId>,
+    },
+}
+
+/// A request as clients write it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphQlRequest {
+    /// The text of the document.
+    pub query: String,
+    /// Which of its operations is meant, if it has several.
+    #[serde(default)]
+    pub operation_name: Option<String>,
+    /// An object of variables, or null.
+    #[serde(default)]
+    pub variables: serde_json::Value,
+}
+
+/// One reply, encoded as JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// A result: an object with `data`, `errors` or both.
+    Next(Bytes),
+    /// The request cannot be run, or the subscription is refused: an array of errors. It is the
+    /// only reply.
+    Error(Bytes),
+}
+
+impl Caller {
+    fn socket(&self) -> Option<&Arc<PartySocket>> {
+        match self {
+            Self::Socket(socket) => Some(socket),
+            Self::Http { .. } => None,
+        }
+    }
+
+    fn account(&self) -> Option<&UserId> {
+        match self {
+            Self::Socket(socket) => socket.account(),
+            Self::Http { account } => account.as_ref(),
+        }
+    }
+
+    fn actor(&self, rooms: &Rooms) -> Actor {
+        match self {
+            Self::Socket(socket) => socket.actor(),
+            // Nobody is a member under an id that was made up for one request.
+            Self::Http { account } => Actor {
+                member: random_uuid().parse().expect("a UUID is a legal id"),
+                account: account.clone(),
+                attachment: Attachment { node: rooms.node_id().clone(), socket: 0 },
+            },
+        }
+    }
+}
+
+impl Party {
+    /// The interface to these sessions.
+    pub fn new(rooms: Rooms, rates: PartyRates) -> Self {
+        let schema = Schema::build(Query, Mutation, Subscriptions)
+            .data(rooms.clone())
+            .data(Accounts::new(rates))
+            .limit_directives(DIRECTIVES_MAX)
+            .extension(Stages)
+            .finish();
+        Self(Arc::new(Inner {
+            rooms,
+            rates,
+            schema,
+            events: event_schema(),
+            documents: Documents::default(),
+            encodings: Encodings::default(),
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    /// The schema in its own language.
+    pub fn sdl() -> String {
+        let options = SDLExportOptions::new();
+        let schema = Schema::build(Query, Mutation, Subscriptions).finish();
+        schema.sdl_with_options(options.prefer_single_line_descriptions())
+    }
+
+    /// A new connection, which is a member of nothing yet. Its number must be another one than that
+    /// of every other socket of this node.
+    pub fn open(&self, account: Option<UserId>, socket: u64) -> Arc<PartySocket> {
+        let (rooms, tasks) = (self.0.rooms.clone(), self.0.tasks.clone());
+        Arc::new(PartySocket::new(rooms, self.0.rates, tasks, account, socket))
+    }
+
+    /// Runs a request. A query or a mutation has one reply; a subscription has one for each event,
+    /// and is over when the caller is no longer a member, or drops it.
+    pub fn run(&self, caller: Caller, request: GraphQlRequest) -> BoxStream<'static, Reply> {
+        let party = self.clone();
+        let replies = async move {
+            let only = |reply| once(async { reply }).boxed();
+            let document = match Document::parse(request, &party.0.documents) {
+                Ok(document) => document,
+                Err(error) => return only(Reply::Error(encode_errors(vec![error]))),
+            };
+            let kind = document.operation().map(|operation| operation.ty);
+            if kind == Some(OperationType::Subscription) {
+                return match party.subscribe(caller, document).await {
+                    Ok(replies) => replies,
+                    Err(refused) => only(refused),
+                };
+            }
+            only(party.execute(caller, document).await)
+        };
+        replies.flatten_stream().boxed()
+    }
+
+    async fn execute(&self, caller: Caller, mut document: Document) -> Reply {
+        let missing = document.missing_variables();
+        if !missing.is_empty() {
+            return self.explain(&document, missing).await;
+        }
+        let stage = Stage::default();
+        // They may be as long as a whole queue, and nobody needs them afterwards.
+        let variables = std::mem::take(&mut document.variables);
+        let request = document.to_request(variables);
+        let request = request.data(Arc::new(caller)).data(stage.clone());
+        let response = self.0.schema.execute(request).await;
+        if stage.has_begun() {
+            return Reply::Next(encode_response(response));
+        }
+        self.explain(&document, response.errors).await
+    }
+
+    /// Says why a document was not run: because it is wrong, or else because of its variables.
+    async fn explain(&self, document: &Document, errors: Vec<ServerError>) -> Reply {
+        match self.rehearse(document, Variables::default()).await {
+            Ok(()) => Reply::Next(encode_without_data(errors)),
+            Err(wrong) => Reply::Error(encode_errors(wrong)),
+        }
+    }
+
+    /// Whether a document could be run.
+    async fn rehearse(
+        &self,
+        document: &Document,
+        variables: Variables,
+    ) -> Result<(), Vec<ServerError>> {
+        let stage = Stage { is_rehearsal: true, ..Stage::default() };
+        let request = document.to_request(variables).data(stage.clone());
+        let response = self.0.schema.execute(request).await;
+        if stage.has_begun() { Ok(()) } else { Err(response.errors) }
+    }
+
+    async fn subscribe(
+        &self,
+        caller: Caller,
+        document: Document,
+    ) -> Result<BoxStream<'static, Reply>, Reply> {
+        let missing = document.missing_variables();
+        if !missing.is_empty() {
+            return Err(self.explain(&document, missing).await);
+        }
+        if let Err(errors) = self.rehearse(&document, document.variables.clone()).await {
+            return Err(self.explain(&document, errors).await);
+        }
+        let refused = |error: PartyError| Reply::Error(encode_errors(vec![server_error(&error)]));
+        let (session_id, listener) = self.listen(&caller, &document).await.map_err(refused)?;
+        let key = Arc::new(DocumentKey {
+            query: document.query.clone(),
+            operation_name: document.operation_name.clone(),
+            variables: document.variables.clone(),
+        });
+        let (party, document) = (self.clone(), Arc::new(document.into_query()));
+        let replies = listener.then(move |heard| {
+            let (party, session_id) = (party.clone(), Arc::clone(&session_id));
+            let (key, document) = (Arc::clone(&key), Arc::clone(&document));
+            async move { Reply::Next(party.encode(&session_id, heard, &key, &document).await) }
+        });
+        Ok(replies.boxed())
+    }
+
+    async fn listen(
+        &self,
+        caller: &Caller,
+        document: &Document,
+    ) -> Result<(Arc<str>, Listener), PartyError> {
+        let (topic, session_id) = document.subscription()?;
+        validate::session_id(&session_id)?;
+        let socket = caller.socket().ok_or_else(PartyError::not_in_any_session)?;
+        let actor = socket.actor_in(&session_id).await?;
+        let listener = self.0.rooms.listen(&session_id, topic, actor).await?;
+        Ok((session_id.into(), listener))
+    }
+
+    async fn encode(
+        &self,
+        session_id: &Arc<str>,
+        heard: Heard,
+        key: &Arc<DocumentKey>,
+        document: &Document,
+    ) -> Bytes {
+        let event = EventKey::of(session_id, &heard);
+        let encode = async {
+            let request = document.to_request(document.variables.clone()).data(heard);
+            encode_response(self.0.events.execute(request).await)
+        };
+        match event {
+            Some(event) => self.0.encodings.get(event, key, encode).await,
+            None => encode.await,
+        }
+    }
+}
+
+impl fmt::Debug for Party {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Party").field("rooms", &self.0.rooms).finish_non_exhaustive()
+    }
+}
+
+/// How far the engine has come with a request: what it refuses before it begins is told apart.
+#[derive(Debug, Clone, Default)]
+struct Stage {
+    /// Whether to stop where running would begin.
+    is_rehearsal: bool,
+    has_begun: Arc<AtomicBool>,
+}
+
+impl Stage {
+    fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct Stages;
+
+impl ExtensionFactory for Stages {
+    fn create(&self) -> Arc<dyn Extension> {
+        Arc::new(Self)
+    }
+}
+
+#[async_trait]
+impl Extension for Stages {
+    async fn execute(
+        &self,
+        context: &ExtensionContext<'_>,
+        operation_name: Option<&str>,
+        next: NextExecute<'_>,
+    ) -> Response {
+        let Some(stage) = context.data_opt::<Stage>() else {
+            return next.run(context, operation_name).await;
+        };
+        stage.has_begun.store(true, Ordering::Relaxed);
+        if stage.is_rehearsal {
+            Response::default()
+        } else {
+            next.run(context, operation_name).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! What callers do to a session. Queue mutations name no session: it is the one that the connection
+//! has joined.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, Object};
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::input::{CreateSessionInput, ItemInput};
+use super::item::ItemView;
+use super::query::{caller, members, participants, rooms};
+use super::session::{QueueStateView, SessionView};
+use super::statistics::SessionSummary;
+use crate::room::party_socket::{PartySocket, random_uuid, uuid_from, validate_names};
+use crate::room::rate::Accounts;
+use crate::room::task::Answer;
+use crate::value::error::PartyError;
+use crate::value::item::Item;
+use crate::value::operation::{Edit, Join, Lifecycle, NewSession, Operation, Outcome};
+use crate::value::roster::TokenDigest;
+use crate::value::validate;
+
+/// What callers do.
+#[derive(Debug)]
+pub(super) struct Mutation;
+
+/// Changes. Those of the queue name no session: it is the one that the connection has joined.
+#[Object]
+impl Mutation {
+    /// Makes the caller a member of a session, which begins with it if nobody has joined before.
+    #[expect(clippy::too_many_arguments, reason = "the schema has so many")]
+    async fn join_session(
+        &self,
+        context: &Context<'_>,
+        #[graphql(
+            desc = "Which session: 1 to 100 letters, digits and hyphens; any client may make an id up"
+        )]
+        session_id: ID,
+        #[graphql(desc = "The board; that of whoever joins first counts")] board_path: String,
+        #[graphql(desc = "The name to show, 1 to 50 characters")] username: Option<String>,
+        #[graphql(desc = "The picture to show")] avatar_url: Option<String>,
+        #[graphql(desc = "Taken from whoever joins first")] initial_queue: Option<Vec<ItemInput>>,
+        #[graphql(desc = "Taken from whoever joins first")] initial_current_climb: Option<
+            ItemInput,
+        >,
+        #[graphql(desc = "Taken from whoever joins first")] session_name: Option<String>,
+        #[graphql(desc = "Whether to answer a `resumeToken`")] resumable: Option<bool>,
+        #[graphql(desc = "Comes back as the member that got this token, and asks for a new one")]
+        resume_token: Option<String>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<SessionView, PartyError> {
+        let socket = caller(context).socket().ok_or_else(PartyError::needs_a_socket)?;
+        socket.take_join()?;
+        let items_max = rooms(context).limits().queue_items_max;
+        let queue = initial_queue.unwrap_or_default().into_iter().map(Into::into).collect();
+        let initial_queue = validate::queue("initialQueue", queue, items_max)?;
+        let current = initial_current_climb.map(|item| item_of("initialCurrentClimb", item));
+        let resume_token = resume_token.filter(|token| !token.is_empty());
+        let is_resumable = resumable.unwrap_or_default() || resume_token.is_some();
+        let join = Join {
+            board_path,
+            username,
+            avatar_url,
+            session_name,
+            initial_queue,
+            initial_current: current.transpose()?,
+            resume_token: None,
+            resumed_token: resume_token.as_deref().map(token_digest),
+        };
+        join_as(socket, session_id.0, join, is_resumable, text(correlation_id)).await
+    }
+
+    /// Creates a session, and makes the caller a member of it if it has a connection.
+    async fn create_session(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "What it is to be")] input: CreateSessionInput,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<SessionView, PartyError> {
+        let caller = caller(context);
+        let account = caller.account().ok_or_else(PartyError::authentication_required)?;
+        match caller.socket() {
+            Some(socket) => socket.take_lifecycle()?,
+            None => context.data_unchecked::<Accounts>().take_lifecycle(account)?,
+        }
+        validate::board_ids(input.board_ids.as_deref().unwrap_or_default())?;
+        let (correlation_id, new) = (text(correlation_id), NewSession::from(input));
+        let session_id = match &correlation_id {
+            Some(name) => uuid_of(&[account.as_str(), name]),
+            None => random_uuid(),
+        };
+        let board_path = new.board_path.clone();
+        let operation = Operation::Lifecycle(Lifecycle::Create(Box::new(new)));
+        let actor = Some(caller.actor(rooms(context)));
+        let created =
+            rooms(context).operate(&session_id, operation, actor, correlation_id.clone()).await?;
+        match caller.socket() {
+            Some(socket) => {
+                let join = Join { board_path, ..Join::default() };
+                join_as(socket, session_id, join, false, correlation_id).await
+            }
+            None => Ok(SessionView {
+                session: created.session,
+                viewer: None,
+                is_own: true,
+                resume_token: None,
+            }),
+        }
+    }
+
+    /// Leaves the session; answers whether the caller was in one.
+    async fn leave_session(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<bool, PartyError> {
+        match caller(context).socket() {
+            Some(socket) => socket.leave(text(correlation_id)).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Ends a session for good, for its creator or its leader.
+    async fn end_session(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "Which session")] session_id: ID,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<Option<SessionSummary>, PartyError> {
+        let (caller, rooms) = (caller(context), rooms(context));
+        match (caller.socket(), caller.account()) {
+            (Some(socket), _) => socket.take_lifecycle()?,
+            (None, Some(account)) => {
+                context.data_unchecked::<Accounts>().take_lifecycle(account)?;
+            }
+            (None, None) => return Err(PartyError::authentication_required()),
+        }
+        validate::session_id(&session_id)?;
+        let members = members(&*rooms.look(&session_id).await?);
+        let operation = Operation::Lifecycle(Lifecycle::End { expected_epoch: None });
+        let actor = Some(caller.actor(rooms));
+        let ended = rooms.operate(&session_id, operation, actor, text(correlation_id)).await?;
+        // It has ended, whether or not the archive can say now who was in it before.
+        let former = participants(rooms, &session_id).await.unwrap_or_default();
+        Ok(Some(SessionSummary::of(&ended.session, &members, &former)))
+    }
+
+    /// Calls the caller something else, now and in sessions that it joins later.
+    async fn update_username(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "The name to show, 1 to 50 characters")] username: String,
+        #[graphql(desc = "The picture to show; the one before if it is not said")]
+        avatar_url: Option<String>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<bool, PartyError> {
+        match caller(context).socket() {
+            Some(socket) => {
+                socket.update_username(username, avatar_url, text(correlation_id)).await?;
+            }
+            None => validate_names(&username, avatar_url.as_deref())?,
+        }
+        Ok(true)
+    }
+
+    /// Puts an item into the queue; one that is there already stays as it is.
+    async fn add_queue_item(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "The item, under a UUID that the client makes")] item: ItemInput,
+        #[graphql(desc = "Where, from 0; at the end if it is not said or above it")]
+        position: Option<i32>,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<ItemView, PartyError> {
+        let add = || Ok(Edit::Add { item: item_of("item", item)?, position });
+        let answer = edit(context, correlation_id, add).await?;
+        item_answered(answer)?.ok_or_else(PartyError::item_not_found)
+    }
+
+    /// Takes an item out of the queue; one that is not there changes nothing, and is no error.
+    async fn remove_queue_item(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "Which item")] uuid: ID,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<bool, PartyError> {
+        edit(context, correlation_id, || Ok(Edit::Remove { uuid: uuid.0 })).await.map(|_| true)
+    }
+
+    /// Moves an item, wherever it is by now.
+    async fn reorder_queue_item(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "Which item")] uuid: ID,
+        #[graphql(desc = "Where the caller saw it: a hint")] old_index: i32,
+        #[graphql(desc = "Where to, from 0: a place that the queue has")] new_index: i32,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<bool, PartyError> {
+        let reorder = || Ok(Edit::Reorder { uuid: uuid.0, old_index, new_index });
+        edit(context, correlation_id, reorder).await.map(|_| true)
+    }
+
+    /// Makes a climb the current one, or none; it need not be in the queue.
+    async fn set_current_climb(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "Which; none clears it")] item: Option<ItemInput>,
+        #[graphql(desc = "Whether to put it into the queue as well")] should_add_to_queue: Option<
+            bool,
+        >,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<Option<ItemView>, PartyError> {
+        let set = || {
+            let item = item.map(|item| item_of("item", item)).transpose()?;
+            Ok(Edit::SetCurrent { item, should_add: should_add_to_queue.unwrap_or_default() })
+        };
+        item_answered(edit(context, correlation_id, set).await?)
+    }
+
+    /// Mirrors the current climb, or no longer; without one nothing happens.
+    async fn mirror_current_climb(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "Whether it is to be mirrored")] mirrored: bool,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<Option<ItemView>, PartyError> {
+        item_answered(edit(context, correlation_id, || Ok(Edit::Mirror { mirrored })).await?)
+    }
+
+    /// Puts an item in the place of another, also where that one is current. It is told as a
+    /// `FullSync`.
+    async fn replace_queue_item(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "Which item goes")] uuid: ID,
+        #[graphql(desc = "Which comes in its place")] item: ItemInput,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<ItemView, PartyError> {
+        let replace = || Ok(Edit::Replace { uuid: uuid.0, item: item_of("item", item)? });
+        let answer = edit(context, correlation_id, replace).await?;
+        item_answered(answer)?.ok_or_else(PartyError::item_not_found)
+    }
+
+    /// Puts a whole queue in the place of the present one. It is told as a `FullSync`.
+    async fn set_queue(
+        &self,
+        context: &Context<'_>,
+        #[graphql(desc = "The items in their order")] queue: Vec<ItemInput>,
+        #[graphql(desc = "What is current then; none clears it")] current_climb_queue_item: Option<
+            ItemInput,
+        >,
+        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        correlation_id: Option<ID>,
+    ) -> Result<QueueStateView, PartyError> {
+        let items_max = rooms(context).limits().queue_items_max;
+        let set = || {
+            let queue = queue.into_iter().map(Into::into).collect();
+            let queue = validate::queue("queue", queue, items_max)?;
+            let current = current_climb_queue_item;
+            let current = current.map(|item| item_of("currentClimbQueueItem", item)).transpose()?;
+            Ok(Edit::SetQueue { queue, current })
+        };
+        let answer = edit(context, correlation_id, set).await?;
+        Ok(QueueStateView::Of(answer.session))
+    }
+}
+
+/// Does an edit in the caller's session; what is asked too often is not even looked at.
+async fn edit(
+    context: &Context<'_>,
+    correlation_id: Option<ID>,
+    edit: impl FnOnce() -> Result<Edit, PartyError> + Send,
+) -> Result<Answer, PartyError> {
+    let socket = caller(context).socket().ok_or_else(PartyError::not_in_a_session)?;
+    let inside = socket.begin_edit()?;
+    socket.edit(inside, edit()?, text(correlation_id)).await
+}
+
+async fn join_as(
+    socket: &Arc<PartySocket>,
+    session_id: String,
+    join: Join,
+    is_resumable: bool,
+    correlation_id: Option<String>,
+) -> Result<SessionView, PartyError> {
+    let resume_token = is_resumable.then(new_token);
+    let join = Join { resume_token: resume_token.as_deref().map(token_digest), ..join };
+    let (member, answer) = socket.join(session_id, join, correlation_id).await?;
+    let session = answer.session;
+    Ok(SessionView { session, viewer: Some(member), is_own: false, resume_token })
+}
+
+fn item_answered(answer: Answer) -> Result<Option<ItemView>, PartyError> {
+    Ok(match answer.outcome {
+        Outcome::Item(item) | Outcome::Current(Some(item)) => Some(ItemView(item)),
+        _ => None,
+    })
+}
+
+fn item_of(argument: &'static str, input: ItemInput) -> Result<Item, PartyError> {
+    validate::queue_item(argument, input.into())
+}
+
+/// Clients send empty text for what they do not name.
+fn text(id: Option<ID>) -> Option<String> {
+    id.map(|id| id.0).filter(|id| !id.is_empty())
+}
+
+/// A token that nobody guesses.
+fn new_token() -> String {
+    format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>())
+}
+
+/// What is kept of a token: who reads the store cannot come back with it.
+/// The id of what an account calls so: the same one every time.
+fn uuid_of(names: &[&str]) -> String {
+    let digest = digest(&SHA256, names.join("\n").as_bytes());
+    let bytes = digest.as_ref().first_chunk().expect("a digest has 32 bytes");
+    uuid_from(u128::from_be_bytes(*bytes))
+}
+
+fn token_digest(token: &str) -> TokenDigest {
+    let digest = digest(&SHA256, token.as_bytes());
+    TokenDigest(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}

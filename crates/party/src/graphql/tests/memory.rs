@@ -1,0 +1,320 @@
+//! A store and an archive in memory, which several nodes of a test share.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use heartline_protocol::UserId;
+use heartline_routing::Clock;
+use tokio::sync::broadcast;
+use tokio::time::sleep;
+
+use crate::room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
+use crate::room::store::{
+    Commit, Committed, NOTICES_MAX, Notice, PartyStore, PartyStoreError, Revision, Stored,
+};
+use crate::value::session::Status;
+
+/// What a broken store says, which nobody outside may read.
+pub(super) const SECRET: &str = "SELECT secret FROM engine";
+
+#[derive(Debug)]
+pub(super) struct MemoryStore {
+    sessions: Mutex<HashMap<String, Held>>,
+    /// Who holds the lock of a session.
+    locks: Mutex<HashMap<String, String>>,
+    /// The newest copies that were put forward.
+    offers: Mutex<HashMap<String, Stored>>,
+    notices: broadcast::Sender<Notice>,
+    is_down: AtomicBool,
+    loss: Mutex<Option<Loss>>,
+}
+
+/// What goes wrong with the next commit or lock, which is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Its answer is lost.
+    Answer,
+    /// So is the answer to everything that follows.
+    AnswerAndStore,
+    /// Its answer is lost, and nobody finds it in the log any more.
+    AnswerAndLog,
+    /// It is a lock, and the answer is lost.
+    LockAnswer,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    revision: Revision,
+    fields: BTreeMap<String, Vec<u8>>,
+    entries: VecDeque<Bytes>,
+}
+
+impl MemoryStore {
+    pub(super) fn new() -> Self {
+        let notices = broadcast::Sender::new(NOTICES_MAX);
+        let (sessions, locks, offers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (is_down, loss) = (AtomicBool::new(false), Mutex::default());
+        Self { sessions, locks, offers, notices, is_down, loss }
+    }
+
+    /// Loses every session.
+    pub(super) fn flush(&self) {
+        self.sessions.lock().unwrap().clear();
+    }
+
+    /// What it holds.
+    pub(super) fn saved(&self) -> HashMap<String, Held> {
+        self.sessions.lock().unwrap().clone()
+    }
+
+    /// Comes back with what it held once.
+    pub(super) fn come_back_with(&self, saved: HashMap<String, Held>) {
+        *self.sessions.lock().unwrap() = saved;
+    }
+
+    pub(super) fn lose(&self, loss: Loss) {
+        *self.loss.lock().unwrap() = Some(loss);
+    }
+
+    pub(super) fn fail(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// How many nodes follow it.
+    pub(super) fn notices_heard(&self) -> usize {
+        self.notices.receiver_count()
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, HashMap<String, Held>>, PartyStoreError> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(PartyStoreError(SECRET.to_owned()));
+        }
+        Ok(self.sessions.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl PartyStore for MemoryStore {
+    async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        let sessions = self.open()?;
+        Ok(sessions.get(session_id).map(|held| Stored {
+            revision: held.revision,
+            fields: held.fields.clone().into_iter().collect(),
+        }))
+    }
+
+    async fn entries(
+        &self,
+        session_id: &str,
+        after: Revision,
+    ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
+        let sessions = self.open()?;
+        let Some(held) = sessions.get(session_id) else { return Ok(None) };
+        let missed = held.revision.version.checked_sub(after.version).map(|count| count as usize);
+        let is_kept = held.revision.incarnation == after.incarnation;
+        let missed = missed.filter(|count| is_kept && *count <= held.entries.len());
+        let from = |count| held.entries.len() - count;
+        Ok(missed.map(|count| held.entries.iter().skip(from(count)).cloned().collect()))
+    }
+
+    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError> {
+        let sessions = self.open()?;
+        let held = sessions.get(session_id).filter(|it| it.revision.incarnation == incarnation);
+        Ok(held.map(|held| held.entries.iter().cloned().collect()).unwrap_or_default())
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
+        let mut sessions = self.open()?;
+        let found = sessions.get(&commit.session_id).map(|held| held.revision);
+        if found != commit.expected {
+            return Ok(Committed::Conflict(found));
+        }
+        let held = sessions.entry(commit.session_id.clone()).or_insert_with(|| Held {
+            revision: commit.revision,
+            fields: BTreeMap::new(),
+            entries: VecDeque::new(),
+        });
+        held.revision = commit.revision;
+        held.fields.extend(commit.changes.set);
+        commit.changes.remove.iter().for_each(|field| drop(held.fields.remove(field)));
+        held.entries.push_back(commit.entry.clone());
+        while held.entries.len() > commit.entries_kept {
+            held.entries.pop_front();
+        }
+        let loss = self.loss.lock().unwrap().take_if(|loss| *loss != Loss::LockAnswer);
+        if loss == Some(Loss::AnswerAndLog) {
+            held.entries.clear();
+        }
+        let (session_id, revision) = (commit.session_id, commit.revision);
+        let entry = Some(commit.entry);
+        let _ = self.notices.send(Notice::Committed { session_id, revision, entry });
+        match loss {
+            None => return Ok(Committed::Done),
+            Some(Loss::AnswerAndStore) => self.fail(true),
+            Some(Loss::Answer | Loss::AnswerAndLog | Loss::LockAnswer) => {}
+        }
+        Err(PartyStoreError(SECRET.to_owned()))
+    }
+
+    async fn revisions(
+        &self,
+        session_ids: &[String],
+    ) -> Result<Vec<Option<Revision>>, PartyStoreError> {
+        let sessions = self.open()?;
+        let revision = |id| sessions.get(id).map(|held| held.revision);
+        Ok(session_ids.iter().map(revision).collect())
+    }
+
+    async fn keep(&self, _session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
+        self.open().map(|_| Vec::new())
+    }
+
+    async fn remove(&self, session_id: &str, _: Revision) -> Result<bool, PartyStoreError> {
+        Ok(self.open()?.remove(session_id).is_some())
+    }
+
+    async fn active(&self, _limit: usize) -> Result<Vec<String>, PartyStoreError> {
+        self.open().map(|_| Vec::new())
+    }
+
+    async fn inactive(&self, _session_id: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn watch(&self, _session_id: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn unwatch(&self, _session_id: &str) {}
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.notices.subscribe()
+    }
+
+    async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError> {
+        drop(self.open()?);
+        let mut locks = self.locks.lock().unwrap();
+        let holder = locks.entry(session_id.to_owned()).or_insert_with(|| owner.to_owned());
+        if self.loss.lock().unwrap().take_if(|loss| *loss == Loss::LockAnswer).is_some() {
+            return Err(PartyStoreError(SECRET.to_owned()));
+        }
+        Ok(holder == owner)
+    }
+
+    async fn unlock(&self, session_id: &str, owner: &str) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        self.locks.lock().unwrap().retain(|id, holder| id != session_id || holder != owner);
+        Ok(())
+    }
+
+    async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        let _ = self.notices.send(Notice::Wanted { session_id: session_id.to_owned() });
+        Ok(())
+    }
+
+    async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        let mut offers = self.offers.lock().unwrap();
+        let offered = offers.entry(session_id.to_owned()).or_insert_with(|| copy.clone());
+        if offered.revision < copy.revision {
+            *offered = copy;
+        }
+        Ok(())
+    }
+
+    async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
+        drop(self.open()?);
+        Ok(self.offers.lock().unwrap().get(session_id).cloned())
+    }
+
+    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
+        self.open().map(|_| Clock::system().wall().unix_ms)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct MemoryArchive {
+    sessions: Mutex<BTreeMap<String, Archived>>,
+    is_down: AtomicBool,
+    /// How long the next question takes.
+    delay: Mutex<Duration>,
+}
+
+impl MemoryArchive {
+    pub(super) fn fail(&self) {
+        self.is_down.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets the next question take so long.
+    pub(super) fn delay(&self, delay: Duration) {
+        *self.delay.lock().unwrap() = delay;
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, BTreeMap<String, Archived>>, PartyArchiveError> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(PartyArchiveError(SECRET.to_owned()));
+        }
+        Ok(self.sessions.lock().unwrap())
+    }
+}
+
+fn discovered(archived: &Archived) -> Discovered {
+    Discovered {
+        session_id: archived.session_id.clone(),
+        status: archived.status,
+        details: archived.details.clone(),
+        members: archived.members,
+        distance_metres: None,
+    }
+}
+
+#[async_trait]
+impl PartyArchive for MemoryArchive {
+    async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
+        let mut all = self.open()?;
+        for mut session in sessions {
+            let known = all.remove(&session.session_id);
+            session.participants.extend(known.into_iter().flat_map(|known| known.participants));
+            session.participants.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            session.participants.dedup();
+            all.insert(session.session_id.clone(), session);
+        }
+        Ok(())
+    }
+
+    async fn get(&self, session_id: &str) -> Result<Option<Archived>, PartyArchiveError> {
+        let delay = std::mem::take(&mut *self.delay.lock().unwrap());
+        sleep(delay).await;
+        Ok(self.open()?.get(session_id).cloned())
+    }
+
+    async fn nearby(
+        &self,
+        _circle: Circle,
+        _limit: usize,
+    ) -> Result<Vec<Discovered>, PartyArchiveError> {
+        let all = self.open()?;
+        Ok(all.values().filter(|found| found.details.discoverable).map(discovered).collect())
+    }
+
+    async fn of_account(
+        &self,
+        account: &UserId,
+        _limit: usize,
+    ) -> Result<Vec<Discovered>, PartyArchiveError> {
+        let is_theirs = |found: &&Archived| {
+            let is_creator = found.details.creator.as_ref() == Some(account);
+            found.status != Status::Ended && (is_creator || found.participants.contains(account))
+        };
+        Ok(self.open()?.values().filter(is_theirs).map(discovered).collect())
+    }
+
+    async fn idle(&self, _before_ms: u64, _limit: usize) -> Result<Vec<String>, PartyArchiveError> {
+        Ok(Vec::new())
+    }
+}

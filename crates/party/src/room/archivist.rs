@@ -1,0 +1,300 @@
+//! Writes sessions to the archive by and by: the newest state of each, soon after it rests, and
+//! never later than a minute after it changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use heartline_routing::Clock;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use crate::room::archive::{Archived, PartyArchive};
+use crate::room::metrics::PartyMetrics;
+use crate::room::store::Revision;
+use crate::value::session::Session;
+
+/// How long a busy session may wait.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+
+/// How often it is looked which sessions are due.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Sessions of one write.
+const BATCH: usize = 64;
+
+/// Sessions that may wait. Beyond, one that changes is not noted until it changes again: only an
+/// archive that is away for long lets so many pile up.
+const PENDING_MAX: usize = 100_000;
+
+/// How long to wait after a failure, at first and at most.
+const BACK_OFF: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+
+/// How soon a session must be archived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Haste {
+    /// Once it rests.
+    Soon,
+    /// At once: it is new, nobody is in it any more, or it has ended.
+    Now,
+}
+
+/// What is still to be archived.
+#[derive(Debug)]
+pub(crate) struct Archivist {
+    archive: Arc<dyn PartyArchive>,
+    debounce: Duration,
+    clock: Clock,
+    metrics: PartyMetrics,
+    pending: Mutex<HashMap<String, Pending>>,
+    hurry: Notify,
+}
+
+#[derive(Debug, Clone)]
+struct Pending {
+    session: Arc<Session>,
+    active_at_ms: u64,
+    changed_at: Instant,
+    waits_since: Instant,
+    haste: Haste,
+}
+
+impl Archivist {
+    pub(crate) fn new(
+        archive: Arc<dyn PartyArchive>,
+        debounce: Duration,
+        clock: Clock,
+        metrics: PartyMetrics,
+    ) -> Self {
+        let (pending, hurry) = (Mutex::default(), Notify::new());
+        Self { archive, debounce, clock, metrics, pending, hurry }
+    }
+
+    /// Remembers a session that has changed.
+    pub(crate) fn note(&self, session: &Arc<Session>, active_at_ms: u64, haste: Haste) {
+        let now = self.clock.now();
+        let noted = Pending {
+            session: Arc::clone(session),
+            active_at_ms,
+            changed_at: now,
+            waits_since: now,
+            haste,
+        };
+        self.keep(noted);
+        if haste == Haste::Now {
+            self.hurry.notify_one();
+        }
+    }
+
+    /// Archives for ever.
+    pub(crate) async fn run(&self) {
+        let mut back_off = BACK_OFF;
+        loop {
+            tokio::select! {
+                () = sleep(LOOK_INTERVAL) => {}
+                () = self.hurry.notified() => {}
+            }
+            let due = self.due(|pending, now| {
+                pending.haste == Haste::Now
+                    || now - pending.changed_at >= self.debounce
+                    || now - pending.waits_since >= BUSY_MAX
+            });
+            if self.write(due).await {
+                back_off = BACK_OFF;
+            } else {
+                sleep(back_off).await;
+                back_off = (back_off * 2).min(BACK_OFF_MAX);
+            }
+            self.metrics.archive_age(self.age());
+        }
+    }
+
+    /// Archives everything now; answers whether that went well.
+    pub(crate) async fn flush(&self) -> bool {
+        let all = self.due(|_, _| true);
+        let count = all.len();
+        let is_written = self.write(all).await;
+        info!(count, is_written, "sessions were archived");
+        is_written
+    }
+
+    /// Writes, and forgets only what was written: whoever is stopped in the middle of it leaves
+    /// everything to the last flush.
+    async fn write(&self, due: Vec<Pending>) -> bool {
+        let begun = self.clock.now();
+        let mut is_written = true;
+        for batch in due.chunks(BATCH) {
+            let archived = |it: &Pending| Archived::of(&it.session, it.active_at_ms);
+            match self.archive.put(batch.iter().map(archived).collect()).await {
+                Ok(()) => {
+                    self.metrics.archived.inc_by(batch.len() as u64);
+                    batch.iter().for_each(|written| self.forget(written, begun));
+                }
+                Err(error) => {
+                    self.metrics.archive_failures.inc();
+                    warn!(%error, count = batch.len(), "sessions were not archived");
+                    is_written = false;
+                }
+            }
+        }
+        is_written
+    }
+
+    /// Keeps the newest state of a session, and since when the archive lacks something of it.
+    fn keep(&self, pending: Pending) {
+        let mut all = self.lock();
+        if all.len() >= PENDING_MAX && !all.contains_key(&pending.session.id) {
+            self.metrics.archive_overflows.inc();
+            return warn!(session_id = %pending.session.id, "too many sessions wait for the archive");
+        }
+        let held = all.remove(&pending.session.id);
+        let kept = match held {
+            None => pending,
+            Some(held) => {
+                let waits_since = held.waits_since.min(pending.waits_since);
+                let haste = held.haste.max(pending.haste);
+                let is_newer = Revision::of(&pending.session) >= Revision::of(&held.session);
+                let newest = if is_newer { pending } else { held };
+                Pending { waits_since, haste, ..newest }
+            }
+        };
+        all.insert(kept.session.id.clone(), kept);
+    }
+
+    /// Forgets what was written, unless it has changed since the write began.
+    fn forget(&self, written: &Pending, begun: Instant) {
+        let mut all = self.lock();
+        let Some(held) = all.get_mut(&written.session.id) else { return };
+        if Revision::of(&held.session) > Revision::of(&written.session) {
+            held.waits_since = held.waits_since.max(begun);
+        } else {
+            all.remove(&written.session.id);
+        }
+    }
+
+    fn due(&self, is_due: impl Fn(&Pending, Instant) -> bool) -> Vec<Pending> {
+        let now = self.clock.now();
+        self.lock().values().filter(|pending| is_due(pending, now)).cloned().collect()
+    }
+
+    /// How long the archive has lacked something.
+    fn age(&self) -> Duration {
+        let now = self.clock.now();
+        let all = self.lock();
+        all.values().map(|pending| now - pending.waits_since).max().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::room::archive::{Circle, Discovered, PartyArchiveError};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// An archive that takes something only when it is let.
+    #[derive(Debug)]
+    struct Gate {
+        asked: Semaphore,
+        let_in: Semaphore,
+        taken: Mutex<Vec<Revision>>,
+    }
+
+    impl Gate {
+        fn closed() -> Arc<Self> {
+            let (asked, let_in) = (Semaphore::new(0), Semaphore::new(0));
+            Arc::new(Self { asked, let_in, taken: Mutex::default() })
+        }
+
+        async fn is_asked(&self) {
+            timeout(PATIENCE, self.asked.acquire()).await.unwrap().unwrap().forget();
+        }
+    }
+
+    #[async_trait]
+    impl PartyArchive for Gate {
+        async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
+            self.asked.add_permits(1);
+            self.let_in.acquire().await.unwrap().forget();
+            self.taken.lock().unwrap().extend(sessions.iter().map(|it| it.stored.revision));
+            Ok(())
+        }
+
+        async fn get(&self, _: &str) -> Result<Option<Archived>, PartyArchiveError> {
+            Ok(None)
+        }
+
+        async fn nearby(&self, _: Circle, _: usize) -> Result<Vec<Discovered>, PartyArchiveError> {
+            Ok(Vec::new())
+        }
+
+        async fn of_account(
+            &self,
+            _: &heartline_protocol::UserId,
+            _: usize,
+        ) -> Result<Vec<Discovered>, PartyArchiveError> {
+            Ok(Vec::new())
+        }
+
+        async fn idle(&self, _: u64, _: usize) -> Result<Vec<String>, PartyArchiveError> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn archivist(gate: &Arc<Gate>) -> Archivist {
+        let archive = Arc::clone(gate) as Arc<dyn PartyArchive>;
+        Archivist::new(archive, Duration::from_secs(30), Clock::system(), PartyMetrics::default())
+    }
+
+    fn session(version: u64) -> Arc<Session> {
+        Arc::new(Session { version, ..Session::new("wall") })
+    }
+
+    #[tokio::test]
+    async fn whoever_is_stopped_while_it_writes_leaves_it_to_the_last_flush() {
+        let gate = Gate::closed();
+        let archivist = archivist(&gate);
+        archivist.note(&session(1), 1, Haste::Now);
+        tokio::select! {
+            () = archivist.run() => {}
+            () = gate.is_asked() => {}
+        }
+        assert!(gate.taken.lock().unwrap().is_empty(), "it was stopped before");
+        gate.let_in.add_permits(1);
+        assert!(timeout(PATIENCE, archivist.flush()).await.unwrap());
+        assert_eq!(gate.taken.lock().unwrap().len(), 1);
+        assert!(archivist.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_changes_while_it_is_written_is_written_again() {
+        let gate = Gate::closed();
+        let archivist = archivist(&gate);
+        archivist.note(&session(1), 1, Haste::Now);
+        let change = async {
+            gate.is_asked().await;
+            archivist.note(&session(2), 2, Haste::Now);
+            gate.let_in.add_permits(2);
+            gate.is_asked().await;
+            while gate.taken.lock().unwrap().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = archivist.run() => {}
+            done = timeout(PATIENCE, change) => done.unwrap(),
+        }
+        let versions: Vec<u64> = gate.taken.lock().unwrap().iter().map(|it| it.version).collect();
+        assert_eq!(versions, [1, 2]);
+    }
+}

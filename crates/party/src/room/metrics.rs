@@ -1,0 +1,131 @@
+//! What is counted about party sessions.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::value::log::Replay;
+use crate::value::operation::Operation;
+
+const COMMITS: [&str; 3] = ["edit", "membership", "lifecycle"];
+const REPLAYS: [&str; 2] = ["events", "full_sync"];
+const FULL_SYNCS: [&str; 5] = ["subscribed", "replaced", "slow", "reloaded", "restored"];
+
+/// What is counted. Clones share the numbers.
+#[derive(Debug, Clone, Default)]
+pub struct PartyMetrics {
+    pub(crate) sessions: Gauge,
+    pub(crate) members: Gauge,
+    commit_retries: Counter,
+    pub(crate) archived: Counter,
+    pub(crate) archive_failures: Counter,
+    pub(crate) archive_overflows: Counter,
+    archive_age_seconds: Gauge,
+    commits: Family<Kind, Counter>,
+    replays: Family<Kind, Counter>,
+    full_syncs: Family<Reason, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+impl PartyMetrics {
+    /// Shows them, also those that have not counted anything yet.
+    pub fn register(&self, registry: &mut Registry) {
+        for kind in COMMITS {
+            drop(self.commits.get_or_create(&Kind { kind }));
+        }
+        for kind in REPLAYS {
+            drop(self.replays.get_or_create(&Kind { kind }));
+        }
+        for reason in FULL_SYNCS {
+            drop(self.full_syncs.get_or_create(&Reason { reason }));
+        }
+        registry.register(
+            "party_sessions",
+            "Party sessions that concern this node",
+            self.sessions.clone(),
+        );
+        registry.register(
+            "party_members",
+            "Members of party sessions whose sockets this node holds",
+            self.members.clone(),
+        );
+        registry.register(
+            "party_commits",
+            "What was committed to party sessions by this node",
+            self.commits.clone(),
+        );
+        registry.register(
+            "party_commit_retries",
+            "Commits that came after one of another node and were decided again",
+            self.commit_retries.clone(),
+        );
+        registry.register("party_replays", "Replays by what they answered", self.replays.clone());
+        registry.register(
+            "party_full_syncs",
+            "Whole states that subscribers were given, by reason",
+            self.full_syncs.clone(),
+        );
+        registry.register(
+            "party_archived",
+            "Party sessions that were written to the archive",
+            self.archived.clone(),
+        );
+        registry.register(
+            "party_archive_failures",
+            "Writes to the party archive that failed and are tried again",
+            self.archive_failures.clone(),
+        );
+        registry.register(
+            "party_archive_overflows",
+            "Changes that were not noted for the archive because too many sessions wait for it",
+            self.archive_overflows.clone(),
+        );
+        registry.register(
+            "party_archive_age_seconds",
+            "For how long the archive has lacked something of a session",
+            self.archive_age_seconds.clone(),
+        );
+    }
+
+    pub(crate) fn retried(&self) {
+        self.commit_retries.inc();
+    }
+
+    pub(crate) fn committed(&self, operation: &Operation) {
+        let kind = match operation {
+            Operation::Edit(_) => "edit",
+            Operation::Membership(_) => "membership",
+            Operation::Lifecycle(_) => "lifecycle",
+        };
+        self.commits.get_or_create(&Kind { kind }).inc();
+    }
+
+    pub(crate) fn replayed(&self, replay: &Replay) {
+        let kind = match replay {
+            Replay::Events(_) => "events",
+            Replay::FullSync => "full_sync",
+        };
+        self.replays.get_or_create(&Kind { kind }).inc();
+    }
+
+    pub(crate) fn full_sync(&self, reason: &'static str) {
+        self.full_syncs.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn archive_age(&self, age: Duration) {
+        self.archive_age_seconds.set(age.as_secs() as i64);
+    }
+}

@@ -1,0 +1,72 @@
+//! How often one connection, or one account without a connection, may ask for something.
+
+use heartline_protocol::{ErrorCode, UserId, retry_after_seconds};
+use heartline_routing::Clock;
+use heartline_routing::rate::{Allowances, Rate, TokenBucket};
+
+use crate::value::error::PartyError;
+
+/// The rates of one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartyRates {
+    /// Edits of the queue, and changes of the name.
+    pub edits: Rate,
+    /// Questions, counted apart from edits: whoever edits much may still catch up.
+    pub questions: Rate,
+    /// Joining a session.
+    pub joins: Rate,
+    /// Creating and ending sessions.
+    pub lifecycle: Rate,
+}
+
+impl Default for PartyRates {
+    fn default() -> Self {
+        let often = Rate::per_second(50, 100);
+        Self {
+            edits: often,
+            questions: often,
+            joins: Rate::per_minute(30),
+            lifecycle: Rate::per_minute(5),
+        }
+    }
+}
+
+/// Takes one token, or says in the interface's words when there is one.
+pub(crate) fn take(bucket: &mut TokenBucket, rate: Rate) -> Result<(), PartyError> {
+    bucket.take(rate, Clock::system().now()).map_err(|wait| refusal(retry_after_seconds(wait)))
+}
+
+/// How often accounts create and end sessions over HTTP, where no connection counts it.
+#[derive(Debug)]
+pub(crate) struct Accounts(Allowances<UserId>);
+
+impl Accounts {
+    pub(crate) fn new(rates: PartyRates) -> Self {
+        Self(Allowances::new(rates.lifecycle))
+    }
+
+    pub(crate) fn take_lifecycle(&self, account: &UserId) -> Result<(), PartyError> {
+        self.0.take(account, Clock::system().now()).map_err(refusal)
+    }
+}
+
+fn refusal(seconds: u64) -> PartyError {
+    let message = format!("Rate limit exceeded. Try again in {seconds} seconds.");
+    PartyError::new(ErrorCode::RateLimited, message).after(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_too_often_is_told_when_to_ask_again() {
+        let mut bucket = TokenBucket::new(Clock::system().now());
+        let rate = Rate::per_minute(1);
+        take(&mut bucket, rate).unwrap();
+        let refused = take(&mut bucket, rate).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::RateLimited);
+        assert_eq!(refused.message, "Rate limit exceeded. Try again in 60 seconds.");
+        assert_eq!(refused.retry_after_seconds, Some(60));
+    }
+}

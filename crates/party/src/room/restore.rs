@@ -1,0 +1,249 @@
+//! Finding a session: in the store, or, when the store does not have it, in the archive and in the
+//! memory of other nodes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use heartline_protocol::ErrorCode;
+use tokio::time::{sleep, timeout};
+use tracing::{error, info};
+
+use crate::room::archive::{Archived, PartyArchiveError};
+use crate::room::party_socket::random_uuid;
+use crate::room::rooms::Parts;
+use crate::room::store::{Commit, Committed, Revision, Stored};
+use crate::room::task::{OPERATION_DEADLINE, unavailable};
+use crate::value::entry::Entry;
+use crate::value::error::PartyError;
+use crate::value::fields::{Changes, from_fields, to_fields};
+use crate::value::operation::{Context, Lifecycle, Operation, apply};
+use crate::value::session::{Session, Status};
+
+/// How long other nodes have to offer their copies.
+const OFFERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long the archive may keep a session waiting that is stored besides.
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long to wait for whoever holds the lock before looking again.
+const LOCKED_PAUSE: Duration = Duration::from_millis(100);
+
+/// What was found.
+pub(crate) enum Restored {
+    /// The session as the store has it, or as it ended.
+    Found(Session),
+    /// The store had lost it: it goes on in a new incarnation.
+    Lost(Session),
+    /// Nobody has ever had it.
+    Unknown,
+}
+
+/// A copy of a session for others.
+pub(crate) fn copy(session: &Session) -> Stored {
+    Stored { revision: Revision::of(session), fields: to_fields(session) }
+}
+
+/// Finds a session. A node that knows it already says so, because a store that has less than that
+/// has lost something.
+pub(crate) async fn load(
+    parts: &Arc<Parts>,
+    session_id: &str,
+    known: Option<&Arc<Session>>,
+) -> Result<Restored, PartyError> {
+    let deadline = parts.clock.now() + OPERATION_DEADLINE;
+    let mut to_offer = known.filter(|_| parts.config.is_store_shared);
+    loop {
+        let stored = read(parts, session_id).await?;
+        // Whoever knows nothing of it cannot tell whether a store that others share has lost some of
+        // it, but the archive can.
+        let is_certain = known.is_some() || !parts.config.is_store_shared;
+        if is_certain && let Some(session) = current(stored.as_ref(), known, None)? {
+            return Ok(Restored::Found(session));
+        }
+        if let Some(known) = to_offer.take() {
+            // Before the lock: whoever restores the session in our place, if we stop under it, has
+            // what we have. And before the archive is read, however slow that is: whoever restores
+            // it meanwhile asks for our copy, and our room does not hear that now.
+            let offered = parts.store.offer(session_id, copy(known)).await;
+            offered.map_err(|error| unavailable(&error))?;
+        }
+        let archived = match archived(parts, session_id, stored.is_some()).await {
+            Ok(archived) => archived,
+            // What is known or stored goes on; what might be new is refused.
+            Err(error) if known.is_some() || stored.is_some() => {
+                info!(%error, session_id, "a session goes on without its archive");
+                None
+            }
+            Err(error) => return Err(unavailable(&error)),
+        };
+        if let Some(session) = current(stored.as_ref(), known, archived.as_ref())? {
+            return Ok(Restored::Found(session));
+        }
+        if archived.is_none() && known.is_none() && stored.is_none() {
+            return Ok(Restored::Unknown);
+        }
+        let over = archived.as_ref().filter(|archived| archived.status == Status::Ended);
+        // A store that still has something of it lets others go on with that: it is put right below.
+        if let Some(over) = over.filter(|_| stored.is_none()) {
+            return decode(&over.stored).map(Restored::Found);
+        }
+        let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
+        let attempt = try_lock_and_restore(restorer, id, known.cloned(), archived);
+        // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
+        let attempted = parts.tasks.spawn(attempt).await;
+        if let Some(restored) = attempted.map_err(|error| unavailable(&error))?? {
+            return Ok(restored);
+        }
+        if parts.clock.now() >= deadline {
+            return Err(unavailable(&"it is being restored by somebody else"));
+        }
+    }
+}
+
+/// Restores a session under its lock. None if somebody else does that, or has done something.
+async fn try_lock_and_restore(
+    parts: Arc<Parts>,
+    session_id: String,
+    known: Option<Arc<Session>>,
+    archived: Option<Archived>,
+) -> Result<Option<Restored>, PartyError> {
+    let owner = random_uuid();
+    let restored = match parts.store.lock(&session_id, &owner).await {
+        Ok(true) => restore(&parts, &session_id, known.as_ref(), archived).await,
+        Ok(false) => {
+            sleep(LOCKED_PAUSE).await;
+            return Ok(None);
+        }
+        // It may have been taken, only that nobody said so.
+        Err(error) => Err(unavailable(&error)),
+    };
+    if let Err(error) = parts.store.unlock(&session_id, &owner).await {
+        info!(%error, "the lock of a restored session runs out by itself");
+    }
+    restored
+}
+
+async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyError> {
+    parts.store.load(session_id).await.map_err(|error| unavailable(&error))
+}
+
+/// The session in the archive, which does not keep one waiting for long that is stored besides.
+async fn archived(
+    parts: &Parts,
+    session_id: &str,
+    is_stored: bool,
+) -> Result<Option<Archived>, PartyArchiveError> {
+    let reading = parts.archive.get(session_id);
+    if !is_stored {
+        return reading.await;
+    }
+    let late = |_| PartyArchiveError("it did not answer in time".to_owned());
+    timeout(ARCHIVED_WITHIN, reading).await.map_err(late)?
+}
+
+/// The stored session, if it is not older than what is known or archived.
+fn current(
+    stored: Option<&Stored>,
+    known: Option<&Arc<Session>>,
+    archived: Option<&Archived>,
+) -> Result<Option<Session>, PartyError> {
+    let Some(stored) = stored else { return Ok(None) };
+    let known = known.map(|known| Revision::of(known));
+    let newest = known.max(archived.map(|archived| archived.stored.revision));
+    if newest > Some(stored.revision) { Ok(None) } else { decode(stored).map(Some) }
+}
+
+/// Puts the newest of all copies back into the store, under the lock. None if somebody else has
+/// changed the store meanwhile.
+async fn restore(
+    parts: &Parts,
+    session_id: &str,
+    known: Option<&Arc<Session>>,
+    archived: Option<Archived>,
+) -> Result<Option<Restored>, PartyError> {
+    // Whoever held the lock before may have done it.
+    let stored = read(parts, session_id).await?;
+    if let Some(session) = current(stored.as_ref(), known, archived.as_ref())? {
+        return Ok(Some(Restored::Found(session)));
+    }
+    let newest = newest_copy(parts, session_id, stored.as_ref(), known, archived).await?;
+    let Some(newest) = newest else { return Ok(Some(Restored::Unknown)) };
+    let session = decode(&newest)?;
+    let context = Context {
+        now_ms: parts.now_ms(),
+        actor: None,
+        correlation_id: None,
+        limits: parts.config.limits,
+    };
+    let operation = Operation::Lifecycle(Lifecycle::Restore { seen: None });
+    let applied = apply(&session, &operation, &context)?;
+    let commit_id = random_uuid();
+    let (after, entry) = match applied.entry(commit_id.as_str()) {
+        Some(entry) => (applied.after, entry),
+        None => ended_again(session, commit_id),
+    };
+    let committed = parts.store.commit(whole(stored.as_ref(), &after, &entry)).await;
+    match committed.map_err(|error| unavailable(&error))? {
+        Committed::Done if after.status == Status::Ended => Ok(Some(Restored::Found(after))),
+        Committed::Done => Ok(Some(Restored::Lost(after))),
+        Committed::Conflict(_) => Ok(None),
+    }
+}
+
+/// The copy that counts: the newest that anybody has, or the archived end, which nothing follows.
+async fn newest_copy(
+    parts: &Parts,
+    session_id: &str,
+    stored: Option<&Stored>,
+    known: Option<&Arc<Session>>,
+    archived: Option<Archived>,
+) -> Result<Option<Stored>, PartyError> {
+    if archived.as_ref().is_some_and(|archived| archived.status == Status::Ended) {
+        return Ok(archived.map(|archived| archived.stored));
+    }
+    let mut copies: Vec<Stored> = stored.into_iter().cloned().collect();
+    copies.extend(archived.map(|archived| archived.stored));
+    copies.extend(known.map(|known| copy(known)));
+    if parts.config.is_store_shared {
+        parts.store.ask(session_id).await.map_err(|error| unavailable(&error))?;
+        sleep(OFFERS_WITHIN).await;
+        let offered = parts.store.offered(session_id).await;
+        copies.extend(offered.map_err(|error| unavailable(&error))?);
+    }
+    Ok(copies.into_iter().max_by_key(|copy| copy.revision))
+}
+
+/// A session that has ended goes on in no incarnation, but its end is stored once more: whoever does
+/// not know of it would go on with what the store or the archive has.
+fn ended_again(ended: Session, commit_id: String) -> (Session, Entry) {
+    let version = ended.version + 1;
+    let entry = Entry { commit_id, version, facts: Vec::new(), remembered: Vec::new() };
+    (Session { version, ..ended }, entry)
+}
+
+/// A commit that writes everything anew, in the place of what is stored.
+fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
+    let mut changes = Changes::all(session);
+    let kept: HashSet<&String> = changes.set.iter().map(|(name, _)| name).collect();
+    let former = stored.iter().flat_map(|stored| &stored.fields).map(|(name, _)| name);
+    // Whoever is a member in the older state only is none.
+    let gone = former.filter(|name| !kept.contains(name)).cloned().collect();
+    changes.remove = gone;
+    Commit {
+        session_id: session.id.clone(),
+        expected: stored.map(|stored| stored.revision),
+        revision: Revision::of(session),
+        changes,
+        entry: entry.to_log_json().into(),
+        entries_kept: 1,
+        is_active: session.status == Status::Active,
+    }
+}
+
+fn decode(stored: &Stored) -> Result<Session, PartyError> {
+    from_fields(stored.fields.iter().cloned()).map_err(|reason| {
+        error!(%reason, "a stored session cannot be read");
+        PartyError::new(ErrorCode::InternalError, "The session cannot be read")
+    })
+}

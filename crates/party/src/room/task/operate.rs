@@ -1,0 +1,255 @@
+//! What members want: decided on the copy, committed, and decided again if another was first.
+//!
+//! Edits that wait together are committed together: a store takes one step for all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use super::{Answer, Asked, OPERATION_DEADLINE, Request, Room, Wanted, busy, unavailable};
+use crate::room::archivist::Haste;
+use crate::room::party_socket::random_uuid;
+use crate::room::store::{Commit, Committed, PartyStoreError, Revision};
+use crate::value::entry::Entry;
+use crate::value::error::PartyError;
+use crate::value::fields::{Changes, changes};
+use crate::value::operation::{Actor, Context, Decided, Membership, Operation, Outcome, decide};
+use crate::value::roster::Member;
+use crate::value::session::{Session, Status};
+
+/// How long to wait before asking a store again that failed.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Edits that are committed together, at most, and their bytes: what nodes tell each other stays
+/// small enough to be told with the commit.
+const GROUP_EDITS_MAX: usize = 32;
+const GROUP_BYTES_MAX: usize = 24 * 1024;
+
+impl Room {
+    /// Puts edits together that wait at this moment. Whatever else waits comes after them.
+    pub(super) fn gather(&mut self, first: Wanted) -> Vec<Wanted> {
+        let mut bytes = edit_bytes(&first);
+        let mut group = vec![first];
+        while let Some(gathered) = bytes
+            && gathered < GROUP_BYTES_MAX
+            && group.len() < GROUP_EDITS_MAX
+            && let Ok(request) = self.requests.try_recv()
+        {
+            match request {
+                Request::Operate(wanted) if edit_bytes(&wanted).is_some() => {
+                    bytes = edit_bytes(&wanted).map(|more| gathered + more);
+                    group.push(*wanted);
+                }
+                // A commit of its own, or one that it has caught up with.
+                Request::Told { revision, .. } if revision <= Revision::of(&self.session) => {}
+                other => {
+                    self.held = Some(other);
+                    break;
+                }
+            }
+        }
+        group
+    }
+
+    /// Does what is wanted, and answers everybody.
+    pub(super) async fn operate_all(&mut self, group: Vec<Wanted>) {
+        let since = group.iter().map(|wanted| wanted.since).min();
+        let deadline = since.unwrap_or_else(|| self.parts.clock.now()) + OPERATION_DEADLINE;
+        let (asked, answers): (Vec<Asked>, Vec<_>) =
+            group.into_iter().map(|wanted| (wanted.asked, wanted.answer)).unzip();
+        let results = self.commit_all(&asked, deadline).await;
+        for (index, answer) in answers.into_iter().enumerate() {
+            let result = match &results {
+                Ok(results) => results[index].clone(),
+                Err(error) => Err(error.clone()),
+            };
+            // Whoever does not wait any more asks again, if at all.
+            let _ = answer.send(result.map(|outcome| self.answer(outcome)));
+        }
+    }
+
+    /// Does one thing.
+    pub(super) async fn operate(
+        &mut self,
+        asked: Asked,
+        deadline: Instant,
+    ) -> Result<Outcome, PartyError> {
+        let mut results = self.commit_all(&[asked], deadline).await?;
+        results.pop().unwrap_or_else(|| Err(busy()))
+    }
+
+    /// Decides, commits, and decides again if another was first. An error concerns all of them.
+    async fn commit_all(
+        &mut self,
+        asked: &[Asked],
+        deadline: Instant,
+    ) -> Result<Vec<Result<Outcome, PartyError>>, PartyError> {
+        asked.iter().for_each(|asked| self.detach(&asked.operation));
+        let commit_id = random_uuid();
+        let mut is_certain = false;
+        // Where the session was when an attempt got no answer.
+        let mut unanswered = None;
+        loop {
+            if self.must_reattach && asked.iter().any(|asked| asked.actor.is_some()) {
+                // Who is here is a member, also where the session has just lost it.
+                Box::pin(self.reattach_all()).await;
+            }
+            let decided = self.decide(asked);
+            let Some(entry) = decided.entry(&commit_id) else {
+                // Nothing to commit, or refused: true of the session as it is, not of an old copy.
+                let may_be_old = self.parts.config.is_store_shared && !decided.is_known;
+                if may_be_old && !is_certain {
+                    self.catch_up_before(deadline).await?;
+                    is_certain = true;
+                    continue;
+                }
+                // An earlier attempt whose answer was lost may have done it.
+                self.attach_all(asked, &decided.results);
+                return Ok(decided.results);
+            };
+            let expected = Revision::of(&self.session);
+            match self.commit(&decided.after, &entry).await {
+                Ok(Committed::Done) => {
+                    self.is_store_silent = false;
+                    return Ok(self.done(asked, decided, &entry));
+                }
+                Ok(Committed::Conflict(_)) => self.parts.metrics.retried(),
+                Err(error) => {
+                    unanswered.get_or_insert(expected);
+                    self.failed(&error, deadline).await?;
+                }
+            }
+            self.catch_up_before(deadline).await?;
+            // Its answer was lost, or it was sent twice on the way and conflicts with itself.
+            if self.log.commit(&commit_id).is_some() {
+                self.parts.archivist.note(&self.session, self.parts.now_ms(), Haste::Now);
+                self.attach_all(asked, &decided.results);
+                return Ok(decided.results);
+            }
+            if unanswered.is_some_and(|since| !self.remembers_since(since)) {
+                return Err(unavailable(&"it is not known whether it was done"));
+            }
+            if self.parts.clock.now() >= deadline {
+                return Err(busy());
+            }
+        }
+    }
+
+    /// Whether the log has everything that was committed since a revision.
+    fn remembers_since(&self, revision: Revision) -> bool {
+        let next = revision.version + 1;
+        let oldest = self.log.entries().next().map_or(self.session.version + 1, |it| it.version);
+        self.session.incarnation == revision.incarnation && oldest <= next
+    }
+
+    fn decide(&self, asked: &[Asked]) -> Decided {
+        let (now_ms, limits) = (self.parts.now_ms(), self.parts.config.limits);
+        let context = |asked: &Asked| Context {
+            now_ms,
+            actor: asked.actor.clone(),
+            correlation_id: asked.correlation_id.clone(),
+            limits,
+        };
+        let wanted = asked.iter().map(|asked| (&asked.operation, context(asked)));
+        decide(&self.session, &self.log, &wanted.collect::<Vec<_>>())
+    }
+
+    async fn commit(&self, after: &Session, entry: &Entry) -> Result<Committed, PartyStoreError> {
+        let json = entry.to_log_json();
+        let expected = (self.session.version > 0).then(|| Revision::of(&self.session));
+        let commit = Commit {
+            session_id: self.session.id.clone(),
+            expected,
+            revision: Revision::of(after),
+            changes: match expected {
+                Some(_) => changes(&self.session, after),
+                None => Changes::all(after),
+            },
+            entries_kept: self.log.kept_with(entry, json.len()),
+            entry: json.into(),
+            is_active: after.status == Status::Active,
+        };
+        self.parts.store.commit(commit).await
+    }
+
+    fn done(
+        &mut self,
+        asked: &[Asked],
+        decided: Decided,
+        entry: &Entry,
+    ) -> Vec<Result<Outcome, PartyError>> {
+        let Decided { results, after, .. } = decided;
+        for (asked, _) in asked.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+            self.parts.metrics.committed(&asked.operation);
+        }
+        let haste = if self.session.exists() { Haste::Soon } else { Haste::Now };
+        self.take(Arc::new(after), entry);
+        self.attach_all(asked, &results);
+        self.parts.archivist.note(&self.session, self.parts.now_ms(), haste);
+        results
+    }
+
+    pub(super) fn answer(&self, outcome: Outcome) -> Answer {
+        Answer { outcome, session: Arc::clone(&self.session) }
+    }
+
+    fn attach_all(&mut self, asked: &[Asked], results: &[Result<Outcome, PartyError>]) {
+        for (asked, result) in asked.iter().zip(results) {
+            if let Ok(outcome) = result {
+                self.attach(&asked.operation, asked.actor.as_ref(), outcome);
+            }
+        }
+    }
+
+    /// Remembers which members are here through a socket of this node.
+    fn attach(&mut self, operation: &Operation, actor: Option<&Actor>, outcome: &Outcome) {
+        match (operation, outcome) {
+            (Operation::Membership(Membership::Join(_)), Outcome::Joined { member, .. }) => {
+                if let Some(member) = self.session.roster.get(member) {
+                    self.attached.insert(member.id.clone(), member.clone());
+                }
+            }
+            (Operation::Membership(Membership::Leave), _) => {
+                let is_it = |actor: &Actor, known: &Member| actor.attachment == known.attachment;
+                self.attached.retain(|_, known| !actor.is_some_and(|actor| is_it(actor, known)));
+                self.settle();
+            }
+            _ => {}
+        }
+    }
+
+    /// A socket that has closed is not claimed again, whatever becomes of its departure.
+    fn detach(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Membership(Membership::Depart { attachment }) => {
+                self.attached.retain(|_, known| known.attachment != *attachment);
+            }
+            Operation::Membership(Membership::NodeLost { node }) => {
+                self.attached.retain(|_, known| known.attachment.node != *node);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) async fn failed(
+        &mut self,
+        error: &PartyStoreError,
+        deadline: Instant,
+    ) -> Result<(), PartyError> {
+        let was_silent = std::mem::replace(&mut self.is_store_silent, true);
+        if was_silent || self.parts.clock.now() + RETRY_AFTER >= deadline {
+            warn!(%error, session_id = %self.session.id, "the party store does not answer");
+            return Err(unavailable(error));
+        }
+        sleep(RETRY_AFTER).await;
+        Ok(())
+    }
+}
+
+/// The bytes of an edit; none for anything else, which is committed by itself.
+fn edit_bytes(wanted: &Wanted) -> Option<usize> {
+    let Operation::Edit(edit) = &wanted.asked.operation else { return None };
+    Some(edit.size_bytes())
+}

@@ -1,0 +1,88 @@
+//! What time brings: graces that end, nodes that die, sockets that were forgotten.
+
+use std::collections::HashSet;
+
+use heartline_protocol::NodeId;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::speak::is_lost;
+use super::{Asked, OPERATION_DEADLINE, Room};
+use crate::room::restore;
+use crate::value::operation::{Membership, Operation};
+use crate::value::roster::{Attachment, Member};
+
+impl Room {
+    pub(super) async fn tick(&mut self, nodes: Option<&HashSet<NodeId>>) {
+        self.speakers.retain(|speaker| !speaker.is_deaf());
+        let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
+        let now_ms = self.parts.now_ms();
+        if self.session.roster.next_deadline_ms().is_some_and(|deadline| deadline <= now_ms) {
+            self.do_own(Membership::Expire, deadline).await;
+        }
+        self.reattach_all().await;
+        let unheld: Vec<Attachment> = self.unheld().cloned().collect();
+        for attachment in unheld {
+            self.do_own(Membership::Depart { attachment }, deadline).await;
+        }
+        let Some(nodes) = nodes else { return };
+        let members = self.session.roster.members.values();
+        let lost = members.filter(|member| member.away.is_none());
+        let lost = lost.map(|member| &member.attachment.node).filter(|node| !nodes.contains(*node));
+        let lost: HashSet<NodeId> = lost.cloned().collect();
+        for node in lost {
+            if node != self.parts.node_id {
+                self.do_own(Membership::NodeLost { node }, deadline).await;
+            }
+        }
+    }
+
+    /// Sockets of this node that the session has and the room does not: their departure could not
+    /// be stored, or a join that nobody was told of could. No other node removes their members,
+    /// because this one is alive.
+    pub(super) fn unheld(&self) -> impl Iterator<Item = &Attachment> {
+        let present = self.session.roster.members.values().filter(|it| it.away.is_none());
+        let own = present.filter(|it| it.attachment.node == self.parts.node_id);
+        let held = |it: &Member| {
+            self.attached.get(&it.id).is_some_and(|known| known.attachment == it.attachment)
+        };
+        own.filter(move |it| !held(it)).map(|it| &it.attachment)
+    }
+
+    pub(super) async fn keep(&self) {
+        let session_id = [self.session.id.clone()];
+        if let Err(error) = self.parts.store.keep(&session_id).await {
+            warn!(%error, session_id = %self.session.id, "a session in use was not kept");
+        }
+    }
+
+    /// Says again that sockets of this node are members, where the session has lost them.
+    pub(super) async fn reattach_all(&mut self) {
+        self.must_reattach = false;
+        let lost = self.attached.values().filter(|known| is_lost(&self.session, known));
+        let mut lost: Vec<Member> = lost.cloned().collect();
+        // Where everybody was lost the first to come back leads: whoever is here longest.
+        lost.sort_by_key(|member| (member.joined_at_ms, member.id.clone()));
+        for member in lost {
+            let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
+            self.do_own(Membership::Reattach { member }, deadline).await;
+        }
+    }
+
+    pub(super) async fn do_own(&mut self, change: Membership, deadline: Instant) {
+        let operation = Operation::Membership(change);
+        let asked = Asked { operation, actor: None, correlation_id: None };
+        if let Err(error) = self.operate(asked, deadline).await {
+            debug!(%error, session_id = %self.session.id, "the session could not be put in order");
+        }
+    }
+
+    pub(super) async fn offer(&self) {
+        if self.session.exists() {
+            let copy = restore::copy(&self.session);
+            if let Err(error) = self.parts.store.offer(&self.session.id, copy).await {
+                warn!(%error, "a copy of a lost session could not be offered");
+            }
+        }
+    }
+}

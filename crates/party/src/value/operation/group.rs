@@ -1,0 +1,78 @@
+//! Operations that wait for the same session: decided one after the other, committed as one.
+//!
+//! Each is decided on what those before it came to, and each has its own result, events and memory
+//! of its name. What is shared is the commit, and so the question whether it was made.
+
+use super::{Context, Operation, Outcome, apply};
+use crate::value::entry::{Entry, Remembered};
+use crate::value::error::PartyError;
+use crate::value::fact::Fact;
+use crate::value::log::EventLog;
+use crate::value::session::Session;
+
+/// What becomes of operations that are committed together.
+#[derive(Debug)]
+pub struct Decided {
+    /// What each caller is told once it is committed, in their order.
+    pub results: Vec<Result<Outcome, PartyError>>,
+    /// The session afterwards, with its new version.
+    pub after: Session,
+    /// Whether all of them were done before, and only their results are asked for.
+    pub is_known: bool,
+    facts: Vec<Fact>,
+    remembered: Vec<Remembered>,
+}
+
+impl Decided {
+    /// What there is to commit; none if nothing had an effect or must be remembered.
+    pub fn entry(&self, commit_id: &str) -> Option<Entry> {
+        self.is_commit().then(|| Entry {
+            commit_id: commit_id.to_owned(),
+            version: self.after.version,
+            facts: self.facts.clone(),
+            remembered: self.remembered.clone(),
+        })
+    }
+
+    fn is_commit(&self) -> bool {
+        !self.facts.is_empty() || !self.remembered.is_empty()
+    }
+}
+
+/// Decides operations, of which some may be named as others were that are in the log or among them.
+pub fn decide(session: &Session, log: &EventLog, wanted: &[(&Operation, Context)]) -> Decided {
+    let (mut results, mut facts) = (Vec::with_capacity(wanted.len()), Vec::new());
+    let (mut after, mut names, mut is_known) = (None, Vec::new(), true);
+    for (operation, context) in wanted {
+        if let Some(outcome) = remembered(log, &names, operation, context) {
+            results.push(Ok(outcome));
+            continue;
+        }
+        is_known = false;
+        let present = after.as_ref().unwrap_or(session);
+        results.push(apply(present, operation, context).map(|applied| {
+            after = Some(applied.after);
+            facts.extend(applied.facts);
+            names.extend(applied.remembered);
+            applied.outcome
+        }));
+    }
+    let after = after.unwrap_or_else(|| session.clone());
+    let mut decided = Decided { results, after, is_known, facts, remembered: names };
+    decided.after.version = session.version + u64::from(decided.is_commit());
+    decided
+}
+
+/// What the caller was told when it asked for the same under the same name.
+fn remembered(
+    log: &EventLog,
+    group: &[Remembered],
+    operation: &Operation,
+    context: &Context,
+) -> Option<Outcome> {
+    let name = operation.name()?;
+    let (actor, correlation_id) = (context.actor.as_ref()?, context.correlation_id.as_ref()?);
+    let is_meant = |known: &&Remembered| known.is_of(&actor.member, name, correlation_id.as_str());
+    let in_group = group.iter().find(is_meant).map(|known| &known.outcome);
+    in_group.or_else(|| log.remembered(&actor.member, name, correlation_id)).cloned()
+}

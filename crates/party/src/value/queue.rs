@@ -1,0 +1,115 @@
+//! The shared queue: its items, which of them is current, and the number and hashes of that state.
+
+use crate::value::fact::{Contents, QueueChange, Stamp};
+use crate::value::hash::{OrderHash, StateHash, order_hash, state_hash};
+use crate::value::item::Item;
+
+/// A queue at one sequence. No two items have the same uuid. The current item may be one that is
+/// not in the queue, or differ in content from the one in the queue that has its uuid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueState {
+    /// How many events led here, counting the seed as one.
+    pub sequence: u64,
+    /// Which items are there and which is current.
+    pub state_hash: StateHash,
+    /// Which items are there, in what order, with what content.
+    pub order_hash: OrderHash,
+    /// The items.
+    pub queue: Vec<Item>,
+    /// What is being climbed.
+    pub current: Option<Item>,
+}
+
+/// Why a fact does not follow from a state. It comes from another state, so whoever folds it has
+/// missed something and must read the whole session again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// Another number was due.
+    #[error("it has another number than the one that is due")]
+    OutOfOrder,
+    /// It speaks of an item, position or member that is not there.
+    #[error("it speaks of something that is not there")]
+    Absent,
+    /// What it leads to has other hashes than it says.
+    #[error("it leads to another state than it says")]
+    HashMismatch,
+    /// It is the log's marker of a replaced queue, which does not say what the queue is.
+    #[error("it is a marker without contents")]
+    Marker,
+}
+
+impl Default for QueueState {
+    fn default() -> Self {
+        Self::new(0, Vec::new(), None)
+    }
+}
+
+impl QueueState {
+    /// The state of these items at this sequence.
+    pub fn new(sequence: u64, queue: Vec<Item>, current: Option<Item>) -> Self {
+        let state_hash = state_hash(&queue, current.as_ref());
+        let order_hash = order_hash(&queue, current.as_ref());
+        Self { sequence, state_hash, order_hash, queue, current }
+    }
+
+    /// Where an item is.
+    pub fn position(&self, uuid: &str) -> Option<usize> {
+        self.queue.iter().position(|item| item.uuid() == uuid)
+    }
+
+    /// The bytes of all items together.
+    pub fn size_bytes(&self) -> usize {
+        self.queue.iter().map(Item::size_bytes).sum()
+    }
+
+    /// The state after one change.
+    pub(crate) fn after(&self, change: &QueueChange) -> Result<Self, FoldError> {
+        let mut queue = self.queue.clone();
+        let mut current = self.current.clone();
+        match change {
+            QueueChange::QueueItemAdded { item, position } => {
+                if *position > queue.len() {
+                    return Err(FoldError::Absent);
+                }
+                queue.insert(*position, item.clone());
+            }
+            QueueChange::QueueItemRemoved { uuid } => {
+                queue.remove(self.position(uuid).ok_or(FoldError::Absent)?);
+                // Who removes what is being climbed also stops climbing it.
+                current = current.filter(|item| item.uuid() != uuid);
+            }
+            QueueChange::QueueReordered { uuid, old_index, new_index } => {
+                let is_there = queue.get(*old_index).is_some_and(|item| item.uuid() == uuid);
+                if !is_there || *new_index >= queue.len() {
+                    return Err(FoldError::Absent);
+                }
+                let item = queue.remove(*old_index);
+                queue.insert(*new_index, item);
+            }
+            QueueChange::CurrentClimbChanged { item } => current = item.clone(),
+            QueueChange::ClimbMirrored { mirrored } => {
+                let item = current.as_mut().ok_or(FoldError::Absent)?;
+                if let Some(position) = self.position(item.uuid()) {
+                    queue[position] = queue[position].mirrored(*mirrored);
+                }
+                *item = item.mirrored(*mirrored);
+            }
+            QueueChange::QueueReplaced { contents } => {
+                let Contents { queue, current } = contents.clone().ok_or(FoldError::Marker)?;
+                return Ok(Self::new(self.sequence + 1, queue, current));
+            }
+        }
+        Ok(Self::new(self.sequence + 1, queue, current))
+    }
+
+    /// Whether this is the state that a fact says it leads to.
+    pub(crate) fn is_stamped(&self, stamp: &Stamp) -> Result<(), FoldError> {
+        if self.sequence != stamp.sequence {
+            return Err(FoldError::OutOfOrder);
+        }
+        if (self.state_hash, self.order_hash) != (stamp.state_hash, stamp.order_hash) {
+            return Err(FoldError::HashMismatch);
+        }
+        Ok(())
+    }
+}

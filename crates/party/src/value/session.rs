@@ -1,0 +1,229 @@
+//! A session as a value. Only [`Session::fold`] changes one.
+
+use heartline_protocol::UserId;
+use serde::{Deserialize, Serialize};
+
+use crate::value::entry::Entry;
+use crate::value::fact::{Contents, Fact, QueueEvent, SessionChange, SessionEvent, Stamp};
+use crate::value::queue::{FoldError, QueueState};
+use crate::value::roster::{Attachment, Member, MemberId, Resume, Roster};
+
+/// Where a session is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It has members.
+    Active,
+    /// Nobody is in it, but somebody may join.
+    Inactive,
+    /// It is over, for good.
+    Ended,
+}
+
+/// What is said about a session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Details {
+    /// Its name, from whoever created it.
+    pub name: Option<String>,
+    /// The board, as a path of the site; set once.
+    pub board_path: Option<String>,
+    /// The account that created it, by creating or by joining first.
+    pub creator: Option<UserId>,
+    /// When it came to be; nothing was stored before that.
+    pub created_at_ms: Option<u64>,
+    /// When somebody first joined it.
+    pub started_at_ms: Option<u64>,
+    /// When it ended.
+    pub ended_at_ms: Option<u64>,
+    /// Whether those nearby find it.
+    pub discoverable: bool,
+    /// Where it is.
+    pub latitude: Option<f64>,
+    /// Where it is.
+    pub longitude: Option<f64>,
+    /// What its members are up to.
+    pub goal: Option<String>,
+    /// Its colour, as `#` and six hex digits.
+    pub color: Option<String>,
+    /// Whether it is never ended for lack of use.
+    pub is_permanent: bool,
+    /// Whether others may see it.
+    pub is_public: bool,
+    /// Whether somebody has joined, so that no seed is taken any more.
+    pub seeded: bool,
+}
+
+/// A session. A commit compares its incarnation and its version: after a loss the versions of the
+/// archived session may be met again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// Its id, which some client made up.
+    pub id: String,
+    /// How often it was restored after a loss; sequences of different ones do not compare.
+    pub incarnation: u64,
+    /// How many commits led here.
+    pub version: u64,
+    /// The queue.
+    pub queue: QueueState,
+    /// The members.
+    pub roster: Roster,
+    /// What is said about it.
+    pub details: Details,
+    /// Where it is in its life.
+    pub status: Status,
+    /// How many session events there were.
+    pub roster_sequence: u64,
+}
+
+impl Session {
+    /// A session that nobody has created or joined.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            incarnation: 0,
+            version: 0,
+            queue: QueueState::default(),
+            roster: Roster::default(),
+            details: Details::default(),
+            status: Status::Inactive,
+            roster_sequence: 0,
+        }
+    }
+
+    /// Whether somebody has created or joined it.
+    pub fn exists(&self) -> bool {
+        self.details.created_at_ms.is_some()
+    }
+
+    /// The member who is present through this very socket. One who came back on a newer socket is
+    /// no longer present on the older one.
+    pub fn present(&self, id: &MemberId, attachment: &Attachment) -> Option<&Member> {
+        self.roster.get(id).filter(|member| member.attachment == *attachment)
+    }
+
+    /// Takes one commit.
+    pub fn fold_entry(&mut self, entry: &Entry) -> Result<(), FoldError> {
+        *self = self.after(entry)?;
+        Ok(())
+    }
+
+    /// The session after one commit.
+    pub fn after(&self, entry: &Entry) -> Result<Self, FoldError> {
+        if entry.version != self.version + 1 {
+            return Err(FoldError::OutOfOrder);
+        }
+        let mut next = self.clone();
+        for fact in &entry.facts {
+            next.fold(fact)?;
+        }
+        next.version = entry.version;
+        Ok(next)
+    }
+
+    /// Takes one fact. A fact that comes from another state is refused and changes nothing.
+    pub fn fold(&mut self, fact: &Fact) -> Result<(), FoldError> {
+        match fact {
+            Fact::Queue(event) => self.fold_queue(event)?,
+            Fact::Session(event) => self.fold_session(event)?,
+            Fact::Seeded { stamp, contents } => self.fold_seed(stamp, contents.as_ref())?,
+            Fact::MemberAway { member, away } => self.member(member)?.away = Some(*away),
+            Fact::MemberAttached { member, attachment, resume } => {
+                self.fold_attachment(member, attachment, resume.as_ref())?;
+            }
+            Fact::ResumeConfirmed { member } => {
+                if let Some(resume) = &mut self.member(member)?.resume {
+                    resume.previous.clear();
+                }
+            }
+            Fact::StatusChanged { status } => self.status = *status,
+            Fact::DetailsChanged { details } => self.details = details.clone(),
+            Fact::Restored { incarnation, sequence, roster_sequence, epoch, heir } => {
+                self.roster.heir.clone_from(heir);
+                self.incarnation = *incarnation;
+                self.queue.sequence = *sequence;
+                self.roster_sequence = *roster_sequence;
+                self.roster.epoch = *epoch;
+                self.leave_all();
+            }
+        }
+        Ok(())
+    }
+
+    fn fold_queue(&mut self, event: &QueueEvent) -> Result<(), FoldError> {
+        if event.stamp.sequence != self.queue.sequence + 1 {
+            return Err(FoldError::OutOfOrder);
+        }
+        let next = self.queue.after(&event.change)?;
+        next.is_stamped(&event.stamp)?;
+        self.queue = next;
+        Ok(())
+    }
+
+    fn fold_seed(&mut self, stamp: &Stamp, contents: Option<&Contents>) -> Result<(), FoldError> {
+        let Contents { queue, current } = contents.cloned().ok_or(FoldError::Marker)?;
+        let next = QueueState::new(self.queue.sequence + 1, queue, current);
+        next.is_stamped(stamp)?;
+        self.queue = next;
+        Ok(())
+    }
+
+    fn fold_attachment(
+        &mut self,
+        id: &MemberId,
+        attachment: &Attachment,
+        resume: Option<&Resume>,
+    ) -> Result<(), FoldError> {
+        let member = self.member(id)?;
+        let former = std::mem::replace(&mut member.attachment, attachment.clone());
+        member.resume = resume.cloned();
+        member.away = None;
+        if former != *attachment {
+            self.roster.take_up(attachment);
+            self.roster.abandon(former);
+        }
+        Ok(())
+    }
+
+    fn fold_session(&mut self, event: &SessionEvent) -> Result<(), FoldError> {
+        if event.sequence != self.roster_sequence + 1 {
+            return Err(FoldError::OutOfOrder);
+        }
+        match &event.change {
+            SessionChange::MemberJoined { member } => {
+                self.roster.take_up(&member.attachment);
+                self.roster.members.insert(member.id.clone(), member.clone());
+            }
+            SessionChange::MemberUpdated { member, username, avatar_url } => {
+                let member = self.member(member)?;
+                member.username.clone_from(username);
+                member.avatar_url.clone_from(avatar_url);
+            }
+            SessionChange::MemberLeft { member } => {
+                self.roster.members.remove(member).ok_or(FoldError::Absent)?;
+                self.roster.leader = self.roster.leader.take().filter(|leader| leader != member);
+            }
+            SessionChange::LeaderElected { member, epoch } => {
+                self.member(member)?;
+                self.roster.leader = Some(member.clone());
+                self.roster.epoch = *epoch;
+            }
+            SessionChange::Ended { ended_at_ms, .. } => {
+                self.leave_all();
+                self.status = Status::Ended;
+                self.details.ended_at_ms = Some(*ended_at_ms);
+            }
+        }
+        self.roster_sequence = event.sequence;
+        Ok(())
+    }
+
+    fn leave_all(&mut self) {
+        self.roster.members.clear();
+        self.roster.leader = None;
+    }
+
+    fn member(&mut self, id: &MemberId) -> Result<&mut Member, FoldError> {
+        self.roster.members.get_mut(id).ok_or(FoldError::Absent)
+    }
+}
