@@ -63,7 +63,7 @@ use checkpoint::Checkpointer;
 use companions::Active;
 use disk::DiskGuard;
 use lock::StoreLock;
-use party_store::Hub;
+use party_store::LiveSessions;
 use readers::Readers;
 use writer::{Writer, WriterParts};
 
@@ -82,7 +82,7 @@ struct Inner {
     counters: SqliteCounters,
     health: Arc<Health>,
     /// What the nodes of this process share of party sessions, once one has asked for it.
-    party: OnceLock<Arc<Hub>>,
+    party: OnceLock<Arc<LiveSessions>>,
     _lock: StoreLock,
 }
 

@@ -1,6 +1,7 @@
 //! The suites that every [`PartyStore`] and every
-//! [`PartyArchive`](crate::room::archive::PartyArchive) must pass: what their docs promise, each sentence
-//! proved through the port and nothing else.
+//! [`PartyArchive`](crate::room::archive::PartyArchive) must pass: each promise of their comments,
+//! proved through the ports alone. A store without
+//! [`SessionRecovery`](crate::room::store::SessionRecovery) skips the proofs of that port.
 //!
 //! Every run names sessions and accounts of its own, so that one engine can serve any number of
 //! runs.
@@ -12,12 +13,11 @@ mod entries;
 mod lists;
 mod nearby;
 mod notices;
-mod restoring;
+mod recovery;
 
 pub use archive::ArchiveContract;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -37,36 +37,37 @@ const ENTRIES_KEPT: usize = 200;
 /// The stores of several nodes on one engine, and names that nobody has used.
 #[derive(Debug)]
 pub struct StoreContract {
-    stores: Vec<Arc<dyn PartyStore>>,
+    stores: Vec<PartyStore>,
     names: Names,
 }
 
 impl StoreContract {
     /// A suite for stores that share an engine, one for each of several nodes.
-    pub fn new(stores: Vec<Arc<dyn PartyStore>>) -> Self {
+    pub fn new(stores: Vec<PartyStore>) -> Self {
         assert!(!stores.is_empty(), "there is a store");
         Self { stores, names: Names::new() }
     }
 
-    /// Runs the whole suite. What only waits for time goes on beside the rest.
+    /// Runs the suites of all ports that the stores have. Proofs that wait for time run beside the
+    /// rest.
     pub async fn run(&self) {
         tokio::join!(self.prove_lapses(), async {
             self.prove_commits().await;
             self.prove_entries().await;
             self.prove_lists().await;
             self.prove_notices().await;
-            self.prove_restoring().await;
+            self.prove_recovery().await;
             self.prove_core().await;
         });
     }
 
     /// The store of one node.
-    fn first(&self) -> &Arc<dyn PartyStore> {
+    fn first(&self) -> &PartyStore {
         &self.stores[0]
     }
 
     /// That of another node, if there is one.
-    fn other(&self) -> &Arc<dyn PartyStore> {
+    fn other(&self) -> &PartyStore {
         &self.stores[self.stores.len() - 1]
     }
 
@@ -79,12 +80,12 @@ impl StoreContract {
     async fn made(&self) -> (String, Revision) {
         let session_id = self.session();
         let step = Step::first(&session_id, &[("head", "1")]);
-        (session_id, done(self.first().as_ref(), step).await)
+        (session_id, done(self.first(), step).await)
     }
 
     /// A session as another node sees it.
     async fn seen(&self, session_id: &str) -> Option<(Revision, BTreeMap<String, Vec<u8>>)> {
-        let stored = self.other().load(session_id).await.expect("the store works");
+        let stored = self.other().sessions.load(session_id).await.expect("the store works");
         stored.map(|stored| (stored.revision, fields_of(stored)))
     }
 }
@@ -161,12 +162,12 @@ fn entry_of(revision: Revision) -> Bytes {
     Bytes::from(format!("entry \0 of {}.{}", revision.incarnation, revision.version))
 }
 
-async fn committed(store: &dyn PartyStore, step: Step) -> Committed {
-    store.commit(step.0).await.expect("the store works")
+async fn committed(store: &PartyStore, step: Step) -> Committed {
+    store.sessions.commit(step.0).await.expect("the store works")
 }
 
 /// Commits what must be taken, and answers what the session is at then.
-async fn done(store: &dyn PartyStore, step: Step) -> Revision {
+async fn done(store: &PartyStore, step: Step) -> Revision {
     let revision = step.0.revision;
     assert_eq!(committed(store, step).await, Committed::Done, "{revision:?}");
     revision

@@ -19,7 +19,8 @@ pub use room::rate::PartyRates;
 pub use room::rooms::{PartyConfig, Rooms};
 pub use room::store::{
     Commit, Committed, LOCK_LIFETIME, NOTICES_MAX, Notice, OFFER_LIFETIME, PartyStore,
-    PartyStoreError, Revision, Stored,
+    PartyStoreError, Revision, SessionActivity, SessionRecovery, SessionStore, SessionWatch,
+    Stored,
 };
 pub use room::task::{Answer, Replayed};
 pub use value::entry::{Entry, Remembered};

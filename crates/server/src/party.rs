@@ -48,7 +48,6 @@ impl PartyPlane {
         clock: Clock,
         registry: &mut Registry,
     ) -> Result<Self> {
-        let is_store_shared = redis.is_some();
         let party_store = party_store(config, store, redis, clock).await?;
         let metrics = PartyMetrics::default();
         metrics.register(registry);
@@ -63,7 +62,6 @@ impl PartyPlane {
             archive_debounce: party.archive_debounce,
             auto_end: party.auto_end,
             subscription_queue: party.subscription_queue,
-            is_store_shared,
         };
         let elsewhere = Store::open_archive(config, clock).await?;
         let archive = elsewhere.as_ref().unwrap_or(store).archive();
@@ -106,12 +104,12 @@ async fn party_store(
     store: &Store,
     redis: Option<RedisClient>,
     clock: Clock,
-) -> Result<Arc<dyn PartyStore>> {
+) -> Result<PartyStore> {
     let session_ttl = config.party.session_ttl;
     if let Some(client) = redis {
         let settings = RedisPartyConfig { session_ttl, event_log_ttl: config.party.event_log_ttl };
         let store = patiently(clock, || RedisPartyStore::connect(client.clone(), settings));
-        return Ok(Arc::new(store.await?));
+        return Ok(PartyStore::shared(Arc::new(store.await?)));
     }
     let file = match store {
         Store::Sqlite(store) => store.clone(),
@@ -120,7 +118,8 @@ async fn party_store(
             SqliteStore::open(&file, clock).context("the file of party sessions")?
         }
     };
-    Ok(Arc::new(SqlitePartyStore::open(&file, session_ttl).await))
+    let store = SqlitePartyStore::open(&file, session_ttl).await;
+    Ok(PartyStore::of_one_node(Arc::new(store)))
 }
 
 /// Gives every socket its number and its place in the party.

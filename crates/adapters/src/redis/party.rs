@@ -1,4 +1,4 @@
-//! The [`PartyStore`] of many nodes, on Redis.
+//! The store of live party sessions that several nodes share, on Redis.
 //!
 //! | key | type | content | ends |
 //! |---|---|---|---|
@@ -24,7 +24,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use heartline_party::{Commit, Committed, Notice, PartyStore, PartyStoreError, Revision, Stored};
+use heartline_party::{
+    Commit, Committed, Notice, PartyStoreError, Revision, SessionActivity, SessionRecovery,
+    SessionStore, SessionWatch, Stored,
+};
 use redis::{Cmd, Value};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
@@ -103,12 +106,16 @@ impl From<RedisFailure> for PartyStoreError {
     }
 }
 
-// === impl PartyStore ===
+// === impl of the ports ===
 
 #[async_trait]
-impl PartyStore for RedisPartyStore {
+impl SessionStore for RedisPartyStore {
     async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
         self.load_session(session_id).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
+        self.commit_step(commit).await
     }
 
     async fn entries(
@@ -123,10 +130,6 @@ impl PartyStore for RedisPartyStore {
         self.log_of(session_id, incarnation).await
     }
 
-    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
-        self.commit_step(commit).await
-    }
-
     async fn revisions(
         &self,
         session_ids: &[String],
@@ -134,22 +137,13 @@ impl PartyStore for RedisPartyStore {
         self.revisions_of(session_ids).await
     }
 
-    async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
-        self.keep_sessions(session_ids).await
-    }
-
     async fn remove(&self, session_id: &str, revision: Revision) -> Result<bool, PartyStoreError> {
         self.remove_session(session_id, revision).await
     }
+}
 
-    async fn active(&self, limit: usize) -> Result<Vec<String>, PartyStoreError> {
-        self.active_sessions(limit).await
-    }
-
-    async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError> {
-        Ok(self.unlist(session_id).await?)
-    }
-
+#[async_trait]
+impl SessionWatch for RedisPartyStore {
     async fn watch(&self, session_id: &str) -> Result<(), PartyStoreError> {
         let channel = self.keys.session(session_id)?.channel;
         Ok(self.channels.add(&channel, self.client.config().deadline).await?)
@@ -164,7 +158,31 @@ impl PartyStore for RedisPartyStore {
     fn notices(&self) -> broadcast::Receiver<Notice> {
         self.notices.subscribe()
     }
+}
 
+#[async_trait]
+impl SessionActivity for RedisPartyStore {
+    async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
+        self.keep_sessions(session_ids).await
+    }
+
+    async fn active(&self, limit: usize) -> Result<Vec<String>, PartyStoreError> {
+        self.active_sessions(limit).await
+    }
+
+    async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        Ok(self.unlist(session_id).await?)
+    }
+
+    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
+        // On a Cluster each master has a clock: all nodes ask the one that lists active sessions.
+        let time = self.client.time(&self.keys.active()).await?;
+        Ok(time.unix_ms)
+    }
+}
+
+#[async_trait]
+impl SessionRecovery for RedisPartyStore {
     async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError> {
         self.take_lock(session_id, owner).await
     }
@@ -183,11 +201,5 @@ impl PartyStore for RedisPartyStore {
 
     async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
         self.offered_copy(session_id).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
-        // On a Cluster each master has a clock: all nodes ask the one that lists active sessions.
-        let time = self.client.time(&self.keys.active()).await?;
-        Ok(time.unix_ms)
     }
 }

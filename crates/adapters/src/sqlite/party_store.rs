@@ -1,4 +1,4 @@
-//! Hot party sessions of a single node: memory, written through to the file.
+//! Live party sessions of a single node: memory, written through to the file.
 //!
 //! The file decides: a commit is compared with it and written to it in the writer's transaction,
 //! together with whatever else waits, and only what is committed changes memory and is told. All
@@ -6,9 +6,8 @@
 //! of the file, notices are never out of order, and a caller who has gone loses nothing.
 
 mod file;
-mod hot;
-mod hub;
-mod lapsing;
+mod live_sessions;
+mod session_cache;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,17 +16,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use heartline_durability::StoreError;
-use heartline_party::{Commit, Committed, Notice, PartyStore, PartyStoreError, Revision, Stored};
+use heartline_party::{
+    Commit, Committed, Notice, PartyStoreError, Revision, SessionActivity, SessionStore,
+    SessionWatch, Stored,
+};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use tracing::warn;
 
-pub(super) use hub::Hub;
+pub(super) use live_sessions::LiveSessions;
 
 use super::SqliteStore;
 use super::session::Session;
-use hot::HotSession;
-use hub::Listener;
+use live_sessions::Watcher;
+use session_cache::CachedSession;
 
 /// How long a session that nobody uses stays in memory unless told otherwise.
 pub const SESSION_TTL: Duration = Duration::from_secs(4 * 60 * 60);
@@ -40,8 +42,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct SqlitePartyStore {
     store: SqliteStore,
-    hub: Arc<Hub>,
-    listener: Arc<Listener>,
+    live: Arc<LiveSessions>,
+    watcher: Watcher,
 }
 
 impl SqlitePartyStore {
@@ -49,8 +51,8 @@ impl SqlitePartyStore {
     /// nobody uses them. A file that is full or damaged does not keep a node from starting: then
     /// every call says so.
     pub async fn open(store: &SqliteStore, session_ttl: Duration) -> Self {
-        let hub = match store.0.party.get() {
-            Some(hub) => Arc::clone(hub),
+        let live = match store.0.party.get() {
+            Some(live) => Arc::clone(live),
             None => {
                 let now_ms = store.0.clock.wall().unix_ms;
                 let clear = move |session: &mut Session<'_>| {
@@ -64,47 +66,50 @@ impl SqlitePartyStore {
                     warn!(%error, "party sessions with members could not be listed");
                     file::Found::default()
                 });
-                let hub = || Arc::new(Hub::new(store.0.clock, session_ttl, found));
-                Arc::clone(store.0.party.get_or_init(hub))
+                let live = || Arc::new(LiveSessions::new(store.0.clock, session_ttl, found));
+                Arc::clone(store.0.party.get_or_init(live))
             }
         };
-        let listener = hub.listen();
-        Self { store: store.clone(), hub, listener }
+        let watcher = Arc::clone(&live).register();
+        Self { store: store.clone(), live, watcher }
     }
 
     /// Whether a session is in memory.
     #[cfg(test)]
-    pub(super) fn is_hot(&self, session_id: &str) -> bool {
-        self.hub.session(session_id).is_some()
+    pub(super) fn is_in_memory(&self, session_id: &str) -> bool {
+        self.live.session(session_id).is_some()
     }
 
-    /// Has a function write, and its result taken over by the hub once it is committed.
+    /// Has a function write, and its result taken over in memory once it is committed.
     async fn write<T, F, Then>(&self, function: F, then: Then) -> Result<T, PartyStoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
-        Then: FnOnce(&Hub, &T) + Send + 'static,
+        Then: FnOnce(&LiveSessions, &T) + Send + 'static,
     {
-        let hub = Arc::clone(&self.hub);
-        let then = move |result: &T| then(&hub, result);
+        let live = Arc::clone(&self.live);
+        let then = move |result: &T| then(&live, result);
         within(self.store.0.writer.write_then(function, then)).await
     }
 
     /// A session from memory, or else from the file, from where it is in memory again. It is read
     /// in the writer's turn, so that no commit comes between.
-    async fn session(&self, session_id: &str) -> Result<Option<Arc<HotSession>>, PartyStoreError> {
-        if let Some(session) = self.hub.session(session_id) {
+    async fn session(
+        &self,
+        session_id: &str,
+    ) -> Result<Option<Arc<CachedSession>>, PartyStoreError> {
+        if let Some(session) = self.live.session(session_id) {
             return Ok(Some(session));
         }
         let (id, installed) = (session_id.to_owned(), session_id.to_owned());
         let read = move |session: &mut Session<'_>| file::load(session.connection, &id);
-        self.write(read, move |hub, session| hub.install(&installed, session.as_ref())).await
+        self.write(read, move |live, session| live.install(&installed, session.as_ref())).await
     }
 
     /// Lets sessions go from memory that nobody has used for long, and with them their logs: who
     /// comes back after so long starts from the whole session.
     async fn sweep(&self) -> Result<(), PartyStoreError> {
-        let gone = self.hub.sweep();
+        let gone = self.live.sweep();
         if gone.is_empty() {
             return Ok(());
         }
@@ -115,9 +120,20 @@ impl SqlitePartyStore {
 }
 
 #[async_trait]
-impl PartyStore for SqlitePartyStore {
+impl SessionStore for SqlitePartyStore {
     async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
         Ok(self.session(session_id).await?.map(|session| session.stored()))
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
+        let now_ms = self.live.now_ms();
+        let commit = Arc::new(commit);
+        let written = Arc::clone(&commit);
+        let write =
+            move |session: &mut Session<'_>| file::commit(session.connection, &written, now_ms);
+        let then =
+            move |live: &LiveSessions, answer: &Committed| live.committed(&commit, *answer, now_ms);
+        self.write(write, then).await
     }
 
     async fn entries(
@@ -133,21 +149,11 @@ impl PartyStore for SqlitePartyStore {
         Ok(session.map(|session| session.log(incarnation)).unwrap_or_default())
     }
 
-    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
-        let now_ms = self.hub.now_ms();
-        let commit = Arc::new(commit);
-        let written = Arc::clone(&commit);
-        let write =
-            move |session: &mut Session<'_>| file::commit(session.connection, &written, now_ms);
-        let then = move |hub: &Hub, answer: &Committed| hub.committed(&commit, *answer, now_ms);
-        self.write(write, then).await
-    }
-
     async fn revisions(
         &self,
         session_ids: &[String],
     ) -> Result<Vec<Option<Revision>>, PartyStoreError> {
-        let mut revisions = self.hub.revisions(session_ids);
+        let mut revisions = self.live.revisions(session_ids);
         let is_missing = |index: &usize| revisions[*index].is_none();
         let missing: Vec<usize> = (0..session_ids.len()).filter(is_missing).collect();
         if missing.is_empty() {
@@ -162,80 +168,63 @@ impl PartyStore for SqlitePartyStore {
         Ok(revisions)
     }
 
+    async fn remove(&self, session_id: &str, revision: Revision) -> Result<bool, PartyStoreError> {
+        let (id, removed_id) = (session_id.to_owned(), session_id.to_owned());
+        let write =
+            move |session: &mut Session<'_>| file::remove(session.connection, &id, revision);
+        let then = move |live: &LiveSessions, was_removed: &bool| {
+            if *was_removed {
+                live.removed(&removed_id);
+            }
+        };
+        self.write(write, then).await
+    }
+}
+
+#[async_trait]
+impl SessionWatch for SqlitePartyStore {
+    async fn watch(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        self.watcher.watch(session_id);
+        Ok(())
+    }
+
+    async fn unwatch(&self, session_id: &str) {
+        self.watcher.unwatch(session_id);
+    }
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.watcher.notices()
+    }
+}
+
+#[async_trait]
+impl SessionActivity for SqlitePartyStore {
     async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
-        let now_ms = self.hub.now_ms();
-        let unknown = self.hub.keep(session_ids, now_ms);
+        let now_ms = self.live.now_ms();
+        let unknown = self.live.keep(session_ids, now_ms);
         self.sweep().await?;
         if unknown.is_empty() {
             return Ok(Vec::new());
         }
         let asked = unknown.clone();
         let write = move |session: &mut Session<'_>| file::keep(session.connection, &asked, now_ms);
-        let then = move |hub: &Hub, kept: &Vec<String>| hub.kept(kept, now_ms);
+        let then = move |live: &LiveSessions, kept: &Vec<String>| live.kept(kept, now_ms);
         let kept = self.write(write, then).await?;
         Ok(unknown.into_iter().filter(|session_id| !kept.contains(session_id)).collect())
     }
 
-    async fn remove(&self, session_id: &str, revision: Revision) -> Result<bool, PartyStoreError> {
-        let (id, removed_id) = (session_id.to_owned(), session_id.to_owned());
-        let write =
-            move |session: &mut Session<'_>| file::remove(session.connection, &id, revision);
-        let then = move |hub: &Hub, was_removed: &bool| {
-            if *was_removed {
-                hub.removed(&removed_id);
-            }
-        };
-        self.write(write, then).await
-    }
-
     async fn active(&self, limit: usize) -> Result<Vec<String>, PartyStoreError> {
-        Ok(self.hub.active(limit))
+        Ok(self.live.active(limit))
     }
 
     async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError> {
         let (id, inactive_id) = (session_id.to_owned(), session_id.to_owned());
         let write = move |session: &mut Session<'_>| file::inactive(session.connection, &id);
-        self.write(write, move |hub, ()| hub.inactive(&inactive_id)).await
-    }
-
-    async fn watch(&self, session_id: &str) -> Result<(), PartyStoreError> {
-        self.listener.watch(session_id);
-        Ok(())
-    }
-
-    async fn unwatch(&self, session_id: &str) {
-        self.listener.unwatch(session_id);
-    }
-
-    fn notices(&self) -> broadcast::Receiver<Notice> {
-        self.listener.notices()
-    }
-
-    async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError> {
-        Ok(self.hub.lock(session_id, owner))
-    }
-
-    async fn unlock(&self, session_id: &str, owner: &str) -> Result<(), PartyStoreError> {
-        self.hub.unlock(session_id, owner);
-        Ok(())
-    }
-
-    async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError> {
-        self.hub.ask(session_id);
-        Ok(())
-    }
-
-    async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError> {
-        self.hub.offer(session_id, copy);
-        Ok(())
-    }
-
-    async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
-        Ok(self.hub.offered(session_id).map(Arc::unwrap_or_clone))
+        self.write(write, move |live, ()| live.inactive(&inactive_id)).await
     }
 
     async fn now_ms(&self) -> Result<u64, PartyStoreError> {
-        Ok(self.hub.now_ms())
+        Ok(self.live.now_ms())
     }
 }
 

@@ -40,7 +40,7 @@ impl StoreContract {
         let second = done(self.other().as_ref(), step.removing(&["a", "never there"])).await;
         let all = fields(&[("head", "2"), ("b", "two"), ("c", "three")]);
         assert_eq!(self.seen(&session_id).await, Some((second, all.clone())));
-        let here = self.first().load(&session_id).await.expect("the store works");
+        let here = self.first().sessions.load(&session_id).await.expect("the store works");
         assert_eq!(here.map(fields_of), Some(all));
     }
 
@@ -66,7 +66,8 @@ impl StoreContract {
         let lost = Step::after(&session_id, elsewhere, &[("head", "other")]);
         assert_eq!(committed(store, lost).await, conflict, "it is another incarnation");
         assert_eq!(self.seen(&session_id).await, Some((second, fields(&[("head", "2")]))));
-        let kept = self.first().entries(&session_id, first).await.expect("the store works");
+        let kept =
+            self.first().sessions.entries(&session_id, first).await.expect("the store works");
         assert_eq!(kept.expect("it is kept").len(), 1, "what was refused left no entry");
     }
 
@@ -102,7 +103,7 @@ impl StoreContract {
         let wins = Wins::default();
         let mut committers = JoinSet::new();
         for number in 0..COMMITTERS {
-            let store = Arc::clone(&self.stores[number % self.stores.len()]);
+            let store = self.stores[number % self.stores.len()].clone();
             committers.spawn(win_once(store, session_id.clone(), number, Arc::clone(&wins)));
         }
         while let Some(ended) = committers.join_next().await {
@@ -120,7 +121,8 @@ impl StoreContract {
         }
         let (_, last_winner) = wins[COMMITTERS - 1];
         assert_eq!(seen["last"], last_winner.to_string().as_bytes());
-        let entries = self.other().entries(&session_id, first).await.expect("the store works");
+        let entries =
+            self.other().sessions.entries(&session_id, first).await.expect("the store works");
         let entries = entries.expect("they are kept");
         let expected: Vec<_> = wins.iter().map(|(_, number)| number.to_string()).collect();
         assert_eq!(entries, expected, "the log has them in their order");
@@ -153,8 +155,8 @@ impl StoreContract {
 }
 
 /// Tries until it has won a revision.
-async fn win_once(store: Arc<dyn PartyStore>, session_id: String, number: usize, wins: Wins) {
-    let stored = store.load(&session_id).await.expect("the store works");
+async fn win_once(store: PartyStore, session_id: String, number: usize, wins: Wins) {
+    let stored = store.sessions.load(&session_id).await.expect("the store works");
     let mut revision = stored.expect("it is there").revision;
     loop {
         let version = (revision.version + 1).to_string();

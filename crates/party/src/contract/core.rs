@@ -2,7 +2,6 @@
 //! end with the same session.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
@@ -28,42 +27,42 @@ impl StoreContract {
     pub async fn prove_core(&self) {
         let session_id = self.session();
         let follower = self.other();
-        let mut notices = follower.notices();
-        follower.watch(&session_id).await.expect("the store works");
+        let mut notices = follower.watch.notices();
+        follower.watch.watch(&session_id).await.expect("the store works");
         let mut nodes = JoinSet::new();
         for number in 0..NODES {
             let store = &self.stores[number as usize % self.stores.len()];
-            let node = Node::new(Arc::clone(store), &session_id, number);
+            let node = Node::new(store.clone(), &session_id, number);
             nodes.spawn(node.work());
         }
         let mut ended = Vec::new();
         while let Some(node) = nodes.join_next().await {
             ended.push(node.expect("a node comes to its end"));
         }
-        let stored = self.first().load(&session_id).await.expect("the store works");
+        let stored = self.first().sessions.load(&session_id).await.expect("the store works");
         let truth = from_fields(stored.expect("it is there").fields).expect("it is a session");
         assert!(truth.version >= NODES, "every node has joined at least");
         for mut node in ended {
             node.catch_up().await;
             assert_eq!(node.session, truth, "every node has the same session");
         }
-        let listener = Node::new(Arc::clone(follower), &session_id, NODES);
+        let listener = Node::new(follower.clone(), &session_id, NODES);
         let heard = listener.listen(&mut notices, truth.version).await;
         assert_eq!(heard, truth, "and so has who only listened");
-        follower.unwatch(&session_id).await;
+        follower.watch.unwatch(&session_id).await;
     }
 }
 
 /// A node with its own copy of the session.
 struct Node {
-    store: Arc<dyn PartyStore>,
+    store: PartyStore,
     session: Session,
     actor: Actor,
     commits: u64,
 }
 
 impl Node {
-    fn new(store: Arc<dyn PartyStore>, session_id: &str, number: u64) -> Self {
+    fn new(store: PartyStore, session_id: &str, number: u64) -> Self {
         let node = format!("node-{number}").parse().expect("a legal node id");
         let member = format!("member-{number}").parse().expect("a legal member id");
         let attachment = Attachment { node, socket: number };
@@ -87,7 +86,7 @@ impl Node {
         self.commits += 1;
         let commit_id = format!("{}-{}", self.actor.member, self.commits);
         loop {
-            let now_ms = self.store.now_ms().await.expect("the store works");
+            let now_ms = self.store.activity.now_ms().await.expect("the store works");
             let actor = Some(self.actor.clone());
             let limits = Limits::default();
             let context = Context { now_ms, actor, correlation_id: None, limits };
@@ -109,7 +108,7 @@ impl Node {
                 entries_kept: ENTRIES_KEPT,
                 is_active: !applied.after.roster.members.is_empty(),
             };
-            match self.store.commit(commit).await.expect("the store works") {
+            match self.store.sessions.commit(commit).await.expect("the store works") {
                 Committed::Done => {
                     self.session = applied.after;
                     return self.compare().await;
@@ -121,7 +120,7 @@ impl Node {
 
     /// Compares the copy with what is stored, unless somebody has gone further meanwhile.
     async fn compare(&self) {
-        let stored = self.store.load(&self.session.id).await.expect("the store works");
+        let stored = self.store.sessions.load(&self.session.id).await.expect("the store works");
         let stored = stored.expect("what was committed is there");
         if stored.revision == Revision::of(&self.session) {
             let copy: BTreeMap<_, _> = to_fields(&self.session).into_iter().collect();
@@ -135,7 +134,8 @@ impl Node {
     /// Brings the copy to the present: by the entries, or as a whole where these do not suffice.
     async fn catch_up(&mut self) {
         let after = Revision::of(&self.session);
-        let entries = self.store.entries(&self.session.id, after).await.expect("the store works");
+        let entries =
+            self.store.sessions.entries(&self.session.id, after).await.expect("the store works");
         let folded = entries.is_some_and(|entries| {
             let mut entries = entries.iter().map(|entry| read(entry));
             entries.all(|entry| self.session.fold_entry(&entry).is_ok())
@@ -146,7 +146,7 @@ impl Node {
     }
 
     async fn reload(&mut self) {
-        let stored = self.store.load(&self.session.id).await.expect("the store works");
+        let stored = self.store.sessions.load(&self.session.id).await.expect("the store works");
         let stored = stored.expect("what was committed is there");
         let revision = stored.revision;
         self.session = from_fields(stored.fields).expect("it is a session");

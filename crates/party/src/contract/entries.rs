@@ -19,11 +19,11 @@ impl StoreContract {
     }
 
     async fn log(&self, session_id: &str, incarnation: u64) -> Vec<Bytes> {
-        self.other().log(session_id, incarnation).await.expect("the store works")
+        self.other().sessions.log(session_id, incarnation).await.expect("the store works")
     }
 
     async fn entries_after(&self, session_id: &str, after: Revision) -> Option<Vec<Bytes>> {
-        self.other().entries(session_id, after).await.expect("the store works")
+        self.other().sessions.entries(session_id, after).await.expect("the store works")
     }
 
     /// Goes on to a version, and answers the revisions on the way, the present one first.
@@ -85,12 +85,13 @@ impl StoreContract {
     async fn a_session_that_is_gone_has_no_entries(&self) {
         let (session_id, first) = self.made().await;
         assert_eq!(self.entries_after(&self.session(), first).await, None);
-        let removed = self.other().remove(&session_id, first).await.expect("the store works");
+        let removed =
+            self.other().sessions.remove(&session_id, first).await.expect("the store works");
         assert!(removed);
         assert_eq!(self.entries_after(&session_id, first).await, None);
         // The one that comes after it has a log of its own.
         let anew = Revision { incarnation: 0, version: 2 };
-        done(self.first().as_ref(), Step::to(&session_id, None, anew, &[("head", "2")])).await;
+        done(self.first(), Step::to(&session_id, None, anew, &[("head", "2")])).await;
         let beginning = Revision { incarnation: 0, version: 0 };
         assert_eq!(self.entries_after(&session_id, beginning).await, None);
         assert_eq!(self.entries_after(&session_id, anew).await, Some(Vec::new()));

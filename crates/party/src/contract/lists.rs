@@ -23,17 +23,17 @@ impl StoreContract {
     async fn revisions_come_in_the_order_of_the_question(&self) {
         let (one, first) = self.made().await;
         let (two, _) = self.made().await;
-        let second = done(self.first().as_ref(), Step::after(&two, first, &[])).await;
+        let second = done(self.first(), Step::after(&two, first, &[])).await;
         let asked = [two.clone(), self.session(), one.clone(), two];
-        let found = self.other().revisions(&asked).await.expect("the store works");
+        let found = self.other().sessions.revisions(&asked).await.expect("the store works");
         assert_eq!(found, [Some(second), None, Some(first), Some(second)]);
-        let none = self.other().revisions(&[]).await.expect("the store works");
+        let none = self.other().sessions.revisions(&[]).await.expect("the store works");
         assert_eq!(none, []);
     }
 
     /// Which of these sessions have members, in the order of the list.
     async fn active_of(&self, session_ids: &[&String]) -> Vec<String> {
-        let mut active = self.other().active(ALL).await.expect("the store works");
+        let mut active = self.other().activity.active(ALL).await.expect("the store works");
         active.retain(|session_id| session_ids.contains(&session_id));
         active
     }
@@ -49,23 +49,24 @@ impl StoreContract {
         }
         done(store, Step::first(&empty, &[("head", "1")])).await;
         assert_eq!(self.active_of(&all).await, [one.clone(), two.clone()], "the oldest first");
-        let few = self.other().active(1).await.expect("the store works");
+        let few = self.other().activity.active(1).await.expect("the store works");
         assert_eq!(few.len(), 1, "at most so many");
         at = done(store, Step::after(&one, at, &[("head", "2")]).active()).await;
         assert_eq!(self.active_of(&all).await, [two.clone(), one.clone()], "a commit is life");
         sleep(Duration::from_millis(5)).await;
-        let gone = self.other().keep(std::slice::from_ref(&two)).await.expect("the store works");
+        let gone =
+            self.other().activity.keep(std::slice::from_ref(&two)).await.expect("the store works");
         assert_eq!(gone, [""; 0]);
         assert_eq!(self.active_of(&all).await, [one.clone(), two.clone()], "so is keeping");
 
         done(store, Step::after(&one, at, &[("head", "3")])).await;
         assert_eq!(self.active_of(&all).await, std::slice::from_ref(&two), "nobody is left");
-        let kept = self.first().keep(std::slice::from_ref(&empty)).await;
+        let kept = self.first().activity.keep(std::slice::from_ref(&empty)).await;
         assert_eq!(kept.expect("the store works"), [""; 0]);
         sleep(Duration::from_millis(5)).await;
         assert_eq!(self.active_of(&all).await, [two.clone(), empty.clone()]);
         for session_id in [&two, &empty, &one] {
-            self.other().inactive(session_id).await.expect("the store works");
+            self.other().activity.inactive(session_id).await.expect("the store works");
         }
         assert_eq!(self.active_of(&all).await, [""; 0]);
         assert!(self.seen(&two).await.is_some(), "that is all that changed");
@@ -74,16 +75,16 @@ impl StoreContract {
     async fn what_is_gone_cannot_be_kept(&self) {
         let (there, first) = self.made().await;
         let (gone, never) = (self.session(), self.session());
-        done(self.first().as_ref(), Step::first(&gone, &[("head", "1")]).active()).await;
-        self.first().remove(&gone, first).await.expect("the store works");
+        done(self.first(), Step::first(&gone, &[("head", "1")]).active()).await;
+        self.first().sessions.remove(&gone, first).await.expect("the store works");
         let asked = [gone.clone(), there.clone(), never.clone()];
-        let mut answered = self.other().keep(&asked).await.expect("the store works");
+        let mut answered = self.other().activity.keep(&asked).await.expect("the store works");
         answered.sort_unstable();
         let mut expected = vec![gone.clone(), never.clone()];
         expected.sort_unstable();
         assert_eq!(answered, expected);
         assert_eq!(self.active_of(&[&gone, &never, &there]).await, [there]);
-        let none = self.other().keep(&[]).await.expect("the store works");
+        let none = self.other().activity.keep(&[]).await.expect("the store works");
         assert_eq!(none, [""; 0]);
     }
 
@@ -92,7 +93,7 @@ impl StoreContract {
         let store = self.other().as_ref();
         let second = done(store, Step::after(&session_id, first, &[("b", "2")])).await;
         let remove = async |revision| {
-            self.first().remove(&session_id, revision).await.expect("the store works")
+            self.first().sessions.remove(&session_id, revision).await.expect("the store works")
         };
         for other in [first, Revision { incarnation: 1, ..second }] {
             assert!(!remove(other).await, "it is not at {other:?}");
@@ -112,7 +113,7 @@ impl StoreContract {
         let mut last = 0;
         for _ in 0..20 {
             for store in &self.stores {
-                let now = store.now_ms().await.expect("the store works");
+                let now = store.activity.now_ms().await.expect("the store works");
                 assert!(now >= last, "{now} after {last}");
                 last = now;
             }
@@ -120,7 +121,7 @@ impl StoreContract {
         }
         let before = last;
         sleep(Duration::from_millis(20)).await;
-        let after = self.other().now_ms().await.expect("the store works");
+        let after = self.other().activity.now_ms().await.expect("the store works");
         assert!(after > before, "time goes on");
         assert!(after > 1_700_000_000_000, "it counts milliseconds since 1970");
     }

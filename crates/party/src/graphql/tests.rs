@@ -105,12 +105,14 @@ impl World {
                 auto_end: None,
                 archive_debounce: Duration::from_secs(30),
                 subscription_queue: 1000,
-                is_store_shared: count > 1,
             };
-            let (hot, cold): (Arc<dyn PartyStore>, Arc<dyn PartyArchive>) =
-                (store.clone(), archive.clone());
+            let live = match count {
+                1 => PartyStore::of_one_node(Arc::clone(&store)),
+                _ => PartyStore::shared(Arc::clone(&store)),
+            };
+            let kept: Arc<dyn PartyArchive> = archive.clone();
             let rooms =
-                Rooms::new(hot, cold, node_id, config, Clock::system(), PartyMetrics::default());
+                Rooms::new(live, kept, node_id, config, Clock::system(), PartyMetrics::default());
             tasks.spawn(rooms.clone().run(Arc::clone(&directory)));
             nodes.push(Party::new(rooms, rates));
         }

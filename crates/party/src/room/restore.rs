@@ -52,20 +52,21 @@ pub(crate) async fn load(
     known: Option<&Arc<Session>>,
 ) -> Result<Restored, PartyError> {
     let deadline = parts.clock.now() + OPERATION_DEADLINE;
-    let mut to_offer = known.filter(|_| parts.config.is_store_shared);
+    // Only a store that several nodes share can keep a copy for the others.
+    let mut to_offer = parts.store.recovery.as_ref().zip(known);
     loop {
         let stored = read(parts, session_id).await?;
-        // Whoever knows nothing of it cannot tell whether a store that others share has lost some of
-        // it, but the archive can.
-        let is_certain = known.is_some() || !parts.config.is_store_shared;
+        // A node without a copy cannot tell whether a shared store has lost commits; the archive can.
+        let is_certain = known.is_some() || !parts.store.is_shared();
         if is_certain && let Some(session) = current(stored.as_ref(), known, None)? {
             return Ok(Restored::Found(session));
         }
-        if let Some(known) = to_offer.take() {
-            // Before the lock: whoever restores the session in our place, if we stop under it, has
-            // what we have. And before the archive is read, however slow that is: whoever restores
-            // it meanwhile asks for our copy, and our room does not hear that now.
-            let offered = parts.store.offer(session_id, copy(known)).await;
+        if let Some((recovery, known)) = to_offer.take() {
+            // Before the lock: if this node stops while it holds the lock, the next holder finds
+            // this node's copy. Before the archive is read, which may be slow: a node that restores
+            // the session meanwhile asks for copies, and this room does not answer until it has read
+            // the archive.
+            let offered = recovery.offer(session_id, copy(known)).await;
             offered.map_err(|error| unavailable(&error))?;
         }
         let archived = match archived(parts, session_id, stored.is_some()).await {
@@ -89,7 +90,7 @@ pub(crate) async fn load(
             return decode(&over.stored).map(Restored::Found);
         }
         let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
-        let attempt = try_lock_and_restore(restorer, id, known.cloned(), archived);
+        let attempt = restore_alone(restorer, id, known.cloned(), archived);
         // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
         let attempted = parts.tasks.spawn(attempt).await;
         if let Some(restored) = attempted.map_err(|error| unavailable(&error))?? {
@@ -101,31 +102,35 @@ pub(crate) async fn load(
     }
 }
 
-/// Restores a session under its lock. None if somebody else does that, or has done something.
-async fn try_lock_and_restore(
+/// Restores a session while no other node does. None if another node is restoring it, or has
+/// changed the store meanwhile.
+async fn restore_alone(
     parts: Arc<Parts>,
     session_id: String,
     known: Option<Arc<Session>>,
     archived: Option<Archived>,
 ) -> Result<Option<Restored>, PartyError> {
+    let Some(recovery) = &parts.store.recovery else {
+        return restore(&parts, &session_id, known.as_ref(), archived).await;
+    };
     let owner = random_uuid();
-    let restored = match parts.store.lock(&session_id, &owner).await {
+    let restored = match recovery.lock(&session_id, &owner).await {
         Ok(true) => restore(&parts, &session_id, known.as_ref(), archived).await,
         Ok(false) => {
             sleep(LOCKED_PAUSE).await;
             return Ok(None);
         }
-        // It may have been taken, only that nobody said so.
+        // The lock may have been taken although its answer was lost, so it is released below.
         Err(error) => Err(unavailable(&error)),
     };
-    if let Err(error) = parts.store.unlock(&session_id, &owner).await {
+    if let Err(error) = recovery.unlock(&session_id, &owner).await {
         info!(%error, "the lock of a restored session runs out by itself");
     }
     restored
 }
 
 async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyError> {
-    parts.store.load(session_id).await.map_err(|error| unavailable(&error))
+    parts.store.sessions.load(session_id).await.map_err(|error| unavailable(&error))
 }
 
 /// The session in the archive, which does not keep one waiting for long that is stored besides.
@@ -183,7 +188,7 @@ async fn restore(
         Some(entry) => (applied.after, entry),
         None => ended_again(session, commit_id),
     };
-    let committed = parts.store.commit(whole(stored.as_ref(), &after, &entry)).await;
+    let committed = parts.store.sessions.commit(whole(stored.as_ref(), &after, &entry)).await;
     match committed.map_err(|error| unavailable(&error))? {
         Committed::Done if after.status == Status::Ended => Ok(Some(Restored::Found(after))),
         Committed::Done => Ok(Some(Restored::Lost(after))),
@@ -205,10 +210,10 @@ async fn newest_copy(
     let mut copies: Vec<Stored> = stored.into_iter().cloned().collect();
     copies.extend(archived.map(|archived| archived.stored));
     copies.extend(known.map(|known| copy(known)));
-    if parts.config.is_store_shared {
-        parts.store.ask(session_id).await.map_err(|error| unavailable(&error))?;
+    if let Some(recovery) = &parts.store.recovery {
+        recovery.ask(session_id).await.map_err(|error| unavailable(&error))?;
         sleep(OFFERS_WITHIN).await;
-        let offered = parts.store.offered(session_id).await;
+        let offered = recovery.offered(session_id).await;
         copies.extend(offered.map_err(|error| unavailable(&error))?);
     }
     Ok(copies.into_iter().max_by_key(|copy| copy.revision))

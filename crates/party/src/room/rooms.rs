@@ -73,14 +73,12 @@ pub struct PartyConfig {
     pub auto_end: Option<Duration>,
     /// Events that may wait for one subscriber before it gets the whole state instead.
     pub subscription_queue: usize,
-    /// Whether other nodes use the same store.
-    pub is_store_shared: bool,
 }
 
 /// What every room needs.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) store: Arc<dyn PartyStore>,
+    pub(crate) store: PartyStore,
     pub(crate) archive: Arc<dyn PartyArchive>,
     pub(crate) archivist: Archivist,
     pub(crate) node_id: NodeId,
@@ -101,7 +99,7 @@ impl Parts {
     }
 
     async fn read_time(&self) {
-        match self.store.now_ms().await {
+        match self.store.activity.now_ms().await {
             Ok(now_ms) => {
                 let read = (self.clock.now(), now_ms);
                 *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = read;
@@ -126,7 +124,7 @@ struct Inner {
 impl Rooms {
     /// No rooms yet.
     pub fn new(
-        store: Arc<dyn PartyStore>,
+        store: PartyStore,
         archive: Arc<dyn PartyArchive>,
         node_id: NodeId,
         config: PartyConfig,
@@ -280,7 +278,7 @@ impl Rooms {
 
     /// Follows the store, the time and the other nodes, for ever.
     pub async fn run(self, nodes: Arc<dyn Nodes>) {
-        let mut notices = self.0.parts.store.notices();
+        let mut notices = self.0.parts.store.watch.notices();
         let following = async {
             loop {
                 match notices.recv().await {
@@ -366,14 +364,14 @@ impl Rooms {
     /// Opens the rooms of sessions that have shown no sign of life for longest, so that they find out
     /// whether their members' nodes are still there.
     async fn look_at_silent(&self) {
-        let silent = match self.0.parts.store.active(SILENT_LOOKED_AT).await {
+        let silent = match self.0.parts.store.activity.active(SILENT_LOOKED_AT).await {
             Ok(silent) => silent,
             Err(error) => return debug!(%error, "silent sessions could not be looked at"),
         };
         for session_id in silent {
             let seen = self.look(&session_id).await;
             let is_over = seen.is_ok_and(|session| session.roster.members.is_empty());
-            if is_over && let Err(error) = self.0.parts.store.inactive(&session_id).await {
+            if is_over && let Err(error) = self.0.parts.store.activity.inactive(&session_id).await {
                 debug!(%error, session_id, "an empty session stays on the list");
             }
         }

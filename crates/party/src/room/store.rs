@@ -1,9 +1,12 @@
-//! The port to where a session's hot state is: a versioned map of fields with a log, one per session.
+//! The ports to the store of live sessions: for each session a versioned map of fields with a log.
 //!
-//! A store knows nothing of queues, members or leaders. All it decides is which of two commits came
-//! first, and that is enough for everything else to be decided once.
+//! A store knows nothing of queues, members or leaders. It only decides which of two commits came
+//! first; everything else follows from that order. Its ports follow their callers: a room commits
+//! through [`SessionStore`] and follows [`SessionWatch`], the sweep over all sessions uses
+//! [`SessionActivity`], and nodes that share a store restore lost sessions by [`SessionRecovery`].
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -98,76 +101,128 @@ pub const LOCK_LIFETIME: Duration = Duration::from_secs(10);
 /// lapsed, and whoever follows them still finds their copy.
 pub const OFFER_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Where hot state is. Every call has a deadline of the store's own.
+/// The store of live sessions, as the ports that it offers. Clones share them.
+#[derive(Debug, Clone)]
+pub struct PartyStore {
+    /// The sessions themselves.
+    pub sessions: Arc<dyn SessionStore>,
+    /// Notices about changes of sessions.
+    pub watch: Arc<dyn SessionWatch>,
+    /// The list of sessions that have members.
+    pub activity: Arc<dyn SessionActivity>,
+    /// Coordination of nodes that share the store; none if this node is its only user.
+    pub recovery: Option<Arc<dyn SessionRecovery>>,
+}
+
+impl PartyStore {
+    /// A store that only this node uses. A lost session is restored without asking anybody else.
+    pub fn of_one_node<S>(store: Arc<S>) -> Self
+    where
+        S: SessionStore + SessionWatch + SessionActivity + 'static,
+    {
+        let (sessions, watch) = (Arc::clone(&store), Arc::clone(&store));
+        Self { sessions, watch, activity: store, recovery: None }
+    }
+
+    /// A store that several nodes share.
+    pub fn shared<S>(store: Arc<S>) -> Self
+    where
+        S: SessionStore + SessionWatch + SessionActivity + SessionRecovery + 'static,
+    {
+        let recovery: Arc<dyn SessionRecovery> = Arc::clone(&store) as Arc<dyn SessionRecovery>;
+        Self { recovery: Some(recovery), ..Self::of_one_node(store) }
+    }
+
+    /// Whether other nodes may have committed something that this node has not seen yet.
+    pub fn is_shared(&self) -> bool {
+        self.recovery.is_some()
+    }
+}
+
+/// Sessions and their logs. Every call has a deadline of the store's own.
 #[async_trait]
-pub trait PartyStore: fmt::Debug + Send + Sync {
-    /// A session; none if it is not here.
+pub trait SessionStore: fmt::Debug + Send + Sync {
+    /// Reads a session; none if the store does not have it.
     async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError>;
 
+    /// Compares and sets: the commit is applied as a whole if the session is at `expected`, and
+    /// not at all otherwise. After an error the commit may have been applied. A conflict may be
+    /// with this very commit, if an earlier call of it was late or was repeated on its way: a
+    /// caller that needs to know looks for the commit's id in the entries.
+    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError>;
+
     /// The entries that led from a revision to the present one, in order; none if some of them are
-    /// not kept any more, or the session was restored since.
+    /// no longer kept, or if the session was restored since.
     async fn entries(
         &self,
         session_id: &str,
         after: Revision,
     ) -> Result<Option<Vec<Bytes>>, PartyStoreError>;
 
-    /// Every entry that is kept of an incarnation, in order; those of the present one alone are.
+    /// Every kept entry of an incarnation, in order; empty if it is not the present incarnation.
     async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError>;
 
-    /// Compares and sets. An error says nothing about whether it was done, and a conflict may be
-    /// with this very commit, if an earlier call of it was late or was repeated on its way: whoever
-    /// needs to know looks for the commit's id in the entries.
-    async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError>;
-
-    /// What sessions are at, in the order in which they were named.
+    /// The revisions of sessions, in the order of the ids; none for a session that is not there.
     async fn revisions(
         &self,
         session_ids: &[String],
     ) -> Result<Vec<Option<Revision>>, PartyStoreError>;
 
-    /// Keeps sessions from being cleared away for want of use, and says that they have members.
-    /// Answers those that are gone.
-    async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError>;
-
-    /// Removes a session that is at this revision, with its log; answers whether it was.
+    /// Removes a session that is at this revision, with its log; returns whether it did.
     async fn remove(&self, session_id: &str, revision: Revision) -> Result<bool, PartyStoreError>;
+}
 
-    /// Sessions with members, those first whose last sign of life is oldest, at most so many. Some
-    /// may have none any more.
-    async fn active(&self, limit: usize) -> Result<Vec<String>, PartyStoreError>;
-
-    /// Says that a session is not active, whatever the list says.
-    async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError>;
-
-    /// From when this answers, every commit to the session is told. Watching twice is watching once.
+/// Notices about changes of sessions, to one node.
+#[async_trait]
+pub trait SessionWatch: fmt::Debug + Send + Sync {
+    /// Watches a session: every commit after the return of this call gives a notice, in the order
+    /// of the commits, or a [`Notice::Gap`] in its place. Watching twice is watching once.
     async fn watch(&self, session_id: &str) -> Result<(), PartyStoreError>;
 
-    /// Ends that.
+    /// Stops watching a session.
     async fn unwatch(&self, session_id: &str);
 
-    /// What is heard from now on.
+    /// Subscribes to the notices that follow.
     fn notices(&self) -> broadcast::Receiver<Notice>;
+}
 
-    /// Takes the lock under which a session is restored, for [`LOCK_LIFETIME`]; answers whether it
-    /// was free.
+/// The list of sessions that have members, and the store's clock by which they are compared.
+#[async_trait]
+pub trait SessionActivity: fmt::Debug + Send + Sync {
+    /// Extends the lifetime of sessions and lists them as active. Returns those that are gone.
+    async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError>;
+
+    /// At most `limit` active sessions, ordered by their last sign of life, the oldest first. Some
+    /// of them may have no members any more.
+    async fn active(&self, limit: usize) -> Result<Vec<String>, PartyStoreError>;
+
+    /// Removes a session from the list of active ones.
+    async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError>;
+
+    /// The time by the store's clock, in milliseconds since 1970. All nodes read the same clock, so
+    /// that they agree on which member has been present longest. It never goes back.
+    async fn now_ms(&self) -> Result<u64, PartyStoreError>;
+}
+
+/// Coordination of the nodes that share a store, when a session was lost: one node at a time
+/// restores it, from the newest copy that any node has.
+#[async_trait]
+pub trait SessionRecovery: fmt::Debug + Send + Sync {
+    /// Takes the lock of a session for [`LOCK_LIFETIME`]; returns false if somebody holds it. After
+    /// an error the lock may have been taken.
     async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError>;
 
-    /// Releases it if it is still this owner's.
+    /// Releases the lock if this owner holds it.
     async fn unlock(&self, session_id: &str, owner: &str) -> Result<(), PartyStoreError>;
 
-    /// Asks every node for its copy of a session.
+    /// Asks every node for its copy of a session, by [`Notice::Wanted`].
     async fn ask(&self, session_id: &str) -> Result<(), PartyStoreError>;
 
-    /// Puts a copy of a session forward. The newest is kept, for [`OFFER_LIFETIME`].
+    /// Offers a copy of a session. The store keeps the newest for [`OFFER_LIFETIME`].
     async fn offer(&self, session_id: &str, copy: Stored) -> Result<(), PartyStoreError>;
 
-    /// The newest copy that anybody has put forward.
+    /// The newest copy that was offered.
     async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError>;
-
-    /// The time by the store's own clock, in milliseconds since 1970, so that nodes agree on who
-    /// has been present longest.
-    async fn now_ms(&self) -> Result<u64, PartyStoreError>;
 }
 
 /// The store did not answer, or not in time. Nothing is known of what was asked.

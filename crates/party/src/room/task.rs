@@ -148,7 +148,7 @@ impl Room {
     /// for the next room.
     pub(crate) async fn run(mut self) -> Vec<Request> {
         let session_id = self.session.id.clone();
-        let opened = match self.parts.store.watch(&session_id).await {
+        let opened = match self.parts.store.watch.watch(&session_id).await {
             Ok(()) => self.catch_up().await,
             Err(error) => Err(unavailable(&error)),
         };
@@ -156,7 +156,7 @@ impl Room {
             self.serve_all().await;
         }
         // Before the next room can begin to watch.
-        self.parts.store.unwatch(&session_id).await;
+        self.parts.store.watch.unwatch(&session_id).await;
         self.requests.close();
         if let Err(error) = opened {
             self.refuse_all(&error);

@@ -8,7 +8,7 @@ mod watch;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_party::{Changes, Commit, Committed, Notice, PartyStore, Revision, Stored};
+use heartline_party::{Changes, Commit, Committed, Notice, Revision, SessionStore, Stored};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::timeout;
 

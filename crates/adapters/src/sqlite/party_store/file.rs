@@ -1,6 +1,6 @@
 //! Party sessions in the file, which decides which of two commits came first.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use bytes::Bytes;
 use heartline_party::{Commit, Committed, Revision};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::hot::HotSession;
+use super::session_cache::CachedSession;
 use crate::sqlite::rows::{signed, unsigned};
 
 /// What a file holds when it is opened.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Sessions with members, and their last sign of life.
-    pub(super) active: HashMap<String, u64>,
+    pub(super) active: BTreeMap<String, u64>,
     /// The newest time that was noted, below which the clock must not fall.
     pub(super) newest_ms: u64,
 }
 
-/// Clears logs away that are older than sessions stay hot.
+/// Deletes logs that are older than the time for which sessions stay in memory.
 pub(super) fn clear_logs(
     connection: &Connection,
     now_ms: u64,
@@ -59,7 +59,7 @@ fn revision(row: &Row<'_>, first: usize) -> rusqlite::Result<Revision> {
 pub(super) fn load(
     connection: &Connection,
     session_id: &str,
-) -> rusqlite::Result<Option<Arc<HotSession>>> {
+) -> rusqlite::Result<Option<Arc<CachedSession>>> {
     let Some((key, present)) = find(connection, session_id)? else { return Ok(None) };
     let sql = "SELECT name, value FROM party_fields WHERE session_key = ?1";
     let mut statement = connection.prepare_cached(sql)?;
@@ -71,7 +71,7 @@ pub(super) fn load(
     let mut statement = connection.prepare_cached(sql)?;
     let entries = statement.query_map([key], |row| Ok((revision(row, 0)?, bytes(row, 2)?)))?;
     let entries = entries.collect::<rusqlite::Result<VecDeque<_>>>()?;
-    Ok(Some(Arc::new(HotSession { revision: present, fields, entries })))
+    Ok(Some(Arc::new(CachedSession { revision: present, fields, entries })))
 }
 
 /// What sessions are at, in the order of the question.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_party::contract::{ArchiveContract, StoreContract};
-use heartline_party::{Changes, Commit, Committed, Notice, PartyStore, Revision, Stored};
+use heartline_party::{
+    Changes, Commit, Committed, Notice, PartyStore, Revision, SessionActivity, SessionStore,
+    SessionWatch, Stored,
+};
 use heartline_routing::Clock;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -70,9 +73,9 @@ fn whole(stored: &Stored) -> u64 {
 async fn the_party_store_keeps_every_promise_of_its_port() {
     let scratch = Scratch::new();
     let store = scratch.open();
-    let mut nodes: Vec<Arc<dyn PartyStore>> = Vec::new();
+    let mut nodes = Vec::new();
     for _ in 0..3 {
-        nodes.push(Arc::new(party(&store).await));
+        nodes.push(PartyStore::of_one_node(Arc::new(party(&store).await)));
     }
     StoreContract::new(nodes).run().await;
 }
@@ -81,7 +84,8 @@ async fn the_party_store_keeps_every_promise_of_its_port() {
 async fn one_node_and_one_runtime_thread_are_enough_for_parties() {
     let scratch = Scratch::new();
     let store = scratch.open();
-    StoreContract::new(vec![Arc::new(party(&store).await)]).run().await;
+    let node = PartyStore::of_one_node(Arc::new(party(&store).await));
+    StoreContract::new(vec![node]).run().await;
 }
 
 #[tokio::test]
@@ -134,15 +138,15 @@ async fn what_nobody_uses_leaves_memory_and_stays_in_the_file() {
         tokio::time::sleep(ttl / 4).await;
         assert_eq!(node.keep(&kept).await.unwrap(), [""; 0]);
     }
-    assert!(!node.is_hot("unused"));
-    assert!(node.is_hot("kept"));
+    assert!(!node.is_in_memory("unused"));
+    assert!(node.is_in_memory("kept"));
     assert_eq!(node.active(9).await.unwrap(), ["unused", "kept"], "it still has members");
     let unused = ["unused".to_owned()];
     assert_eq!(node.revisions(&unused).await.unwrap(), [Some(at(3))]);
     assert_eq!(node.entries("unused", at(2)).await.unwrap(), None, "its log is gone");
     assert_eq!(node.entries("unused", at(3)).await.unwrap(), Some(Vec::new()));
     assert_eq!(whole(&node.load("unused").await.unwrap().unwrap()), 3);
-    assert!(node.is_hot("unused"), "who asks for it has it in memory again");
+    assert!(node.is_in_memory("unused"), "who asks for it has it in memory again");
     go(&node, "unused", 4..=5).await;
     assert_eq!(node.entries("unused", at(3)).await.unwrap().unwrap(), ["4", "5"]);
 }

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::memory::Loss;
 use super::{ADD, Client, JOIN, PATIENCE, Replies, World, item};
 use crate::room::archive::PartyArchive;
-use crate::room::store::{Notice, PartyStore};
+use crate::room::store::{Notice, SessionRecovery};
 use crate::room::task::OPERATION_DEADLINE;
 use crate::value::session::Status;
 

@@ -14,7 +14,8 @@ use tokio::time::sleep;
 
 use crate::room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
 use crate::room::store::{
-    Commit, Committed, NOTICES_MAX, Notice, PartyStore, PartyStoreError, Revision, Stored,
+    Commit, Committed, NOTICES_MAX, Notice, PartyStoreError, Revision, SessionActivity,
+    SessionRecovery, SessionStore, SessionWatch, Stored,
 };
 use crate::value::session::Status;
 
@@ -98,33 +99,13 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl PartyStore for MemoryStore {
+impl SessionStore for MemoryStore {
     async fn load(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
         let sessions = self.open()?;
         Ok(sessions.get(session_id).map(|held| Stored {
             revision: held.revision,
             fields: held.fields.clone().into_iter().collect(),
         }))
-    }
-
-    async fn entries(
-        &self,
-        session_id: &str,
-        after: Revision,
-    ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
-        let sessions = self.open()?;
-        let Some(held) = sessions.get(session_id) else { return Ok(None) };
-        let missed = held.revision.version.checked_sub(after.version).map(|count| count as usize);
-        let is_kept = held.revision.incarnation == after.incarnation;
-        let missed = missed.filter(|count| is_kept && *count <= held.entries.len());
-        let from = |count| held.entries.len() - count;
-        Ok(missed.map(|count| held.entries.iter().skip(from(count)).cloned().collect()))
-    }
-
-    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError> {
-        let sessions = self.open()?;
-        let held = sessions.get(session_id).filter(|it| it.revision.incarnation == incarnation);
-        Ok(held.map(|held| held.entries.iter().cloned().collect()).unwrap_or_default())
     }
 
     async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
@@ -160,6 +141,26 @@ impl PartyStore for MemoryStore {
         Err(PartyStoreError(SECRET.to_owned()))
     }
 
+    async fn entries(
+        &self,
+        session_id: &str,
+        after: Revision,
+    ) -> Result<Option<Vec<Bytes>>, PartyStoreError> {
+        let sessions = self.open()?;
+        let Some(held) = sessions.get(session_id) else { return Ok(None) };
+        let missed = held.revision.version.checked_sub(after.version).map(|count| count as usize);
+        let is_kept = held.revision.incarnation == after.incarnation;
+        let missed = missed.filter(|count| is_kept && *count <= held.entries.len());
+        let from = |count| held.entries.len() - count;
+        Ok(missed.map(|count| held.entries.iter().skip(from(count)).cloned().collect()))
+    }
+
+    async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError> {
+        let sessions = self.open()?;
+        let held = sessions.get(session_id).filter(|it| it.revision.incarnation == incarnation);
+        Ok(held.map(|held| held.entries.iter().cloned().collect()).unwrap_or_default())
+    }
+
     async fn revisions(
         &self,
         session_ids: &[String],
@@ -169,12 +170,28 @@ impl PartyStore for MemoryStore {
         Ok(session_ids.iter().map(revision).collect())
     }
 
-    async fn keep(&self, _session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
-        self.open().map(|_| Vec::new())
-    }
-
     async fn remove(&self, session_id: &str, _: Revision) -> Result<bool, PartyStoreError> {
         Ok(self.open()?.remove(session_id).is_some())
+    }
+}
+
+#[async_trait]
+impl SessionWatch for MemoryStore {
+    async fn watch(&self, _session_id: &str) -> Result<(), PartyStoreError> {
+        self.open().map(|_| ())
+    }
+
+    async fn unwatch(&self, _session_id: &str) {}
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.notices.subscribe()
+    }
+}
+
+#[async_trait]
+impl SessionActivity for MemoryStore {
+    async fn keep(&self, _session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
+        self.open().map(|_| Vec::new())
     }
 
     async fn active(&self, _limit: usize) -> Result<Vec<String>, PartyStoreError> {
@@ -185,16 +202,13 @@ impl PartyStore for MemoryStore {
         self.open().map(|_| ())
     }
 
-    async fn watch(&self, _session_id: &str) -> Result<(), PartyStoreError> {
-        self.open().map(|_| ())
+    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
+        self.open().map(|_| Clock::system().wall().unix_ms)
     }
+}
 
-    async fn unwatch(&self, _session_id: &str) {}
-
-    fn notices(&self) -> broadcast::Receiver<Notice> {
-        self.notices.subscribe()
-    }
-
+#[async_trait]
+impl SessionRecovery for MemoryStore {
     async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError> {
         drop(self.open()?);
         let mut locks = self.locks.lock().unwrap();
@@ -230,10 +244,6 @@ impl PartyStore for MemoryStore {
     async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError> {
         drop(self.open()?);
         Ok(self.offers.lock().unwrap().get(session_id).cloned())
-    }
-
-    async fn now_ms(&self) -> Result<u64, PartyStoreError> {
-        self.open().map(|_| Clock::system().wall().unix_ms)
     }
 }
 

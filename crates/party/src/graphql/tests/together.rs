@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{ADD, World, item, uuid};
-use crate::room::store::{Notice, PartyStore, Revision};
+use crate::room::store::{Notice, Revision, SessionStore};
 
 const SET: &str =
     "mutation($queue: [ClimbQueueItemInput!]!) { setQueue(queue: $queue) { sequence } }";

@@ -45,7 +45,7 @@ impl Room {
     pub(super) async fn compare(&mut self) {
         let session_id = [self.session.id.clone()];
         let own = Revision::of(&self.session);
-        let found = match self.parts.store.revisions(&session_id).await {
+        let found = match self.parts.store.sessions.revisions(&session_id).await {
             Ok(found) => found.into_iter().next().flatten(),
             Err(error) => return debug!(%error, "a session could not be compared"),
         };
@@ -92,7 +92,7 @@ impl Room {
 
     /// The commits that followed a revision; none if not all of them are known.
     async fn entries_after(&self, after: Revision) -> Result<Option<Vec<Entry>>, PartyError> {
-        let entries = self.parts.store.entries(&self.session.id, after).await;
+        let entries = self.parts.store.sessions.entries(&self.session.id, after).await;
         let entries = entries.map_err(|error| unavailable(&error))?;
         let decoded = |entries: Vec<Bytes>| -> Option<Vec<Entry>> {
             entries.iter().map(|json| Entry::from_json(json).ok()).collect()
@@ -103,7 +103,7 @@ impl Room {
     /// What led to a session that was read whole. Without it what members asked for by name would
     /// be done again, and the next commit would cut the log short for every node.
     async fn log_of(&self, session: &Session) -> Result<EventLog, PartyError> {
-        let kept = self.parts.store.log(&session.id, session.incarnation).await;
+        let kept = self.parts.store.sessions.log(&session.id, session.incarnation).await;
         let kept = kept.map_err(|error| unavailable(&error))?;
         let entries = kept.iter().filter_map(|json| Entry::from_json(json).ok());
         let mut log = EventLog::new(self.parts.config.log);

@@ -99,7 +99,7 @@ impl Room {
             let decided = self.decide(asked);
             let Some(entry) = decided.entry(&commit_id) else {
                 // Nothing to commit, or refused: true of the session as it is, not of an old copy.
-                let may_be_old = self.parts.config.is_store_shared && !decided.is_known;
+                let may_be_old = self.parts.store.is_shared() && !decided.is_known;
                 if may_be_old && !is_certain {
                     self.catch_up_before(deadline).await?;
                     is_certain = true;
@@ -171,7 +171,7 @@ impl Room {
             entry: json.into(),
             is_active: after.status == Status::Active,
         };
-        self.parts.store.commit(commit).await
+        self.parts.store.sessions.commit(commit).await
     }
 
     fn done(

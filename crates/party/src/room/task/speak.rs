@@ -39,7 +39,7 @@ impl Room {
         actor: &Actor,
     ) -> Result<Replayed, PartyError> {
         self.authorise(actor)?;
-        if since > self.session.queue.sequence && self.parts.config.is_store_shared {
+        if since > self.session.queue.sequence && self.parts.store.is_shared() {
             // Whoever comes from another node may have seen more than this one yet.
             self.catch_up_before(self.parts.clock.now() + OPERATION_DEADLINE).await?;
         }

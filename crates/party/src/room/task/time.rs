@@ -51,7 +51,7 @@ impl Room {
 
     pub(super) async fn keep(&self) {
         let session_id = [self.session.id.clone()];
-        if let Err(error) = self.parts.store.keep(&session_id).await {
+        if let Err(error) = self.parts.store.activity.keep(&session_id).await {
             warn!(%error, session_id = %self.session.id, "a session in use was not kept");
         }
     }
@@ -78,10 +78,11 @@ impl Room {
     }
 
     pub(super) async fn offer(&self) {
+        let Some(recovery) = &self.parts.store.recovery else { return };
         if self.session.exists() {
             let copy = restore::copy(&self.session);
-            if let Err(error) = self.parts.store.offer(&self.session.id, copy).await {
-                warn!(%error, "a copy of a lost session could not be offered");
+            if let Err(error) = recovery.offer(&self.session.id, copy).await {
+                warn!(%error, session_id = %self.session.id, "offering a copy of a session failed");
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use heartline_engines::{Redis, RedisCluster};
-use heartline_party::PartyStore;
+use heartline_party::{SessionActivity, SessionRecovery, SessionStore, SessionWatch};
 use heartline_routing::Clock;
 
 use super::{advance, at, heard, step, stored};

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_engines::Redis;
-use heartline_party::{Changes, Committed, PartyStore};
+use heartline_party::{
+    Changes, Committed, SessionActivity, SessionRecovery, SessionStore, SessionWatch,
+};
 use redis::cmd;
 use tokio::time::sleep;
 

@@ -7,9 +7,8 @@ use heartline_party::contract::StoreContract;
 use super::store;
 
 async fn keeps_the_contract(url: &str) {
-    let stores: Vec<Arc<dyn PartyStore>> =
-        vec![Arc::new(store(url).await), Arc::new(store(url).await)];
-    StoreContract::new(stores).run().await;
+    let node = async || PartyStore::shared(Arc::new(store(url).await));
+    StoreContract::new(vec![node().await, node().await]).run().await;
 }
 
 #[tokio::test]

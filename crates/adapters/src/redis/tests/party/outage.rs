@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use heartline_engines::{Redis, RedisCluster};
-use heartline_party::{Committed, PartyStore, Revision};
+use heartline_party::{
+    Committed, Revision, SessionActivity, SessionRecovery, SessionStore, SessionWatch,
+};
 use heartline_routing::Clock;
 use tokio::time::{sleep, timeout};
 

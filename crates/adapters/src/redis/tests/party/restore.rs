@@ -1,4 +1,4 @@
-use heartline_party::{PartyStore, Stored};
+use heartline_party::{SessionRecovery, SessionStore, SessionWatch, Stored};
 use redis::cmd;
 
 use super::super::{Engines, patient_client};

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use heartline_engines::{FaultProxy, Redis, RedisCluster};
-use heartline_party::PartyStore;
+use heartline_party::{SessionRecovery, SessionStore, SessionWatch};
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::{sleep, timeout};
 

@@ -1,18 +1,22 @@
-//! What every store promises to those who restore a session: one at a time, with the newest copy.
+//! The promises of a store that several nodes share: one node at a time restores a session, with the
+//! newest copy.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::{StoreContract, heard};
-use crate::room::store::{LOCK_LIFETIME, Notice, Revision, Stored};
+use crate::room::store::{LOCK_LIFETIME, Notice, PartyStore, Revision, SessionRecovery, Stored};
 
 /// How much later than it should a lock may lapse.
 const SLACK: Duration = Duration::from_millis(500);
 
 impl StoreContract {
-    /// Proves what restoring needs, but for what takes ten seconds.
-    pub async fn prove_restoring(&self) {
+    /// Proves the promises about locks and copies, except those that take ten seconds.
+    pub async fn prove_recovery(&self) {
+        if !self.first().is_shared() {
+            return;
+        }
         self.a_lock_has_one_owner_who_releases_it().await;
         self.every_node_is_asked_for_its_copy().await;
         self.the_newest_copy_wins_whatever_came_first().await;
@@ -20,6 +24,9 @@ impl StoreContract {
 
     /// Proves that locks lapse, and offers do not with them.
     pub async fn prove_lapses(&self) {
+        if !self.first().is_shared() {
+            return;
+        }
         let session_id = self.session();
         assert!(self.lock(&session_id, "dead").await);
         self.offer(&session_id, &copy(1, 5, "newest")).await;
@@ -36,20 +43,21 @@ impl StoreContract {
     }
 
     async fn lock(&self, session_id: &str, owner: &str) -> bool {
-        self.first().lock(session_id, owner).await.expect("the store works")
+        recovery(self.first()).lock(session_id, owner).await.expect("the store works")
     }
 
     async fn unlock(&self, session_id: &str, owner: &str) {
-        self.other().unlock(session_id, owner).await.expect("the store works");
+        recovery(self.other()).unlock(session_id, owner).await.expect("the store works");
     }
 
     async fn offer(&self, session_id: &str, copy: &Stored) {
-        self.first().offer(session_id, copy.clone()).await.expect("the store works");
+        recovery(self.first()).offer(session_id, copy.clone()).await.expect("the store works");
     }
 
     /// The copy that was put forward, its fields in the order of their names.
     async fn offered(&self, session_id: &str) -> Option<Stored> {
-        let mut offered = self.other().offered(session_id).await.expect("the store works");
+        let mut offered =
+            recovery(self.other()).offered(session_id).await.expect("the store works");
         if let Some(stored) = &mut offered {
             stored.fields.sort_unstable();
         }
@@ -61,7 +69,7 @@ impl StoreContract {
         self.unlock(&one, "ana").await;
         assert!(self.lock(&one, "ana").await);
         assert!(self.lock(&two, "bo").await, "every session has a lock of its own");
-        let elsewhere = self.other().lock(&one, "bo").await.expect("the store works");
+        let elsewhere = recovery(self.other()).lock(&one, "bo").await.expect("the store works");
         assert!(!elsewhere, "it is taken, on every node");
         assert!(!self.lock(&one, "ana").await, "it is taken, by whomever");
         self.unlock(&one, "bo").await;
@@ -74,10 +82,11 @@ impl StoreContract {
 
     async fn every_node_is_asked_for_its_copy(&self) {
         let (watched, session_id) = (self.made().await.0, self.session());
-        self.first().watch(&watched).await.expect("the store works");
+        self.first().watch.watch(&watched).await.expect("the store works");
         for wanted in [&session_id, &watched] {
-            let mut listeners: Vec<_> = self.stores.iter().map(|store| store.notices()).collect();
-            self.other().ask(wanted).await.expect("the store works");
+            let mut listeners: Vec<_> =
+                self.stores.iter().map(|store| store.watch.notices()).collect();
+            recovery(self.other()).ask(wanted).await.expect("the store works");
             for listener in &mut listeners {
                 loop {
                     let notice = heard(listener).await;
@@ -88,7 +97,7 @@ impl StoreContract {
                 }
             }
         }
-        self.first().unwatch(&watched).await;
+        self.first().watch.unwatch(&watched).await;
     }
 
     async fn the_newest_copy_wins_whatever_came_first(&self) {
@@ -105,6 +114,10 @@ impl StoreContract {
         assert_eq!(self.offered(&session_id).await, Some(newest));
         assert_eq!(self.offered(&self.session()).await, None);
     }
+}
+
+fn recovery(store: &PartyStore) -> &dyn SessionRecovery {
+    store.recovery.as_deref().expect("the store is shared")
 }
 
 /// A copy of two fields.

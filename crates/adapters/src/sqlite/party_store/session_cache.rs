@@ -17,7 +17,7 @@ const BYTES_LEFT: usize = BYTES_MAX / 8 * 7;
 
 /// A session with its log. Its values are shared with whoever reads them.
 #[derive(Debug, Clone)]
-pub(super) struct HotSession {
+pub(super) struct CachedSession {
     /// Which state it is.
     pub(super) revision: Revision,
     /// Every field.
@@ -26,7 +26,7 @@ pub(super) struct HotSession {
     pub(super) entries: VecDeque<(Revision, Bytes)>,
 }
 
-impl HotSession {
+impl CachedSession {
     /// The session as the port has it.
     pub(super) fn stored(&self) -> Stored {
         let field = |(name, value): (&String, &Bytes)| (name.clone(), value.to_vec());
@@ -85,28 +85,28 @@ impl HotSession {
 
 /// All sessions in memory.
 #[derive(Debug, Default)]
-pub(super) struct HotSessions {
+pub(super) struct SessionCache {
     sessions: HashMap<String, Held>,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Held {
-    session: Arc<HotSession>,
+    session: Arc<CachedSession>,
     bytes: usize,
     used_at: Instant,
 }
 
-impl HotSessions {
+impl SessionCache {
     /// A session that somebody uses now.
-    pub(super) fn get(&mut self, session_id: &str, now: Instant) -> Option<&Arc<HotSession>> {
+    pub(super) fn get(&mut self, session_id: &str, now: Instant) -> Option<&Arc<CachedSession>> {
         let held = self.sessions.get_mut(session_id)?;
         held.used_at = now;
         Some(&held.session)
     }
 
     /// Takes a session in.
-    pub(super) fn install(&mut self, session_id: &str, session: Arc<HotSession>, now: Instant) {
+    pub(super) fn install(&mut self, session_id: &str, session: Arc<CachedSession>, now: Instant) {
         self.forget(session_id);
         let bytes = session_id.len() + session.size_bytes();
         self.bytes += bytes;
@@ -122,7 +122,7 @@ impl HotSessions {
         let session_id = &commit.session_id;
         let held = self.forget(session_id);
         let session = match (commit.expected, held) {
-            (None, _) => Arc::new(HotSession::begun_by(commit)),
+            (None, _) => Arc::new(CachedSession::begun_by(commit)),
             (Some(expected), Some(mut session)) if session.revision == expected => {
                 Arc::make_mut(&mut session).take(commit);
                 session
@@ -133,7 +133,7 @@ impl HotSessions {
     }
 
     /// Lets a session go.
-    pub(super) fn forget(&mut self, session_id: &str) -> Option<Arc<HotSession>> {
+    pub(super) fn forget(&mut self, session_id: &str) -> Option<Arc<CachedSession>> {
         let held = self.sessions.remove(session_id)?;
         self.bytes -= held.bytes;
         Some(held.session)
