@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod listener;
 pub mod rooms;
 pub mod task;
+pub(crate) mod unavailable;
 mod restore;
 mod archivist;
 mod census;

@@ -59,7 +59,7 @@ impl PartyArchive for PostgresStore {
 }
 
 fn told<T>(answer: Result<T, StoreError>) -> Result<T, PartyArchiveError> {
-    answer.map_err(|error| PartyArchiveError(error.to_string()))
+    answer.map_err(PartyArchiveError::new)
 }
 
 /// The newest state of each session of a bite, in the order of their ids: whoever writes the rows

@@ -102,7 +102,7 @@ impl RedisPartyStore {
 
 impl From<RedisFailure> for PartyStoreError {
     fn from(failure: RedisFailure) -> Self {
-        Self(failure.to_string())
+        Self::new(failure)
     }
 }
 

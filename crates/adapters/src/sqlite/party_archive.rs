@@ -66,10 +66,8 @@ impl PartyArchive for SqliteStore {
 async fn within<T>(
     answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, PartyArchiveError> {
-    match timeout(DEADLINE, answer).await {
-        Ok(answer) => answer.map_err(|error| PartyArchiveError(error.to_string())),
-        Err(_) => Err(PartyArchiveError("the store did not answer in time".to_owned())),
-    }
+    let answer = timeout(DEADLINE, answer).await.map_err(PartyArchiveError::new)?;
+    answer.map_err(PartyArchiveError::new)
 }
 
 /// Keeps a session that is newer than what is there, and notes who has taken part in any case.

@@ -232,8 +232,6 @@ impl SessionActivity for SqlitePartyStore {
 async fn within<T>(
     answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, PartyStoreError> {
-    match timeout(DEADLINE, answer).await {
-        Ok(answer) => answer.map_err(|error| PartyStoreError(error.to_string())),
-        Err(_) => Err(PartyStoreError("the store did not answer in time".to_owned())),
-    }
+    let answer = timeout(DEADLINE, answer).await.map_err(PartyStoreError::new)?;
+    answer.map_err(PartyStoreError::new)
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object, SimpleObject};
-use heartline_protocol::{ErrorCode, UserId};
-use tracing::warn;
+use heartline_protocol::UserId;
 
 use super::Caller;
 use super::event::QueueEventView;
 use super::session::{DiscoverableSession, SessionView};
 use super::statistics::SessionSummary;
-use crate::room::archive::{Circle, PartyArchiveError};
+use crate::room::archive::Circle;
 use crate::room::rooms::Rooms;
+use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::log::Replay;
 use crate::value::roster::Member;
@@ -99,7 +99,7 @@ impl Query {
         let radius_metres = validate::nearby(latitude, longitude, radius_meters)?;
         let circle = Circle { latitude, longitude, radius_metres };
         let found = rooms(context).archive().nearby(circle, LIST_MAX).await;
-        Ok(found.map_err(|error| silent(&error))?.into_iter().map(Into::into).collect())
+        Ok(found.map_err(Unavailable::Search)?.into_iter().map(Into::into).collect())
     }
 
     /// Sessions that the caller's account has created or been a member of, the latest first.
@@ -110,7 +110,7 @@ impl Query {
         may_ask(context)?;
         let Some(account) = caller(context).account() else { return Ok(Vec::new()) };
         let found = rooms(context).archive().of_account(account, LIST_MAX).await;
-        Ok(found.map_err(|error| silent(&error))?.into_iter().map(Into::into).collect())
+        Ok(found.map_err(Unavailable::Search)?.into_iter().map(Into::into).collect())
     }
 
     /// A session in figures, for those who created it or were in it.
@@ -150,7 +150,7 @@ pub(super) async fn participants(
     rooms: &Rooms,
     session_id: &str,
 ) -> Result<Vec<UserId>, PartyError> {
-    let archived = rooms.archive().get(session_id).await.map_err(|error| silent(&error))?;
+    let archived = rooms.archive().get(session_id).await.map_err(Unavailable::Search)?;
     Ok(archived.map(|archived| archived.participants).unwrap_or_default())
 }
 
@@ -160,11 +160,4 @@ pub(super) fn rooms<'a>(context: &Context<'a>) -> &'a Rooms {
 
 pub(super) fn caller<'a>(context: &Context<'a>) -> &'a Arc<Caller> {
     context.data_unchecked::<Arc<Caller>>()
-}
-
-/// The archive did not answer; its own words are for the log.
-fn silent(error: &PartyArchiveError) -> PartyError {
-    warn!(%error, "sessions could not be looked up");
-    let message = "Sessions cannot be looked up now. Try again.";
-    PartyError::new(ErrorCode::ServiceUnavailable, message)
 }

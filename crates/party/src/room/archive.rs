@@ -1,7 +1,9 @@
 //! The port to where sessions are kept for good: what is restored when hot state is gone, and what
 //! is found without knowing a session's id.
 
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use heartline_protocol::UserId;
@@ -104,7 +106,14 @@ pub trait PartyArchive: fmt::Debug + Send + Sync {
     async fn idle(&self, before_ms: u64, limit: usize) -> Result<Vec<String>, PartyArchiveError>;
 }
 
-/// The archive did not answer, or not in time.
+/// A call to the archive failed, or was not answered in time. It may have been carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the party archive failed: {0}")]
-pub struct PartyArchiveError(pub String);
+pub struct PartyArchiveError(#[source] Arc<dyn Error + Send + Sync>);
+
+impl PartyArchiveError {
+    /// A failure with this cause.
+    pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(Arc::from(cause.into()))
+    }
+}

@@ -13,7 +13,8 @@ use crate::room::archive::{Archived, PartyArchiveError};
 use crate::room::party_socket::random_uuid;
 use crate::room::rooms::Parts;
 use crate::room::store::{Commit, Committed, Revision, Stored};
-use crate::room::task::{OPERATION_DEADLINE, unavailable};
+use crate::room::task::OPERATION_DEADLINE;
+use crate::room::unavailable::Unavailable;
 use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::fields::{Changes, from_fields, to_fields};
@@ -67,7 +68,7 @@ pub(crate) async fn load(
             // the session meanwhile asks for copies, and this room does not answer until it has read
             // the archive.
             let offered = recovery.offer(session_id, copy(known)).await;
-            offered.map_err(|error| unavailable(&error))?;
+            offered.map_err(Unavailable::Store)?;
         }
         let archived = match archived(parts, session_id, stored.is_some()).await {
             Ok(archived) => archived,
@@ -76,7 +77,7 @@ pub(crate) async fn load(
                 info!(%error, session_id, "a session goes on without its archive");
                 None
             }
-            Err(error) => return Err(unavailable(&error)),
+            Err(error) => return Err(Unavailable::Archive(error).into()),
         };
         if let Some(session) = current(stored.as_ref(), known, archived.as_ref())? {
             return Ok(Restored::Found(session));
@@ -93,11 +94,11 @@ pub(crate) async fn load(
         let attempt = restore_alone(restorer, id, known.cloned(), archived);
         // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
         let attempted = parts.tasks.spawn(attempt).await;
-        if let Some(restored) = attempted.map_err(|error| unavailable(&error))?? {
+        if let Some(restored) = attempted.map_err(Unavailable::RestoreFailed)?? {
             return Ok(restored);
         }
         if parts.clock.now() >= deadline {
-            return Err(unavailable(&"it is being restored by somebody else"));
+            return Err(Unavailable::Restoring.into());
         }
     }
 }
@@ -121,7 +122,7 @@ async fn restore_alone(
             return Ok(None);
         }
         // The lock may have been taken although its answer was lost, so it is released below.
-        Err(error) => Err(unavailable(&error)),
+        Err(error) => Err(Unavailable::Store(error).into()),
     };
     if let Err(error) = recovery.unlock(&session_id, &owner).await {
         info!(%error, "the lock of a restored session runs out by itself");
@@ -130,7 +131,7 @@ async fn restore_alone(
 }
 
 async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyError> {
-    parts.store.sessions.load(session_id).await.map_err(|error| unavailable(&error))
+    Ok(parts.store.sessions.load(session_id).await.map_err(Unavailable::Store)?)
 }
 
 /// The session in the archive, which does not keep one waiting for long that is stored besides.
@@ -143,8 +144,7 @@ async fn archived(
     if !is_stored {
         return reading.await;
     }
-    let late = |_| PartyArchiveError("it did not answer in time".to_owned());
-    timeout(ARCHIVED_WITHIN, reading).await.map_err(late)?
+    timeout(ARCHIVED_WITHIN, reading).await.map_err(PartyArchiveError::new)?
 }
 
 /// The stored session, if it is not older than what is known or archived.
@@ -189,7 +189,7 @@ async fn restore(
         None => ended_again(session, commit_id),
     };
     let committed = parts.store.sessions.commit(whole(stored.as_ref(), &after, &entry)).await;
-    match committed.map_err(|error| unavailable(&error))? {
+    match committed.map_err(Unavailable::Store)? {
         Committed::Done if after.status == Status::Ended => Ok(Some(Restored::Found(after))),
         Committed::Done => Ok(Some(Restored::Lost(after))),
         Committed::Conflict(_) => Ok(None),
@@ -211,10 +211,10 @@ async fn newest_copy(
     copies.extend(archived.map(|archived| archived.stored));
     copies.extend(known.map(|known| copy(known)));
     if let Some(recovery) = &parts.store.recovery {
-        recovery.ask(session_id).await.map_err(|error| unavailable(&error))?;
+        recovery.ask(session_id).await.map_err(Unavailable::Store)?;
         sleep(OFFERS_WITHIN).await;
         let offered = recovery.offered(session_id).await;
-        copies.extend(offered.map_err(|error| unavailable(&error))?);
+        copies.extend(offered.map_err(Unavailable::Store)?);
     }
     Ok(copies.into_iter().max_by_key(|copy| copy.revision))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use heartline_protocol::{ErrorCode, NodeId};
+use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Nodes};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
@@ -20,9 +20,8 @@ use crate::room::census::Census;
 use crate::room::listener::{Listener, Topic};
 use crate::room::metrics::PartyMetrics;
 use crate::room::store::{Notice, PartyStore};
-use crate::room::task::{
-    Answer, Asked, OPERATION_DEADLINE, Replayed, Request, Room, Wanted, unavailable,
-};
+use crate::room::task::{Answer, Asked, OPERATION_DEADLINE, Replayed, Request, Room, Wanted};
+use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::limits::Limits;
 use crate::value::log::LogLimits;
@@ -168,7 +167,7 @@ impl Rooms {
         correlation_id: Option<String>,
     ) -> Result<Answer, PartyError> {
         if self.0.is_leaving.load(Ordering::Relaxed) && !is_parting(&operation) {
-            return Err(leaving());
+            return Err(Unavailable::ShuttingDown.into());
         }
         let since = self.0.parts.clock.now();
         self.ask(session_id, |answer| {
@@ -223,7 +222,9 @@ impl Rooms {
             let room = self.room(session_id)?;
             match room.try_send(request) {
                 Ok(()) => break,
-                Err(mpsc::error::TrySendError::Full(_)) => return Err(too_busy()),
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    return Err(Unavailable::Overloaded.into());
+                }
                 // It was about to end: the next one is a new one.
                 Err(mpsc::error::TrySendError::Closed(unheard)) => {
                     self.forget(session_id, &room);
@@ -233,8 +234,8 @@ impl Rooms {
         }
         match timeout(OPERATION_DEADLINE * 2, answered).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(unavailable(&"its room was closed")),
-            Err(_) => Err(unavailable(&"its room did not answer in time")),
+            Ok(Err(_)) => Err(Unavailable::RoomClosed.into()),
+            Err(_) => Err(Unavailable::RoomTimeout.into()),
         }
     }
 
@@ -244,7 +245,7 @@ impl Rooms {
             return Ok(room.clone());
         }
         if rooms.len() >= ROOMS_MAX {
-            return Err(too_busy());
+            return Err(Unavailable::Overloaded.into());
         }
         let (sender, requests) = mpsc::channel(ROOM_REQUESTS_MAX);
         let room = Room::new(Arc::clone(&self.0.parts), session_id.to_owned(), requests);
@@ -450,13 +451,4 @@ fn is_parting(operation: &Operation) -> bool {
                 | Membership::NodeLost { .. }
         )
     )
-}
-
-fn leaving() -> PartyError {
-    let message = "This server is about to stop. Connect again, and then try again.";
-    PartyError::new(ErrorCode::ServiceUnavailable, message)
-}
-
-fn too_busy() -> PartyError {
-    PartyError::new(ErrorCode::ServerBusy, "Too much is being asked of this session. Try again.")
 }

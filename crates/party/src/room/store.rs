@@ -5,6 +5,7 @@
 //! through [`SessionStore`] and follows [`SessionWatch`], the sweep over all sessions uses
 //! [`SessionActivity`], and nodes that share a store restore lost sessions by [`SessionRecovery`].
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,7 +226,14 @@ pub trait SessionRecovery: fmt::Debug + Send + Sync {
     async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError>;
 }
 
-/// The store did not answer, or not in time. Nothing is known of what was asked.
+/// A call to the store failed, or was not answered in time. It may have been carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the party store failed: {0}")]
-pub struct PartyStoreError(pub String);
+pub struct PartyStoreError(#[source] Arc<dyn Error + Send + Sync>);
+
+impl PartyStoreError {
+    /// A failure with this cause.
+    pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(Arc::from(cause.into()))
+    }
+}

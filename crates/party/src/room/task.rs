@@ -11,12 +11,11 @@ mod speak;
 mod time;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::{ErrorCode, NodeId};
+use heartline_protocol::NodeId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::debug;
@@ -24,6 +23,7 @@ use tracing::debug;
 use crate::room::listener::{Listener, Speaker, Topic};
 use crate::room::rooms::Parts;
 use crate::room::store::Revision;
+use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::log::{EventLog, Replay};
 use crate::value::operation::{Actor, Membership, Operation, Outcome};
@@ -150,7 +150,7 @@ impl Room {
         let session_id = self.session.id.clone();
         let opened = match self.parts.store.watch.watch(&session_id).await {
             Ok(()) => self.catch_up().await,
-            Err(error) => Err(unavailable(&error)),
+            Err(error) => Err(Unavailable::from(error).into()),
         };
         if opened.is_ok() {
             self.serve_all().await;
@@ -255,14 +255,4 @@ impl Drop for Room {
     fn drop(&mut self) {
         self.parts.metrics.members.dec_by(self.counted);
     }
-}
-
-pub(crate) fn unavailable(error: &impl fmt::Display) -> PartyError {
-    debug!(%error, "a party operation failed");
-    PartyError::new(ErrorCode::ServiceUnavailable, "The session cannot be changed now. Try again.")
-}
-
-pub(crate) fn busy() -> PartyError {
-    let message = "The session is changed by too many at once. Try again.";
-    PartyError::new(ErrorCode::ServiceUnavailable, message)
 }

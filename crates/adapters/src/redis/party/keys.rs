@@ -28,8 +28,7 @@ impl PartyKeys {
 
     /// The names of a session; an error if no session can have this id.
     pub(super) fn session(&self, session_id: &str) -> Result<SessionKeys, PartyStoreError> {
-        let illegal = |_| PartyStoreError("no session can have this id".to_owned());
-        validate::session_id(session_id).map_err(illegal)?;
+        validate::session_id(session_id).map_err(PartyStoreError::new)?;
         Ok(SessionKeys { channel: format!("{}party:{{{session_id}}}", self.prefix) })
     }
 

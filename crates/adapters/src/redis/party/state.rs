@@ -92,7 +92,7 @@ impl RedisPartyStore {
         let mut stored = Vec::with_capacity(fields.len());
         for (name, value) in fields {
             let name = String::from_utf8(name)
-                .map_err(|_| PartyStoreError("a field's name is not text".to_owned()))?;
+                .map_err(|_| PartyStoreError::new("the name of a field is not UTF-8"))?;
             if name == revision::FIELD {
                 revision = revision::read(&value);
             } else {
@@ -108,7 +108,7 @@ pub(super) fn refuse_own_field<'name>(
     mut names: impl Iterator<Item = &'name String>,
 ) -> Result<(), PartyStoreError> {
     if names.any(|name| name == revision::FIELD) {
-        return Err(PartyStoreError("a session has no field called revision".to_owned()));
+        return Err(PartyStoreError::new("a session cannot have a field called revision"));
     }
     Ok(())
 }

@@ -92,7 +92,7 @@ impl MemoryStore {
 
     fn open(&self) -> Result<MutexGuard<'_, HashMap<String, Held>>, PartyStoreError> {
         if self.is_down.load(Ordering::SeqCst) {
-            return Err(PartyStoreError(SECRET.to_owned()));
+            return Err(PartyStoreError::new(SECRET));
         }
         Ok(self.sessions.lock().unwrap())
     }
@@ -138,7 +138,7 @@ impl SessionStore for MemoryStore {
             Some(Loss::AnswerAndStore) => self.fail(true),
             Some(Loss::Answer | Loss::AnswerAndLog | Loss::LockAnswer) => {}
         }
-        Err(PartyStoreError(SECRET.to_owned()))
+        Err(PartyStoreError::new(SECRET))
     }
 
     async fn entries(
@@ -214,7 +214,7 @@ impl SessionRecovery for MemoryStore {
         let mut locks = self.locks.lock().unwrap();
         let holder = locks.entry(session_id.to_owned()).or_insert_with(|| owner.to_owned());
         if self.loss.lock().unwrap().take_if(|loss| *loss == Loss::LockAnswer).is_some() {
-            return Err(PartyStoreError(SECRET.to_owned()));
+            return Err(PartyStoreError::new(SECRET));
         }
         Ok(holder == owner)
     }
@@ -267,7 +267,7 @@ impl MemoryArchive {
 
     fn open(&self) -> Result<MutexGuard<'_, BTreeMap<String, Archived>>, PartyArchiveError> {
         if self.is_down.load(Ordering::SeqCst) {
-            return Err(PartyArchiveError(SECRET.to_owned()));
+            return Err(PartyArchiveError::new(SECRET));
         }
         Ok(self.sessions.lock().unwrap())
     }

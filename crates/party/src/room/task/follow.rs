@@ -6,9 +6,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
-use super::{Room, busy, unavailable};
+use super::Room;
 use crate::room::restore::{self, Restored};
 use crate::room::store::Revision;
+use crate::room::unavailable::Unavailable;
 use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::log::EventLog;
@@ -60,7 +61,7 @@ impl Room {
     pub(super) async fn catch_up_before(&mut self, deadline: Instant) -> Result<(), PartyError> {
         match timeout_at(deadline, self.catch_up()).await {
             Ok(done) => done,
-            Err(_) => Err(busy()),
+            Err(_) => Err(Unavailable::Contended.into()),
         }
     }
 
@@ -93,7 +94,7 @@ impl Room {
     /// The commits that followed a revision; none if not all of them are known.
     async fn entries_after(&self, after: Revision) -> Result<Option<Vec<Entry>>, PartyError> {
         let entries = self.parts.store.sessions.entries(&self.session.id, after).await;
-        let entries = entries.map_err(|error| unavailable(&error))?;
+        let entries = entries.map_err(Unavailable::Store)?;
         let decoded = |entries: Vec<Bytes>| -> Option<Vec<Entry>> {
             entries.iter().map(|json| Entry::from_json(json).ok()).collect()
         };
@@ -104,7 +105,7 @@ impl Room {
     /// be done again, and the next commit would cut the log short for every node.
     async fn log_of(&self, session: &Session) -> Result<EventLog, PartyError> {
         let kept = self.parts.store.sessions.log(&session.id, session.incarnation).await;
-        let kept = kept.map_err(|error| unavailable(&error))?;
+        let kept = kept.map_err(Unavailable::Store)?;
         let entries = kept.iter().filter_map(|json| Entry::from_json(json).ok());
         let mut log = EventLog::new(self.parts.config.log);
         // Others may have committed more since the session was read.

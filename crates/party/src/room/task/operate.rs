@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::{Answer, Asked, OPERATION_DEADLINE, Request, Room, Wanted, busy, unavailable};
+use super::{Answer, Asked, OPERATION_DEADLINE, Request, Room, Wanted};
 use crate::room::archivist::Haste;
 use crate::room::party_socket::random_uuid;
 use crate::room::store::{Commit, Committed, PartyStoreError, Revision};
+use crate::room::unavailable::Unavailable;
 use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::fields::{Changes, changes};
@@ -77,7 +78,7 @@ impl Room {
         deadline: Instant,
     ) -> Result<Outcome, PartyError> {
         let mut results = self.commit_all(&[asked], deadline).await?;
-        results.pop().unwrap_or_else(|| Err(busy()))
+        results.pop().unwrap_or_else(|| Err(Unavailable::Contended.into()))
     }
 
     /// Decides, commits, and decides again if another was first. An error concerns all of them.
@@ -118,7 +119,7 @@ impl Room {
                 Ok(Committed::Conflict(_)) => self.parts.metrics.retried(),
                 Err(error) => {
                     unanswered.get_or_insert(expected);
-                    self.failed(&error, deadline).await?;
+                    self.failed(error, deadline).await?;
                 }
             }
             self.catch_up_before(deadline).await?;
@@ -129,10 +130,10 @@ impl Room {
                 return Ok(decided.results);
             }
             if unanswered.is_some_and(|since| !self.remembers_since(since)) {
-                return Err(unavailable(&"it is not known whether it was done"));
+                return Err(Unavailable::OutcomeUnknown.into());
             }
             if self.parts.clock.now() >= deadline {
-                return Err(busy());
+                return Err(Unavailable::Contended.into());
             }
         }
     }
@@ -235,13 +236,13 @@ impl Room {
 
     pub(super) async fn failed(
         &mut self,
-        error: &PartyStoreError,
+        error: PartyStoreError,
         deadline: Instant,
     ) -> Result<(), PartyError> {
         let was_silent = std::mem::replace(&mut self.is_store_silent, true);
         if was_silent || self.parts.clock.now() + RETRY_AFTER >= deadline {
             warn!(%error, session_id = %self.session.id, "the party store does not answer");
-            return Err(unavailable(error));
+            return Err(Unavailable::Store(error).into());
         }
         sleep(RETRY_AFTER).await;
         Ok(())
