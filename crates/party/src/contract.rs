@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use heartline_runtime::Random;
+use rand::RngCore;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
@@ -99,7 +101,7 @@ struct Names {
 
 impl Names {
     fn new() -> Self {
-        Self { run: rand::random(), given: AtomicU64::new(0) }
+        Self { run: Random::system().next_u64(), given: AtomicU64::new(0) }
     }
 
     fn next(&self, kind: &str) -> String {

@@ -31,12 +31,12 @@ use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt, once};
 use heartline_protocol::UserId;
 use serde::Deserialize;
-use tokio_util::task::TaskTracker;
 
 use crate::room::listener::{Heard, Listener};
-use crate::room::party_socket::{PartySocket, random_uuid};
+use crate::room::party_socket::PartySocket;
 use crate::room::rate::{Accounts, PartyRates};
 use crate::room::rooms::Rooms;
+use crate::room::uuid::random_uuid;
 use crate::value::error::PartyError;
 use crate::value::operation::Actor;
 use crate::value::roster::Attachment;
@@ -64,7 +64,6 @@ struct Inner {
     events: EventSchema,
     documents: Documents,
     encodings: Encodings,
-    tasks: TaskTracker,
 }
 
 /// Who brings a request.
@@ -123,7 +122,7 @@ impl Caller {
             Self::Socket(socket) => socket.actor(),
             // Nobody is a member under an id that was made up for one request.
             Self::Http { account } => Actor {
-                member: random_uuid().parse().expect("a UUID is a legal id"),
+                member: random_uuid(rooms.random()).parse().expect("a UUID is a legal id"),
                 account: account.clone(),
                 attachment: Attachment { node: rooms.node_id().clone(), socket: 0 },
             },
@@ -147,7 +146,6 @@ impl Party {
             events: event_schema(),
             documents: Documents::default(),
             encodings: Encodings::default(),
-            tasks: TaskTracker::new(),
         }))
     }
 
@@ -161,8 +159,7 @@ impl Party {
     /// A new connection, which is a member of nothing yet. Its number must be another one than that
     /// of every other socket of this node.
     pub fn open(&self, account: Option<UserId>, socket: u64) -> Arc<PartySocket> {
-        let (rooms, tasks) = (self.0.rooms.clone(), self.0.tasks.clone());
-        Arc::new(PartySocket::new(rooms, self.0.rates, tasks, account, socket))
+        Arc::new(PartySocket::new(self.0.rooms.clone(), self.0.rates, account, socket))
     }
 
     /// Runs a request. A query or a mutation has one reply; a subscription has one for each event,

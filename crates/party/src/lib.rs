@@ -13,10 +13,9 @@ pub mod contract;
 pub use graphql::{Caller, GraphQlRequest, Party, Reply};
 pub use room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
 pub use room::listener::{Heard, Listener, SessionNews, SessionNewsChange, SessionUser, Topic};
-pub use room::metrics::PartyMetrics;
 pub use room::party_socket::PartySocket;
 pub use room::rate::PartyRates;
-pub use room::rooms::{PartyConfig, Rooms};
+pub use room::rooms::{PartyConfig, PartyParts, Rooms};
 pub use room::store::{
     Commit, Committed, LOCK_LIFETIME, NOTICES_MAX, Notice, OFFER_LIFETIME, PartyStore,
     PartyStoreError, Revision, SessionActivity, SessionRecovery, SessionStore, SessionWatch,

@@ -7,7 +7,7 @@
 
 pub mod store;
 pub mod archive;
-pub mod metrics;
+mod metrics;
 pub mod listener;
 pub mod rooms;
 pub mod task;
@@ -15,5 +15,6 @@ pub(crate) mod unavailable;
 mod restore;
 mod archivist;
 mod census;
+pub(crate) mod uuid;
 pub mod rate;
 pub mod party_socket;

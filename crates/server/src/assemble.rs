@@ -12,6 +12,7 @@ use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_protocol::NodeId;
 use heartline_rest::{Api, Development, PrivacyChanges};
 use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord, RoutingMetrics};
+use heartline_runtime::Random;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use ulid::Ulid;
@@ -62,7 +63,8 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         Cluster::connect(&config, planes, node_id.clone(), clock, counters, &mut registry);
     let cluster = connecting.await?;
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
-    let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), clock, &mut registry);
+    let sources = (clock, Random::system());
+    let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), sources, &mut registry);
     let party = opening.await?;
     let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
     fanout_metrics.register(&mut registry);

@@ -11,13 +11,12 @@ use heartline_adapters::redis::{RedisClient, RedisPartyConfig, RedisPartyStore};
 use heartline_adapters::sqlite::{SqliteConfig, SqlitePartyStore, SqliteStore};
 use heartline_gateway::graphql::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
 use heartline_party::{
-    Caller, Limits, LogLimits, Party, PartyConfig, PartyMetrics, PartyRates, PartySocket,
-    PartyStore, Rooms,
+    Caller, Limits, LogLimits, Party, PartyConfig, PartyParts, PartyRates, PartySocket, PartyStore,
+    Rooms,
 };
 use heartline_protocol::{NodeId, UserId};
-use heartline_rest::PartyParts;
-use heartline_routing::Clock;
 use heartline_routing::rate::Rate;
+use heartline_runtime::{Clock, Random};
 use prometheus_client::registry::Registry;
 
 use crate::config::{self, Config};
@@ -45,12 +44,10 @@ impl PartyPlane {
         store: &Store,
         redis: Option<RedisClient>,
         node_id: NodeId,
-        clock: Clock,
+        (clock, random): (Clock, Random),
         registry: &mut Registry,
     ) -> Result<Self> {
         let party_store = party_store(config, store, redis, clock).await?;
-        let metrics = PartyMetrics::default();
-        metrics.register(registry);
         let party = &config.party;
         let settings = PartyConfig {
             limits: Limits {
@@ -65,7 +62,15 @@ impl PartyPlane {
         };
         let elsewhere = Store::open_archive(config, clock).await?;
         let archive = elsewhere.as_ref().unwrap_or(store).archive();
-        let rooms = Rooms::new(party_store, archive, node_id, settings, clock, metrics);
+        let rooms = Rooms::new(PartyParts {
+            store: party_store,
+            archive,
+            node_id,
+            config: settings,
+            clock,
+            random,
+        });
+        rooms.register(registry);
         let query_rate = party.query_rate;
         let party = Party::new(rooms.clone(), rates(party));
         Ok(Self { rooms, party, archive: elsewhere, query_rate })

@@ -33,11 +33,11 @@ impl StoreContract {
         let session_id = self.session();
         assert_eq!(self.seen(&session_id).await, None);
         let step = Step::first(&session_id, &[("head", "1"), ("a", "one"), ("b", "two")]);
-        let first = done(self.first().as_ref(), step).await;
+        let first = done(self.first(), step).await;
         let all = fields(&[("head", "1"), ("a", "one"), ("b", "two")]);
         assert_eq!(self.seen(&session_id).await, Some((first, all)));
         let step = Step::after(&session_id, first, &[("head", "2"), ("c", "three")]);
-        let second = done(self.other().as_ref(), step.removing(&["a", "never there"])).await;
+        let second = done(self.other(), step.removing(&["a", "never there"])).await;
         let all = fields(&[("head", "2"), ("b", "two"), ("c", "three")]);
         assert_eq!(self.seen(&session_id).await, Some((second, all.clone())));
         let here = self.first().sessions.load(&session_id).await.expect("the store works");
@@ -45,7 +45,7 @@ impl StoreContract {
     }
 
     async fn what_was_not_expected_changes_nothing(&self) {
-        let store = self.other().as_ref();
+        let store = self.other();
         let absent = self.session();
         let nowhere = Revision { incarnation: 0, version: 1 };
         let step = Step::after(&absent, nowhere, &[("head", "2")]);
@@ -75,13 +75,13 @@ impl StoreContract {
         let session_id = self.session();
         let restored = Revision { incarnation: 3, version: 10_007 };
         let step = Step::to(&session_id, None, restored, &[("head", "restored")]);
-        done(self.first().as_ref(), step).await;
+        done(self.first(), step).await;
         let expected = Some((restored, fields(&[("head", "restored")])));
         assert_eq!(self.seen(&session_id).await, expected);
         // A loss that was noticed while the session was there again raises only the incarnation.
         let again = Revision { incarnation: 4, version: 10_008 };
         let step = Step::to(&session_id, Some(restored), again, &[("head", "again")]);
-        done(self.other().as_ref(), step).await;
+        done(self.other(), step).await;
         let expected = Some((again, fields(&[("head", "again")])));
         assert_eq!(self.seen(&session_id).await, expected);
     }
@@ -92,7 +92,7 @@ impl StoreContract {
         let mut step = Step::first(&session_id, &[("empty", "")]);
         step.0.changes.set.push(("item:ä \u{1f9d7} %s".to_owned(), all.clone()));
         step.0.entry = all.clone().into();
-        done(self.first().as_ref(), step).await;
+        done(self.first(), step).await;
         let (_, seen) = self.seen(&session_id).await.expect("it is there");
         assert_eq!(seen["item:ä \u{1f9d7} %s"], all);
         assert_eq!(seen["empty"], b"");
@@ -136,10 +136,10 @@ impl StoreContract {
         let value = |number: usize| vec![u8::try_from(number % 251).unwrap_or(0); ITEM_BYTES];
         let mut step = Step::first(&session_id, &[("head", "1")]);
         step.0.changes.set.extend((0..ITEMS).map(|number| (name(number), value(number))));
-        let first = done(self.first().as_ref(), step).await;
+        let first = done(self.first(), step).await;
         let mut step = Step::after(&session_id, first, &[("head", "2")]);
         step.0.changes.set.push((name(7), b"small".to_vec()));
-        let second = done(self.other().as_ref(), step).await;
+        let second = done(self.other(), step).await;
         let (revision, seen) = self.seen(&session_id).await.expect("it is there");
         assert_eq!((revision, seen.len()), (second, ITEMS + 1));
         for number in (0..ITEMS).filter(|number| *number != 7) {
@@ -148,7 +148,7 @@ impl StoreContract {
         assert_eq!(seen[&name(7)], b"small");
         let mut step = Step::after(&session_id, second, &[("head", "3")]);
         step.0.changes.remove = (0..ITEMS).map(name).collect();
-        done(self.first().as_ref(), step).await;
+        done(self.first(), step).await;
         let (_, seen) = self.seen(&session_id).await.expect("it is there");
         assert_eq!(seen, fields(&[("head", "3")]));
     }
@@ -164,7 +164,7 @@ async fn win_once(store: PartyStore, session_id: String, number: usize, wins: Wi
         let set = [(name.as_str(), version.as_str()), ("last", &number.to_string())];
         let mut step = Step::after(&session_id, revision, &set);
         step.0.entry = number.to_string().into();
-        match committed(store.as_ref(), step).await {
+        match committed(&store, step).await {
             Committed::Done => {
                 let mut wins = wins.lock().unwrap_or_else(PoisonError::into_inner);
                 wins.push((revision.version + 1, number));

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use heartline_runtime::Random;
+use rand::Rng;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
@@ -180,10 +182,11 @@ fn join() -> Operation {
 }
 
 fn any_operation() -> Operation {
-    let item = item(rand::random_range(0..ITEMS));
+    let mut random = Random::system();
+    let item = item(random.random_range(0..ITEMS));
     let uuid = item.uuid().to_owned();
-    let (flag, index) = (rand::random::<bool>(), rand::random_range(0..8));
-    let edit = match rand::random_range(0..12) {
+    let (flag, index) = (random.random::<bool>(), random.random_range(0..8));
+    let edit = match random.random_range(0..12) {
         0..=4 => Edit::Add { item, position: flag.then_some(index) },
         5 => Edit::Remove { uuid },
         6 => Edit::Reorder { uuid, old_index: 0, new_index: index },

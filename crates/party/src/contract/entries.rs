@@ -34,7 +34,7 @@ impl StoreContract {
             let head = version.to_string();
             let step = Step::after(session_id, before, &[("head", &head)]).keeping(kept);
             let store = &self.stores[usize::from(version % 2 == 0) * (self.stores.len() - 1)];
-            revisions.push(done(store.as_ref(), step).await);
+            revisions.push(done(store, step).await);
         }
         revisions
     }
@@ -73,7 +73,7 @@ impl StoreContract {
         let before = revisions[3];
         let restored = Revision { incarnation: 1, version: before.version + 1 };
         let step = Step::to(&session_id, Some(before), restored, &[("head", "restored")]);
-        done(self.first().as_ref(), step).await;
+        done(self.first(), step).await;
         let next = self.walk(&session_id, restored, 7, 100).await;
         for after in revisions {
             assert_eq!(self.entries_after(&session_id, after).await, None, "{after:?}");
@@ -108,7 +108,7 @@ impl StoreContract {
         let present = revisions[revisions.len() - 1];
         let restored = Revision { incarnation: 1, version: present.version + 1 };
         let step = Step::to(&session_id, Some(present), restored, &[("head", "restored")]);
-        done(self.first().as_ref(), step).await;
+        done(self.first(), step).await;
         assert_eq!(self.log(&session_id, 0).await, Vec::<Bytes>::new());
         assert_eq!(self.log(&session_id, 1).await, [entry_of(restored)]);
     }

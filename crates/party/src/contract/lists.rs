@@ -41,7 +41,7 @@ impl StoreContract {
     async fn sessions_with_members_are_listed(&self) {
         let [one, two, empty] = [(); 3].map(|()| self.session());
         let all = [&one, &two, &empty];
-        let store = self.first().as_ref();
+        let store = self.first();
         let mut at = Revision { incarnation: 0, version: 1 };
         for session_id in [&one, &two] {
             done(store, Step::first(session_id, &[("head", "1")]).active()).await;
@@ -90,7 +90,7 @@ impl StoreContract {
 
     async fn a_session_is_removed_only_as_it_was_seen(&self) {
         let (session_id, first) = self.made().await;
-        let store = self.other().as_ref();
+        let store = self.other();
         let second = done(store, Step::after(&session_id, first, &[("b", "2")])).await;
         let remove = async |revision| {
             self.first().sessions.remove(&session_id, revision).await.expect("the store works")

@@ -47,7 +47,7 @@ impl StoreContract {
         let watcher = self.first();
         let mut notices = watcher.watch.notices();
         watcher.watch.watch(&session_id).await.expect("the store works");
-        let other = self.other().as_ref();
+        let other = self.other();
         let second = done(other, Step::after(&session_id, first, &[])).await;
         assert_eq!(heard_of(&mut notices, &session_id).await.0, second);
         watcher.watch.unwatch(&session_id).await;

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use async_graphql::{Context, ID, Object};
 use aws_lc_rs::digest::{SHA256, digest};
+use heartline_protocol::UserId;
+use heartline_runtime::Random;
+use rand::RngCore;
 
 use super::input::{CreateSessionInput, ItemInput};
 use super::item::ItemView;
 use super::query::{caller, members, participants, rooms};
 use super::session::{QueueStateView, SessionView};
 use super::statistics::SessionSummary;
-use crate::room::party_socket::{PartySocket, random_uuid, uuid_from, validate_names};
+use crate::room::party_socket::{PartySocket, validate_names};
 use crate::room::rate::Accounts;
 use crate::room::task::Answer;
+use crate::room::uuid::{random_uuid, uuid_of};
 use crate::value::error::PartyError;
 use crate::value::item::Item;
 use crate::value::operation::{Edit, Join, Lifecycle, NewSession, Operation, Outcome};
@@ -83,13 +87,16 @@ impl Mutation {
         let account = caller.account().ok_or_else(PartyError::authentication_required)?;
         match caller.socket() {
             Some(socket) => socket.take_lifecycle()?,
-            None => context.data_unchecked::<Accounts>().take_lifecycle(account)?,
+            None => {
+                let now = rooms(context).clock().now();
+                context.data_unchecked::<Accounts>().take_lifecycle(account, now)?;
+            }
         }
         validate::board_ids(input.board_ids.as_deref().unwrap_or_default())?;
         let (correlation_id, new) = (text(correlation_id), NewSession::from(input));
         let session_id = match &correlation_id {
-            Some(name) => uuid_of(&[account.as_str(), name]),
-            None => random_uuid(),
+            Some(name) => named_session(account, name),
+            None => random_uuid(rooms(context).random()),
         };
         let board_path = new.board_path.clone();
         let operation = Operation::Lifecycle(Lifecycle::Create(Box::new(new)));
@@ -135,7 +142,9 @@ impl Mutation {
         match (caller.socket(), caller.account()) {
             (Some(socket), _) => socket.take_lifecycle()?,
             (None, Some(account)) => {
-                context.data_unchecked::<Accounts>().take_lifecycle(account)?;
+                context
+                    .data_unchecked::<Accounts>()
+                    .take_lifecycle(account, rooms.clock().now())?;
             }
             (None, None) => return Err(PartyError::authentication_required()),
         }
@@ -294,7 +303,7 @@ async fn join_as(
     is_resumable: bool,
     correlation_id: Option<String>,
 ) -> Result<SessionView, PartyError> {
-    let resume_token = is_resumable.then(new_token);
+    let resume_token = is_resumable.then(|| new_token(socket.random()));
     let join = Join { resume_token: resume_token.as_deref().map(token_digest), ..join };
     let (member, answer) = socket.join(session_id, join, correlation_id).await?;
     let session = answer.session;
@@ -317,20 +326,27 @@ fn text(id: Option<ID>) -> Option<String> {
     id.map(|id| id.0).filter(|id| !id.is_empty())
 }
 
-/// A token that nobody guesses.
-fn new_token() -> String {
-    format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>())
+/// A resume token: 256 random bits in hexadecimal.
+fn new_token(mut random: Random) -> String {
+    let mut bytes = [0; 32];
+    random.fill_bytes(&mut bytes);
+    hexadecimal(&bytes)
 }
 
-/// What is kept of a token: who reads the store cannot come back with it.
-/// The id of what an account calls so: the same one every time.
-fn uuid_of(names: &[&str]) -> String {
-    let digest = digest(&SHA256, names.join("\n").as_bytes());
-    let bytes = digest.as_ref().first_chunk().expect("a digest has 32 bytes");
-    uuid_from(u128::from_be_bytes(*bytes))
+/// The id of the session that an account creates under this correlation id: the same one every
+/// time, so that a repeated request creates no second session.
+fn named_session(account: &UserId, correlation_id: &str) -> String {
+    let name = format!("{}\n{correlation_id}", account.as_str());
+    let digest = digest(&SHA256, name.as_bytes());
+    uuid_of(*digest.as_ref().first_chunk().expect("a digest has 32 bytes"))
 }
 
+/// The form in which a token is stored. A reader of the store cannot resume with it.
 fn token_digest(token: &str) -> TokenDigest {
     let digest = digest(&SHA256, token.as_bytes());
-    TokenDigest(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    TokenDigest(hexadecimal(digest.as_ref()))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -17,17 +17,17 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, MemoryDirectory, NodeRecord, Nodes};
+use heartline_runtime::Random;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Caller, GraphQlRequest, Party, Reply};
-use crate::room::metrics::PartyMetrics;
 use crate::room::party_socket::PartySocket;
 use crate::room::rate::PartyRates;
-use crate::room::rooms::{PartyConfig, Rooms};
+use crate::room::rooms::{PartyConfig, PartyParts, Rooms};
 use crate::value::log::LogLimits;
-use crate::{Limits, PartyArchive, PartyStore};
+use crate::{Limits, PartyStore};
 
 use memory::{MemoryArchive, MemoryStore};
 
@@ -110,9 +110,14 @@ impl World {
                 1 => PartyStore::of_one_node(Arc::clone(&store)),
                 _ => PartyStore::shared(Arc::clone(&store)),
             };
-            let kept: Arc<dyn PartyArchive> = archive.clone();
-            let rooms =
-                Rooms::new(live, kept, node_id, config, Clock::system(), PartyMetrics::default());
+            let rooms = Rooms::new(PartyParts {
+                store: live,
+                archive: archive.clone(),
+                node_id,
+                config,
+                clock: Clock::system(),
+                random: Random::system(),
+            });
             tasks.spawn(rooms.clone().run(Arc::clone(&directory)));
             nodes.push(Party::new(rooms, rates));
         }

@@ -1,11 +1,11 @@
 //! Writes sessions to the archive by and by: the newest state of each, soon after it rests, and
 //! never later than a minute after it changed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -48,7 +48,7 @@ pub(crate) struct Archivist {
     debounce: Duration,
     clock: Clock,
     metrics: PartyMetrics,
-    pending: Mutex<HashMap<String, Pending>>,
+    pending: Mutex<BTreeMap<String, Pending>>,
     hurry: Notify,
 }
 
@@ -93,8 +93,10 @@ impl Archivist {
         let mut back_off = BACK_OFF;
         loop {
             tokio::select! {
-                () = sleep(LOOK_INTERVAL) => {}
+                // An urgent session first: both branches lead to the same write.
+                biased;
                 () = self.hurry.notified() => {}
+                () = sleep(LOOK_INTERVAL) => {}
             }
             let due = self.due(|pending, now| {
                 pending.haste == Haste::Now
@@ -186,7 +188,7 @@ impl Archivist {
         all.values().map(|pending| now - pending.waits_since).max().unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Pending>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -266,6 +268,8 @@ mod tests {
         let archivist = archivist(&gate);
         archivist.note(&session(1), 1, Haste::Now);
         tokio::select! {
+            // The archivist asks the gate before the gate is observed.
+            biased;
             () = archivist.run() => {}
             () = gate.is_asked() => {}
         }
@@ -291,6 +295,8 @@ mod tests {
             }
         };
         tokio::select! {
+            // The archivist writes before the change that follows its write.
+            biased;
             () = archivist.run() => {}
             done = timeout(PATIENCE, change) => done.unwrap(),
         }

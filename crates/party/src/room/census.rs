@@ -1,6 +1,6 @@
 //! Which nodes are alive, as far as that can be told.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const RETURN_WITHIN: Duration = Duration::from_secs(3);
 /// the others are as alive as they were, and their members must not seem to leave.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
-    ends_at: HashMap<NodeId, Instant>,
+    ends_at: BTreeMap<NodeId, Instant>,
     taken_at: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Census {
         &mut self,
         nodes: Option<Vec<LiveNode>>,
         now: Instant,
-    ) -> Option<Arc<HashSet<NodeId>>> {
+    ) -> Option<Arc<BTreeSet<NodeId>>> {
         let stood_still = self.taken_at.is_some_and(|taken_at| now - taken_at >= RETURN_WITHIN);
         self.taken_at = Some(now);
         if nodes.is_none() || stood_still {
@@ -67,7 +67,7 @@ mod tests {
         Some(nodes.iter().map(live).collect())
     }
 
-    fn has(alive: Option<Arc<HashSet<NodeId>>>, name: &str) -> bool {
+    fn has(alive: Option<Arc<BTreeSet<NodeId>>>, name: &str) -> bool {
         alive.expect("it is known").contains(&name.parse().unwrap())
     }
 

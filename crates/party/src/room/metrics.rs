@@ -1,4 +1,4 @@
-//! What is counted about party sessions.
+//! The metrics of party sessions.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ const COMMITS: [&str; 3] = ["edit", "membership", "lifecycle"];
 const REPLAYS: [&str; 2] = ["events", "full_sync"];
 const FULL_SYNCS: [&str; 5] = ["subscribed", "replaced", "slow", "reloaded", "restored"];
 
-/// What is counted. Clones share the numbers.
+/// The metrics of party sessions. Clones share the numbers.
 #[derive(Debug, Clone, Default)]
-pub struct PartyMetrics {
+pub(crate) struct PartyMetrics {
     pub(crate) sessions: Gauge,
     pub(crate) members: Gauge,
     commit_retries: Counter,
@@ -41,8 +41,8 @@ struct Reason {
 }
 
 impl PartyMetrics {
-    /// Shows them, also those that have not counted anything yet.
-    pub fn register(&self, registry: &mut Registry) {
+    /// Registers all metrics, each label with its first value.
+    pub(crate) fn register(&self, registry: &mut Registry, task_panics: Counter) {
         for kind in COMMITS {
             drop(self.commits.get_or_create(&Kind { kind }));
         }
@@ -92,6 +92,11 @@ impl PartyMetrics {
             "party_archive_overflows",
             "Changes that were not noted for the archive because too many sessions wait for it",
             self.archive_overflows.clone(),
+        );
+        registry.register(
+            "party_task_panics",
+            "Tasks of party sessions that panicked",
+            task_panics,
         );
         registry.register(
             "party_archive_age_seconds",

@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use heartline_protocol::{ErrorCode, UserId};
-use heartline_routing::Clock;
 use heartline_routing::rate::TokenBucket;
+use heartline_runtime::Random;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
-use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use crate::room::rate::{self, PartyRates};
 use crate::room::rooms::Rooms;
 use crate::room::task::Answer;
+use crate::room::uuid::random_uuid;
 use crate::value::error::PartyError;
 use crate::value::operation::{Actor, Edit, Join, Membership, Operation, Outcome};
 use crate::value::roster::{Attachment, MemberId};
@@ -39,7 +39,6 @@ const DEPART_TRIES: u32 = 5;
 pub struct PartySocket {
     rooms: Rooms,
     rates: PartyRates,
-    tasks: TaskTracker,
     account: Option<UserId>,
     attachment: Attachment,
     /// Who it is where it does not come back as somebody else.
@@ -97,19 +96,18 @@ impl PartySocket {
     pub(crate) fn new(
         rooms: Rooms,
         rates: PartyRates,
-        tasks: TaskTracker,
         account: Option<UserId>,
         socket: u64,
     ) -> Self {
-        let bucket = TokenBucket::new(Clock::system().now());
+        let bucket = TokenBucket::new(rooms.clock().now());
         let attachment = Attachment { node: rooms.node_id().clone(), socket };
+        let own = random_uuid(rooms.random()).parse().expect("a UUID is a legal id");
         Self {
             rooms,
             rates,
-            tasks,
             account,
             attachment,
-            own: random_uuid().parse().expect("a UUID is a legal id"),
+            own,
             place: watch::Sender::new(Place::default()),
             turns: Semaphore::new(1),
             manners: Mutex::new(Manners {
@@ -121,6 +119,11 @@ impl PartySocket {
                 lifecycle: bucket,
             }),
         }
+    }
+
+    /// The random source of this node.
+    pub(crate) fn random(&self) -> Random {
+        self.rooms.random()
     }
 
     /// The account, if it is signed in.
@@ -152,20 +155,20 @@ impl PartySocket {
     }
 
     pub(crate) fn take_join(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().joins, self.rates.joins)
+        rate::take(&mut self.manners().joins, self.rates.joins, self.rooms.clock().now())
     }
 
     pub(crate) fn take_lifecycle(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().lifecycle, self.rates.lifecycle)
+        rate::take(&mut self.manners().lifecycle, self.rates.lifecycle, self.rooms.clock().now())
     }
 
     pub(crate) fn take_edit(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().edits, self.rates.edits)
+        rate::take(&mut self.manners().edits, self.rates.edits, self.rooms.clock().now())
     }
 
     /// Questions are counted apart: whoever edits much may still catch up.
     pub(crate) fn take_question(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().questions, self.rates.questions)
+        rate::take(&mut self.manners().questions, self.rates.questions, self.rooms.clock().now())
     }
 
     /// The session whose queue it may edit, once more.
@@ -217,7 +220,7 @@ impl PartySocket {
             });
             joined
         };
-        self.tasks.spawn(joining).await.unwrap_or_else(|_| Err(fault()))
+        self.rooms.tasks().spawn("party join", joining).await.unwrap_or_else(|_| Err(fault()))
     }
 
     async fn go(
@@ -270,7 +273,7 @@ impl PartySocket {
             let _turn = socket.turn().await?;
             socket.go_out(correlation_id).await
         };
-        self.tasks.spawn(leaving).await.unwrap_or_else(|_| Err(fault()))
+        self.rooms.tasks().spawn("party leave", leaving).await.unwrap_or_else(|_| Err(fault()))
     }
 
     async fn go_out(&self, correlation_id: Option<String>) -> Result<bool, PartyError> {
@@ -377,18 +380,4 @@ fn given(text: Option<String>) -> Option<String> {
 
 fn fault() -> PartyError {
     PartyError::new(ErrorCode::InternalError, "Something went wrong. Try again.")
-}
-
-/// A random UUID, as RFC 4122 writes one of version 4.
-pub(crate) fn random_uuid() -> String {
-    uuid_from(rand::random())
-}
-
-/// A UUID with the version and variant of a random one, and otherwise of these bits.
-pub(crate) fn uuid_from(bits: u128) -> String {
-    let (version, variant) = (0x4_u128 << 76, 0x2_u128 << 62);
-    let bits = bits & !(0xf_u128 << 76) & !(0x3_u128 << 62) | version | variant;
-    let hex = format!("{bits:032x}");
-    let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
-    format!("{a}-{b}-{c}-{d}-{e}")
 }

@@ -1,8 +1,8 @@
 //! How often one connection, or one account without a connection, may ask for something.
 
 use heartline_protocol::{ErrorCode, UserId, retry_after_seconds};
-use heartline_routing::Clock;
 use heartline_routing::rate::{Allowances, Rate, TokenBucket};
+use tokio::time::Instant;
 
 use crate::value::error::PartyError;
 
@@ -32,8 +32,8 @@ impl Default for PartyRates {
 }
 
 /// Takes one token, or says in the interface's words when there is one.
-pub(crate) fn take(bucket: &mut TokenBucket, rate: Rate) -> Result<(), PartyError> {
-    bucket.take(rate, Clock::system().now()).map_err(|wait| refusal(retry_after_seconds(wait)))
+pub(crate) fn take(bucket: &mut TokenBucket, rate: Rate, now: Instant) -> Result<(), PartyError> {
+    bucket.take(rate, now).map_err(|wait| refusal(retry_after_seconds(wait)))
 }
 
 /// How often accounts create and end sessions over HTTP, where no connection counts it.
@@ -45,8 +45,8 @@ impl Accounts {
         Self(Allowances::new(rates.lifecycle))
     }
 
-    pub(crate) fn take_lifecycle(&self, account: &UserId) -> Result<(), PartyError> {
-        self.0.take(account, Clock::system().now()).map_err(refusal)
+    pub(crate) fn take_lifecycle(&self, account: &UserId, now: Instant) -> Result<(), PartyError> {
+        self.0.take(account, now).map_err(refusal)
     }
 }
 
@@ -57,14 +57,17 @@ fn refusal(seconds: u64) -> PartyError {
 
 #[cfg(test)]
 mod tests {
+    use heartline_runtime::Clock;
+
     use super::*;
 
     #[test]
     fn whoever_asks_too_often_is_told_when_to_ask_again() {
-        let mut bucket = TokenBucket::new(Clock::system().now());
+        let now = Clock::system().now();
+        let mut bucket = TokenBucket::new(now);
         let rate = Rate::per_minute(1);
-        take(&mut bucket, rate).unwrap();
-        let refused = take(&mut bucket, rate).unwrap_err();
+        take(&mut bucket, rate, now).unwrap();
+        let refused = take(&mut bucket, rate, now).unwrap_err();
         assert_eq!(refused.code, ErrorCode::RateLimited);
         assert_eq!(refused.message, "Rate limit exceeded. Try again in 60 seconds.");
         assert_eq!(refused.retry_after_seconds, Some(60));

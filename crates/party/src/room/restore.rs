@@ -1,7 +1,7 @@
 //! Finding a session: in the store, or, when the store does not have it, in the archive and in the
 //! memory of other nodes.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio::time::{sleep, timeout};
 use tracing::{error, info};
 
 use crate::room::archive::{Archived, PartyArchiveError};
-use crate::room::party_socket::random_uuid;
 use crate::room::rooms::Parts;
 use crate::room::store::{Commit, Committed, Revision, Stored};
 use crate::room::task::OPERATION_DEADLINE;
 use crate::room::unavailable::Unavailable;
+use crate::room::uuid::random_uuid;
 use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::fields::{Changes, from_fields, to_fields};
@@ -93,7 +93,7 @@ pub(crate) async fn load(
         let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
         let attempt = restore_alone(restorer, id, known.cloned(), archived);
         // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
-        let attempted = parts.tasks.spawn(attempt).await;
+        let attempted = parts.tasks.spawn("party restore", attempt).await;
         if let Some(restored) = attempted.map_err(Unavailable::RestoreFailed)?? {
             return Ok(restored);
         }
@@ -114,7 +114,7 @@ async fn restore_alone(
     let Some(recovery) = &parts.store.recovery else {
         return restore(&parts, &session_id, known.as_ref(), archived).await;
     };
-    let owner = random_uuid();
+    let owner = random_uuid(parts.random);
     let restored = match recovery.lock(&session_id, &owner).await {
         Ok(true) => restore(&parts, &session_id, known.as_ref(), archived).await,
         Ok(false) => {
@@ -183,7 +183,7 @@ async fn restore(
     };
     let operation = Operation::Lifecycle(Lifecycle::Restore { seen: None });
     let applied = apply(&session, &operation, &context)?;
-    let commit_id = random_uuid();
+    let commit_id = random_uuid(parts.random);
     let (after, entry) = match applied.entry(commit_id.as_str()) {
         Some(entry) => (applied.after, entry),
         None => ended_again(session, commit_id),
@@ -230,7 +230,7 @@ fn ended_again(ended: Session, commit_id: String) -> (Session, Entry) {
 /// A commit that writes everything anew, in the place of what is stored.
 fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
     let mut changes = Changes::all(session);
-    let kept: HashSet<&String> = changes.set.iter().map(|(name, _)| name).collect();
+    let kept: BTreeSet<&String> = changes.set.iter().map(|(name, _)| name).collect();
     let former = stored.iter().flat_map(|stored| &stored.fields).map(|(name, _)| name);
     // Whoever is a member in the older state only is none.
     let gone = former.filter(|name| !kept.contains(name)).cloned().collect();

@@ -1,6 +1,6 @@
 //! All sessions that concern this node, each with a room of its own.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Nodes};
+use heartline_routing::Nodes;
+use heartline_runtime::{Clock, Random, Tasks};
+use prometheus_client::registry::Registry;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
-use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use crate::room::archive::PartyArchive;
@@ -74,7 +75,24 @@ pub struct PartyConfig {
     pub subscription_queue: usize,
 }
 
-/// What every room needs.
+/// The surroundings of the party sessions of a node.
+#[derive(Debug)]
+pub struct PartyParts {
+    /// The store of live sessions.
+    pub store: PartyStore,
+    /// The archive of all sessions.
+    pub archive: Arc<dyn PartyArchive>,
+    /// The id of this node.
+    pub node_id: NodeId,
+    /// The configuration.
+    pub config: PartyConfig,
+    /// The clocks of this node.
+    pub clock: Clock,
+    /// The random source of this node.
+    pub random: Random,
+}
+
+/// The parts that all rooms share.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) store: PartyStore,
@@ -84,9 +102,10 @@ pub(crate) struct Parts {
     pub(crate) config: PartyConfig,
     pub(crate) clock: Clock,
     pub(crate) metrics: PartyMetrics,
-    /// The rooms, and what must come to its end although its room does not wait for it any more.
-    pub(crate) tasks: TaskTracker,
-    /// What the store's clock said, and when.
+    pub(crate) random: Random,
+    /// Owns the tasks of rooms, and work that must be finished although its caller may give up.
+    pub(crate) tasks: Tasks,
+    /// The last reading of the store's clock, and the time of that reading.
     store_time: Mutex<(Instant, u64)>,
 }
 
@@ -115,29 +134,51 @@ pub struct Rooms(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     parts: Arc<Parts>,
-    rooms: Mutex<HashMap<String, mpsc::Sender<Request>>>,
+    rooms: Mutex<BTreeMap<String, mpsc::Sender<Request>>>,
     /// Whether members' changes are refused because the node is about to stop.
     is_leaving: AtomicBool,
 }
 
 impl Rooms {
-    /// No rooms yet.
-    pub fn new(
-        store: PartyStore,
-        archive: Arc<dyn PartyArchive>,
-        node_id: NodeId,
-        config: PartyConfig,
-        clock: Clock,
-        metrics: PartyMetrics,
-    ) -> Self {
-        let debounce = config.archive_debounce;
+    /// A node without rooms.
+    pub fn new(parts: PartyParts) -> Self {
+        let PartyParts { store, archive, node_id, config, clock, random } = parts;
+        let (debounce, metrics) = (config.archive_debounce, PartyMetrics::default());
         let archivist = Archivist::new(Arc::clone(&archive), debounce, clock, metrics.clone());
-        let store_time = Mutex::new((clock.now(), clock.wall().unix_ms));
-        let tasks = TaskTracker::new();
-        let parts =
-            Parts { store, archive, archivist, node_id, config, clock, metrics, tasks, store_time };
+        let parts = Parts {
+            store,
+            archive,
+            archivist,
+            node_id,
+            config,
+            clock,
+            metrics,
+            random,
+            tasks: Tasks::new(),
+            store_time: Mutex::new((clock.now(), clock.wall().unix_ms)),
+        };
         let is_leaving = AtomicBool::new(false);
         Self(Arc::new(Inner { parts: Arc::new(parts), rooms: Mutex::default(), is_leaving }))
+    }
+
+    /// Registers the metrics of party sessions.
+    pub fn register(&self, registry: &mut Registry) {
+        self.0.parts.metrics.register(registry, self.0.parts.tasks.panics());
+    }
+
+    /// The clocks of this node.
+    pub(crate) fn clock(&self) -> Clock {
+        self.0.parts.clock
+    }
+
+    /// The random source of this node.
+    pub(crate) fn random(&self) -> Random {
+        self.0.parts.random
+    }
+
+    /// The owner of tasks that must be finished although their caller may give up.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.parts.tasks
     }
 
     /// This node.
@@ -250,7 +291,9 @@ impl Rooms {
         let (sender, requests) = mpsc::channel(ROOM_REQUESTS_MAX);
         let room = Room::new(Arc::clone(&self.0.parts), session_id.to_owned(), requests);
         let (all, id) = (self.clone(), session_id.to_owned());
-        self.0.parts.tasks.spawn(async move { all.pass_on(&id, room.run().await) });
+        let serving = async move { all.pass_on(&id, room.run().await) };
+        // A room that panics drops its requests; the next request opens a new room.
+        drop(self.0.parts.tasks.spawn("party room", serving));
         rooms.insert(session_id.to_owned(), sender.clone());
         Ok(sender)
     }
@@ -419,6 +462,12 @@ impl Rooms {
         if timeout(PARTING_DEADLINE, parting).await.is_err() {
             warn!("some members of this node are out when it is missed");
         }
+        // A room ends when nobody can send to it any more.
+        self.lock().clear();
+        let tasks = self.tasks();
+        if timeout(PARTING_DEADLINE, tasks.join()).await.is_err() {
+            warn!(tasks = tasks.len(), "party tasks still running at shutdown");
+        }
         self.flush(FLUSH_DEADLINE).await;
     }
 
@@ -428,7 +477,7 @@ impl Rooms {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Request>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::Sender<Request>>> {
         self.0.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ mod operate;
 mod speak;
 mod time;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) enum Request {
     Compare,
     /// A second has passed; these nodes are alive, if that is known. From time to time a session
     /// that is in use must be kept from being cleared away.
-    Tick { nodes: Option<Arc<HashSet<NodeId>>>, must_keep: bool },
+    Tick { nodes: Option<Arc<BTreeSet<NodeId>>>, must_keep: bool },
     /// Another node restores the session and asks for copies.
     Offer,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Room {
     log: EventLog,
     speakers: Vec<Speaker>,
     /// Members who are here through an open socket of this node, as they were last known.
-    attached: HashMap<MemberId, Member>,
+    attached: BTreeMap<MemberId, Member>,
     requests: mpsc::Receiver<Request>,
     /// What was found in the way while edits were gathered, and is served next.
     held: Option<Request>,
@@ -134,7 +134,7 @@ impl Room {
             session: Arc::new(Session::new(session_id)),
             log,
             speakers: Vec::new(),
-            attached: HashMap::new(),
+            attached: BTreeMap::new(),
             requests,
             held: None,
             must_reattach: false,

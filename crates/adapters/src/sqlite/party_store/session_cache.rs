@@ -1,6 +1,6 @@
 //! Sessions in memory: as much of them as fits, for as long as somebody uses them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl CachedSession {
 /// All sessions in memory.
 #[derive(Debug, Default)]
 pub(super) struct SessionCache {
-    sessions: HashMap<String, Held>,
+    sessions: BTreeMap<String, Held>,
     bytes: usize,
 }
 

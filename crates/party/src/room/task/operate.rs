@@ -10,9 +10,9 @@ use tracing::warn;
 
 use super::{Answer, Asked, OPERATION_DEADLINE, Request, Room, Wanted};
 use crate::room::archivist::Haste;
-use crate::room::party_socket::random_uuid;
 use crate::room::store::{Commit, Committed, PartyStoreError, Revision};
 use crate::room::unavailable::Unavailable;
+use crate::room::uuid::random_uuid;
 use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::fields::{Changes, changes};
@@ -88,7 +88,7 @@ impl Room {
         deadline: Instant,
     ) -> Result<Vec<Result<Outcome, PartyError>>, PartyError> {
         asked.iter().for_each(|asked| self.detach(&asked.operation));
-        let commit_id = random_uuid();
+        let commit_id = random_uuid(self.parts.random);
         let mut is_certain = false;
         // Where the session was when an attempt got no answer.
         let mut unanswered = None;

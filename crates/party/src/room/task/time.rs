@@ -1,6 +1,6 @@
 //! What time brings: graces that end, nodes that die, sockets that were forgotten.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use heartline_protocol::NodeId;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use crate::value::operation::{Membership, Operation};
 use crate::value::roster::{Attachment, Member};
 
 impl Room {
-    pub(super) async fn tick(&mut self, nodes: Option<&HashSet<NodeId>>) {
+    pub(super) async fn tick(&mut self, nodes: Option<&BTreeSet<NodeId>>) {
         self.speakers.retain(|speaker| !speaker.is_deaf());
         let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
         let now_ms = self.parts.now_ms();
@@ -29,7 +29,7 @@ impl Room {
         let members = self.session.roster.members.values();
         let lost = members.filter(|member| member.away.is_none());
         let lost = lost.map(|member| &member.attachment.node).filter(|node| !nodes.contains(*node));
-        let lost: HashSet<NodeId> = lost.cloned().collect();
+        let lost: BTreeSet<NodeId> = lost.cloned().collect();
         for node in lost {
             if node != self.parts.node_id {
                 self.do_own(Membership::NodeLost { node }, deadline).await;
