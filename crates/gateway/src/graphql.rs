@@ -14,10 +14,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use heartline_protocol::UserId;
+
+pub use heartline_protocol::graphql::{GraphQlRequest, Reply};
 
 /// The subprotocol.
 pub const SUBPROTOCOL: &str = "graphql-transport-ws";
@@ -68,24 +69,4 @@ pub trait GraphQlCaller: fmt::Debug + Send + Sync {
 
     /// The socket has closed.
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()>;
-}
-
-/// An operation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GraphQlRequest {
-    /// The document.
-    pub query: String,
-    /// Which operation of it, if it has several.
-    pub operation_name: Option<String>,
-    /// The variables; null for none.
-    pub variables: serde_json::Value,
-}
-
-/// What an operation answers, as JSON.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
-    /// A result: an object with `data` and, if there are any, `errors`.
-    Next(Bytes),
-    /// It was not run: an array of errors. Nothing follows.
-    Error(Bytes),
 }

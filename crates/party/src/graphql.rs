@@ -30,7 +30,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt, once};
 use heartline_protocol::UserId;
-use serde::Deserialize;
+use heartline_protocol::graphql::{GraphQlRequest, Reply};
 
 use crate::room::listener::{Heard, Listener};
 use crate::room::party_socket::PartySocket;
@@ -76,30 +76,6 @@ pub enum Caller {
         /// The account, if it is signed in.
         account: Option<UserId>,
     },
-}
-
-/// A request as clients write it.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GraphQlRequest {
-    /// The text of the document.
-    pub query: String,
-    /// Which of its operations is meant, if it has several.
-    #[serde(default)]
-    pub operation_name: Option<String>,
-    /// An object of variables, or null.
-    #[serde(default)]
-    pub variables: serde_json::Value,
-}
-
-/// One reply, encoded as JSON.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
-    /// A result: an object with `data`, `errors` or both.
-    Next(Bytes),
-    /// The request cannot be run, or the subscription is refused: an array of errors. It is the
-    /// only reply.
-    Error(Bytes),
 }
 
 impl Caller {

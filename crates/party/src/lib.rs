@@ -10,7 +10,7 @@ pub mod room;
 pub mod graphql;
 pub mod contract;
 
-pub use graphql::{Caller, GraphQlRequest, Party, Reply};
+pub use graphql::{Caller, Party};
 pub use room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
 pub use room::listener::{Heard, Listener, SessionNews, SessionNewsChange, SessionUser, Topic};
 pub use room::party_socket::PartySocket;

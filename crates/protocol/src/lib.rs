@@ -8,6 +8,7 @@ pub mod close;
 pub mod codec;
 pub mod rest;
 pub mod error_code;
+pub mod graphql;
 pub mod ids;
 pub mod limits;
 pub mod server_frame;

@@ -7,9 +7,9 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{ID, InputType, Name, Request, ServerError, Value, Variables};
 use heartline_protocol::ErrorCode;
+use heartline_protocol::graphql::GraphQlRequest;
 use serde_json::{Map, Value as Json};
 
-use super::GraphQlRequest;
 use super::documents::Documents;
 use super::guard::check_variables;
 use super::refusal::server_error;

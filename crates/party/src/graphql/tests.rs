@@ -16,13 +16,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use heartline_protocol::NodeId;
+use heartline_protocol::graphql::{GraphQlRequest, Reply};
 use heartline_routing::{Clock, MemoryDirectory, NodeRecord, Nodes};
 use heartline_runtime::Random;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Caller, GraphQlRequest, Party, Reply};
+use super::{Caller, Party};
 use crate::room::party_socket::PartySocket;
 use crate::room::rate::PartyRates;
 use crate::room::rooms::{PartyConfig, PartyParts, Rooms};
