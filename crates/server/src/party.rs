@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use heartline_adapters::redis::{RedisClient, RedisPartyConfig, RedisPartyStore};
 use heartline_adapters::sqlite::{SqliteConfig, SqlitePartyStore, SqliteStore};
-use heartline_gateway::graphql::{GraphQl, GraphQlCaller, GraphQlRequest, Reply};
+use heartline_gateway::graphql::{GraphQl, GraphQlCaller};
 use heartline_party::{
     Caller, Limits, LogLimits, Party, PartyConfig, PartyParts, PartyRates, PartySocket, PartyStore,
     Rooms,
 };
+use heartline_protocol::graphql::{GraphQlRequest, Reply};
 use heartline_protocol::{NodeId, UserId};
 use heartline_routing::rate::Rate;
 use heartline_runtime::{Clock, Random};
@@ -104,6 +104,7 @@ fn rates(party: &config::Party) -> PartyRates {
     }
 }
 
+/// Opens the store of live sessions.
 async fn party_store(
     config: &Config,
     store: &Store,
@@ -113,7 +114,7 @@ async fn party_store(
     let session_ttl = config.party.session_ttl;
     if let Some(client) = redis {
         let settings = RedisPartyConfig { session_ttl, event_log_ttl: config.party.event_log_ttl };
-        let store = patiently(clock, || RedisPartyStore::connect(client.clone(), settings));
+        let store = patiently(clock, || RedisPartyStore::connect(client.clone(), settings, clock));
         return Ok(PartyStore::shared(Arc::new(store.await?)));
     }
     let file = match store {
@@ -150,14 +151,7 @@ impl GraphQl for Sockets {
 
 impl GraphQlCaller for Socket {
     fn run(&self, request: GraphQlRequest) -> BoxStream<'static, Reply> {
-        let GraphQlRequest { query, operation_name, variables } = request;
-        let request = heartline_party::GraphQlRequest { query, operation_name, variables };
-        let replies = self.party.run(Caller::Socket(Arc::clone(&self.socket)), request);
-        let reply = |reply| match reply {
-            heartline_party::Reply::Next(payload) => Reply::Next(payload),
-            heartline_party::Reply::Error(payload) => Reply::Error(payload),
-        };
-        replies.map(reply).boxed()
+        self.party.run(Caller::Socket(Arc::clone(&self.socket)), request)
     }
 
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()> {

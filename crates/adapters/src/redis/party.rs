@@ -28,9 +28,10 @@ use heartline_party::{
     Commit, Committed, Notice, PartyStoreError, Revision, SessionActivity, SessionRecovery,
     SessionStore, SessionWatch, Stored,
 };
+use heartline_runtime::{Clock, Tasks};
 use redis::{Cmd, Value};
 use tokio::sync::broadcast;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::keys::PartyKeys;
@@ -61,7 +62,7 @@ impl Default for RedisPartyConfig {
     }
 }
 
-/// Hot state of party sessions on Redis.
+/// The store of live party sessions on Redis.
 #[derive(Debug)]
 pub struct RedisPartyStore {
     client: RedisClient,
@@ -70,16 +71,17 @@ pub struct RedisPartyStore {
     scripts: PartyScripts,
     channels: Arc<Channels>,
     notices: Arc<Notices>,
-    /// Owns the task that listens, which is aborted with it.
-    _listening: JoinSet<()>,
+    /// The task that listens, which is aborted with the store.
+    listening: JoinHandle<()>,
 }
 
 impl RedisPartyStore {
-    /// Opens the store, which hears from then on when a session is wanted. Must be called within a
-    /// runtime, because a task listens.
+    /// Opens the store, and listens from then on for nodes that want copies of sessions. Must be
+    /// called within a runtime, because a task listens.
     pub async fn connect(
         client: RedisClient,
         config: RedisPartyConfig,
+        clock: Clock,
     ) -> Result<Self, RedisFailure> {
         let keys = PartyKeys::new(client.config());
         let mut subscription = client.subscribe(vec![keys.wanted()]);
@@ -87,16 +89,22 @@ impl RedisPartyStore {
         established.map_err(|_| RedisFailure::Timeout)?;
         let channels = subscription.channels();
         let notices = Arc::new(Notices::new(keys.clone(), Arc::clone(&channels)));
-        let mut listening = JoinSet::new();
-        listening.spawn(Arc::clone(&notices).listen(subscription));
+        let listener = Arc::clone(&notices).run(client.clone(), clock, subscription);
+        let listening = Tasks::new().spawn("party listener", listener);
         let scripts = PartyScripts::new(&client, &keys, config);
-        Ok(Self { client, config, keys, scripts, channels, notices, _listening: listening })
+        Ok(Self { client, config, keys, scripts, channels, notices, listening })
     }
 
     /// Runs one call of a script.
     async fn run(&self, script: &Script, call: Cmd) -> Result<Value, RedisFailure> {
         let mut replies = self.client.scripts(script, vec![call]).await;
         replies.pop().unwrap_or(Err(RedisFailure::unexpected("none")))
+    }
+}
+
+impl Drop for RedisPartyStore {
+    fn drop(&mut self) {
+        self.listening.abort();
     }
 }
 

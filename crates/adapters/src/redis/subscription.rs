@@ -49,8 +49,12 @@ pub struct Subscription {
 
 impl Subscription {
     pub(super) fn new(client: &RedisClient, channels: Vec<String>) -> Self {
+        Self::to(client, Arc::new(Channels::new(channels)))
+    }
+
+    /// A subscription to channels that another subscription had before it failed.
+    pub(super) fn to(client: &RedisClient, channels: Arc<Channels>) -> Self {
         let messages = Arc::new(MessageQueue::new(client.counters().clone()));
-        let channels = Arc::new(Channels::new(channels));
         let (established, is_established) = watch::channel(false);
         let keeper = Keeper {
             client: client.clone(),

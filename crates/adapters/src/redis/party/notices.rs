@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use heartline_party::{NOTICES_MAX, Notice, Revision};
+use heartline_runtime::{Clock, Supervisor};
 use tokio::sync::broadcast;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::keys::PartyKeys;
 use super::revision;
+use crate::redis::client::RedisClient;
 use crate::redis::subscription::{Channels, Event, Message, Subscription};
 
 /// Tells listeners of this process what is published.
@@ -28,15 +30,39 @@ impl Notices {
         self.listeners.subscribe()
     }
 
-    /// Passes on what the subscription hears, for ever.
-    pub(super) async fn listen(self: Arc<Self>, mut subscription: Subscription) {
+    /// Forwards the messages of a subscription as notices, for ever. A listener that panics is
+    /// restarted with a new subscription to the same channels, and begins with a gap.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        client: RedisClient,
+        clock: Clock,
+        first: Subscription,
+    ) {
+        let restarts = client.counters().listener_restarts.clone();
+        let mut first = Some(first);
+        let supervisor = Supervisor::new("party listener", clock, restarts);
+        supervisor.run(|| self.listen(&client, first.take())).await;
+    }
+
+    async fn listen(&self, client: &RedisClient, first: Option<Subscription>) {
+        let mut subscription = match first {
+            Some(subscription) => subscription,
+            None => {
+                let mut subscription = Subscription::to(client, Arc::clone(&self.channels));
+                subscription.established().await;
+                // Sending fails only if nobody has subscribed.
+                let _ = self.listeners.send(Notice::Gap);
+                info!("party listener recovered");
+                subscription
+            }
+        };
         loop {
             let notice = match subscription.next().await {
                 Event::Message(message) => self.notice(&message),
                 Event::Lost => Some(Notice::Gap),
             };
             if let Some(notice) = notice {
-                // Nobody may be listening.
+                // Sending fails only if nobody has subscribed.
                 let _ = self.listeners.send(notice);
             }
         }

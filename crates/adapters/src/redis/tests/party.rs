@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_party::{Changes, Commit, Committed, Notice, Revision, SessionStore, Stored};
+use heartline_runtime::Clock;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::timeout;
 
@@ -19,12 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The store of a node that waits, for tests about something else than time.
 async fn store(url: &str) -> RedisPartyStore {
-    RedisPartyStore::connect(patient_client(url), RedisPartyConfig::default()).await.unwrap()
+    RedisPartyStore::connect(patient_client(url), RedisPartyConfig::default(), Clock::system())
+        .await
+        .unwrap()
 }
 
 /// The store of a node with the usual deadline.
 async fn hasty_store(url: &str) -> RedisPartyStore {
-    RedisPartyStore::connect(client(url), RedisPartyConfig::default()).await.unwrap()
+    RedisPartyStore::connect(client(url), RedisPartyConfig::default(), Clock::system())
+        .await
+        .unwrap()
 }
 
 fn at(incarnation: u64, version: u64) -> Revision {

@@ -22,7 +22,7 @@ async fn store(url: &str) -> RedisPartyStore {
     let mut config = RedisConfig::from_url(&url, "heartline:").unwrap();
     config.deadline = Duration::from_secs(5);
     let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
-    RedisPartyStore::connect(client, RedisPartyConfig::default()).await.unwrap()
+    RedisPartyStore::connect(client, RedisPartyConfig::default(), Clock::system()).await.unwrap()
 }
 
 /// Calls every method, so that each command is sent.

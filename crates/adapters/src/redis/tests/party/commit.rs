@@ -5,6 +5,7 @@ use heartline_engines::Redis;
 use heartline_party::{
     Changes, Committed, SessionActivity, SessionRecovery, SessionStore, SessionWatch,
 };
+use heartline_runtime::Clock;
 use redis::cmd;
 use tokio::time::sleep;
 
@@ -93,7 +94,7 @@ async fn entries_end_before_their_session_and_what_follows_them_is_told_apart() 
         ..RedisPartyConfig::default()
     };
     let client = patient_client(&redis.url());
-    let store = RedisPartyStore::connect(client, config).await.unwrap();
+    let store = RedisPartyStore::connect(client, config, Clock::system()).await.unwrap();
     advance(&store, "a", 3).await;
     sleep(Duration::from_millis(400)).await;
     assert_eq!(store.entries("a", at(1, 3)).await.unwrap(), Some(Vec::new()));
