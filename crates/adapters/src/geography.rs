@@ -1,11 +1,11 @@
-//! Distances between places, and the bounding rectangle of a circle.
+//! Distances between places, and the bounding rectangle of an area.
 
-use heartline_party::Circle;
+use heartline_party::SearchArea;
 
 /// The mean radius of the earth.
 pub(crate) const EARTH_METRES: f64 = 6_371_000.0;
 
-/// How much larger a rectangle is than its circle, against rounding: a tenth of a millimetre.
+/// How much larger a rectangle is than its area, against rounding: a tenth of a millimetre.
 const SLACK_DEGREES: f64 = 1e-9;
 
 /// A rectangle of latitudes and longitudes. Where `west` is above `east`, it lies across the date
@@ -19,20 +19,20 @@ pub(crate) struct Rectangle {
 }
 
 impl Rectangle {
-    /// The smallest rectangle around a circle.
-    pub(crate) fn around(circle: &Circle) -> Self {
-        let angle = (circle.radius_metres / EARTH_METRES).clamp(0.0, std::f64::consts::PI);
+    /// The smallest rectangle around an area.
+    pub(crate) fn around(area: &SearchArea) -> Self {
+        let angle = (area.radius_metres / EARTH_METRES).clamp(0.0, std::f64::consts::PI);
         let reach = angle.to_degrees() + SLACK_DEGREES;
-        let (south, north) = (circle.latitude - reach, circle.latitude + reach);
+        let (south, north) = (area.latitude - reach, area.latitude + reach);
         if south <= -90.0 || north >= 90.0 {
-            // The circle contains a pole, and with it every longitude.
+            // The area contains a pole, and with it every longitude.
             return Self { south, north, west: -180.0, east: 180.0 };
         }
-        // Where the circle is widest it touches a meridian.
-        let ratio = angle.sin() / circle.latitude.to_radians().cos();
+        // Where the area is widest it touches a meridian.
+        let ratio = angle.sin() / area.latitude.to_radians().cos();
         let width = ratio.clamp(-1.0, 1.0).asin().to_degrees() + SLACK_DEGREES;
-        let west = wrapped(circle.longitude - width);
-        let east = wrapped(circle.longitude + width);
+        let west = wrapped(area.longitude - width);
+        let east = wrapped(area.longitude + width);
         Self { south, north, west, east }
     }
 
@@ -55,11 +55,11 @@ fn wrapped(longitude: f64) -> f64 {
     }
 }
 
-/// How far a place is from the middle of a circle, along the ground (haversine).
-pub(crate) fn distance_metres(circle: &Circle, latitude: f64, longitude: f64) -> f64 {
+/// How far a place is from the middle of an area, along the ground (haversine).
+pub(crate) fn distance_metres(area: &SearchArea, latitude: f64, longitude: f64) -> f64 {
     let half = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
-    let cosines = circle.latitude.to_radians().cos() * latitude.to_radians().cos();
-    let chord = half(latitude - circle.latitude) + cosines * half(longitude - circle.longitude);
+    let cosines = area.latitude.to_radians().cos() * latitude.to_radians().cos();
+    let chord = half(latitude - area.latitude) + cosines * half(longitude - area.longitude);
     2.0 * EARTH_METRES * chord.clamp(0.0, 1.0).sqrt().asin()
 }
 
@@ -71,12 +71,12 @@ mod tests {
 
     #[test]
     fn known_distances_are_right() {
-        let circle = Circle { latitude: 52.5200, longitude: 13.4050, radius_metres: 0.0 };
-        let paris = distance_metres(&circle, 48.8566, 2.3522);
+        let area = SearchArea { latitude: 52.5200, longitude: 13.4050, radius_metres: 0.0 };
+        let paris = distance_metres(&area, 48.8566, 2.3522);
         assert!((paris - 877_460.0).abs() < 500.0, "{paris}");
-        let opposite = distance_metres(&circle, -52.5200, 13.4050 - 180.0);
+        let opposite = distance_metres(&area, -52.5200, 13.4050 - 180.0);
         assert!((opposite - std::f64::consts::PI * EARTH_METRES).abs() < 1.0, "{opposite}");
-        assert_eq!(distance_metres(&circle, circle.latitude, circle.longitude), 0.0);
+        assert_eq!(distance_metres(&area, area.latitude, area.longitude), 0.0);
     }
 
     proptest! {
@@ -89,8 +89,8 @@ mod tests {
             exponent in 0.0..7.5_f64,
             (angle, part) in (0.0..std::f64::consts::TAU, 0.0..1.0_f64),
         ) {
-            let circle = Circle { latitude, longitude, radius_metres: 10_f64.powf(exponent) };
-            let reach = circle.radius_metres / EARTH_METRES * part;
+            let area = SearchArea { latitude, longitude, radius_metres: 10_f64.powf(exponent) };
+            let reach = area.radius_metres / EARTH_METRES * part;
             let (sine, cosine) = latitude.to_radians().sin_cos();
             let there = (sine * reach.cos() + cosine * reach.sin() * angle.cos()).asin();
             let turn = f64::atan2(
@@ -99,9 +99,9 @@ mod tests {
             );
             let (there, turned) =
                 (there.to_degrees(), wrapped(longitude + turn.to_degrees()));
-            let rectangle = Rectangle::around(&circle);
+            let rectangle = Rectangle::around(&area);
             // At a distance as small as rounding a place may be on either side.
-            if distance_metres(&circle, there, turned) < circle.radius_metres {
+            if distance_metres(&area, there, turned) < area.radius_metres {
                 prop_assert!((rectangle.south..=rectangle.north).contains(&there));
                 prop_assert!(rectangle.holds_longitude(turned), "{turned} in {rectangle:?}");
             }

@@ -32,7 +32,7 @@ use futures_util::stream::{BoxStream, StreamExt, once};
 use heartline_protocol::UserId;
 use heartline_protocol::graphql::{GraphQlRequest, Reply};
 
-use crate::room::listener::{Heard, Listener};
+use crate::room::listener::{Listener, ListenerEvent};
 use crate::room::party_socket::PartySocket;
 use crate::room::rate::{Accounts, PartyRates};
 use crate::room::rooms::Rooms;
@@ -241,7 +241,7 @@ impl Party {
     async fn encode(
         &self,
         session_id: &Arc<str>,
-        heard: Heard,
+        heard: ListenerEvent,
         key: &Arc<DocumentKey>,
         document: &Document,
     ) -> Bytes {

@@ -11,8 +11,10 @@ pub mod graphql;
 pub mod contract;
 
 pub use graphql::{Caller, Party};
-pub use room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
-pub use room::listener::{Heard, Listener, SessionNews, SessionNewsChange, SessionUser, Topic};
+pub use room::archive::{Archived, Discovered, PartyArchive, PartyArchiveError, SearchArea};
+pub use room::listener::{
+    Listener, ListenerEvent, SessionUpdate, SessionUpdateKind, SessionUser, Topic,
+};
 pub use room::party_socket::PartySocket;
 pub use room::rate::PartyRates;
 pub use room::rooms::{PartyConfig, PartyParts, Rooms};
@@ -21,7 +23,7 @@ pub use room::store::{
     PartyStoreError, Revision, SessionActivity, SessionRecovery, SessionStore, SessionWatch,
     Stored,
 };
-pub use room::task::{Answer, Replayed};
+pub use room::task::{Completed, Replayed};
 pub use value::entry::{Entry, Remembered};
 pub use value::error::PartyError;
 pub use value::fact::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use heartline_durability::StoreError;
 use heartline_party::{
-    Archived, Circle, Details, Discovered, PartyArchive, PartyArchiveError, Revision, Status,
+    Archived, Details, Discovered, PartyArchive, PartyArchiveError, Revision, SearchArea, Status,
     Stored,
 };
 use heartline_protocol::UserId;
@@ -36,10 +36,10 @@ impl PartyArchive for PostgresStore {
 
     async fn nearby(
         &self,
-        circle: Circle,
+        area: SearchArea,
         limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError> {
-        let read = |lease| nearby(lease, &circle, limit);
+        let read = |lease| nearby(lease, &area, limit);
         told(self.0.pool.call(Purpose::Read, read).await)
     }
 
@@ -207,14 +207,14 @@ pub(super) const NEARBY: &str = "SELECT f.session_id, f.status, f.details, f.mem
     ) f
     WHERE f.distance <= $7 ORDER BY f.distance, f.session_id LIMIT $8";
 
-/// The nearest sessions in a circle, of those in the rectangle around it.
+/// The nearest sessions in an area, of those in the rectangle around it.
 async fn nearby(
     mut lease: Lease<'_>,
-    circle: &Circle,
+    area: &SearchArea,
     limit: usize,
 ) -> Result<Vec<Discovered>, Failure> {
-    let Rectangle { south, north, west, east } = Rectangle::around(circle);
-    let Circle { latitude, longitude, radius_metres } = circle;
+    let Rectangle { south, north, west, east } = Rectangle::around(area);
+    let SearchArea { latitude, longitude, radius_metres } = area;
     let limit = row_limit(limit);
     let rows = lease
         .query(NEARBY, &[latitude, longitude, &south, &north, &west, &east, radius_metres, &limit])

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use heartline_durability::StoreError;
 use heartline_party::{
-    Archived, Circle, Details, Discovered, PartyArchive, PartyArchiveError, Revision, Status,
+    Archived, Details, Discovered, PartyArchive, PartyArchiveError, Revision, SearchArea, Status,
     Stored,
 };
 use heartline_protocol::UserId;
@@ -42,10 +42,10 @@ impl PartyArchive for SqliteStore {
 
     async fn nearby(
         &self,
-        circle: Circle,
+        area: SearchArea,
         limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError> {
-        within(self.0.readers.read(move |connection| nearby(connection, &circle, limit))).await
+        within(self.0.readers.read(move |connection| nearby(connection, &area, limit))).await
     }
 
     async fn of_account(
@@ -142,10 +142,10 @@ fn get(connection: &Connection, session_id: &str) -> rusqlite::Result<Option<Arc
 /// Goes through the places of a rectangle and keeps the nearest.
 fn nearby(
     connection: &Connection,
-    circle: &Circle,
+    area: &SearchArea,
     limit: usize,
 ) -> rusqlite::Result<Vec<Discovered>> {
-    let rectangle = Rectangle::around(circle);
+    let rectangle = Rectangle::around(area);
     let sql = "SELECT archive_key, latitude, longitude
         FROM party_archive INDEXED BY party_archive_place
         WHERE discoverable = 1 AND status <> 2 AND latitude BETWEEN ?1 AND ?2
@@ -158,8 +158,8 @@ fn nearby(
         if !rectangle.holds_longitude(longitude) {
             continue;
         }
-        let distance = distance_metres(circle, latitude, longitude);
-        if distance <= circle.radius_metres {
+        let distance = distance_metres(area, latitude, longitude);
+        if distance <= area.radius_metres {
             nearest.push((distance, row.get(0)?));
         }
         // However many there are, only a few are held at a time.

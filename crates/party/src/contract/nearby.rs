@@ -1,7 +1,7 @@
 //! What every archive promises of sessions that are found by where they are.
 
 use super::archive::{ArchiveContract, discovered};
-use crate::room::archive::{Archived, Circle, Discovered};
+use crate::room::archive::{Archived, Discovered, SearchArea};
 use crate::value::session::{Details, Status};
 
 /// More sessions than any run makes.
@@ -24,9 +24,9 @@ impl ArchiveContract<'_> {
         self.session(1, details)
     }
 
-    /// Which of these sessions are in a circle, with their distances.
-    async fn nearby(&self, circle: Circle, ours: &[&Archived]) -> Vec<Discovered> {
-        let mut found = self.archive.nearby(circle, ALL).await.expect("the archive works");
+    /// Which of these sessions are in an area, with their distances.
+    async fn nearby(&self, area: SearchArea, ours: &[&Archived]) -> Vec<Discovered> {
+        let mut found = self.archive.nearby(area, ALL).await.expect("the archive works");
         found.retain(|found| ours.iter().any(|our| our.session_id == found.session_id));
         found
     }
@@ -39,12 +39,12 @@ impl ArchiveContract<'_> {
         let [middle, near, far, away] = [0.0, 300.0, 499.0, 501.0].map(north);
         let east_degrees = 400.0 / DEGREE_METRES / f64::to_radians(latitude).cos();
         let east = self.at(latitude, longitude + east_degrees);
-        // In the corner of the square around the circle, but not in the circle.
+        // In the corner of the square around the area, but not in the area itself.
         let corner = self.at(latitude + 400.0 / DEGREE_METRES, longitude + east_degrees);
         let all = [&far, &away, &near, &corner, &middle, &east];
         self.put(&all).await;
-        let circle = Circle { latitude, longitude, radius_metres: 500.0 };
-        let found = self.nearby(circle, &all).await;
+        let area = SearchArea { latitude, longitude, radius_metres: 500.0 };
+        let found = self.nearby(area, &all).await;
         let expected = [(&middle, 0.0), (&near, 300.0), (&east, 400.0), (&far, 499.0)];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, (session, metres)) in found.iter().zip(expected) {
@@ -52,9 +52,9 @@ impl ArchiveContract<'_> {
             assert!((distance - metres).abs() < 0.5, "{distance} where {metres} was expected");
             assert_eq!(*found, discovered(session, Some(distance)));
         }
-        let few = self.archive.nearby(circle, 2).await.expect("the archive works");
+        let few = self.archive.nearby(area, 2).await.expect("the archive works");
         assert_eq!(few, found[..2], "at most so many");
-        let point = Circle { radius_metres: 0.0, ..circle };
+        let point = SearchArea { radius_metres: 0.0, ..area };
         assert_eq!(self.nearby(point, &all).await.len(), 1);
     }
 
@@ -69,15 +69,15 @@ impl ArchiveContract<'_> {
         (nowhere.details.latitude, nowhere.details.longitude) = (None, None);
         let all = [&open, &ended, &hidden, &nowhere];
         self.put(&all).await;
-        let circle = Circle { latitude, longitude, radius_metres: 500.0 };
-        let found = self.nearby(circle, &all).await;
+        let area = SearchArea { latitude, longitude, radius_metres: 500.0 };
+        let found = self.nearby(area, &all).await;
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].session_id, open.session_id);
         let mut moved = self.at(latitude + 1.0, longitude);
         moved.session_id.clone_from(&open.session_id);
         moved.stored.revision.version = 2;
         self.put(&[&moved]).await;
-        assert_eq!(self.nearby(circle, &all).await, [], "it is elsewhere now");
+        assert_eq!(self.nearby(area, &all).await, [], "it is elsewhere now");
     }
 
     async fn the_date_line_and_the_poles_are_places_like_others(&self) {
@@ -87,13 +87,13 @@ impl ArchiveContract<'_> {
         let all = [&west, &east, &pole, &beyond];
         self.put(&all).await;
         for longitude in [179.9999, -179.9999, 180.0, -180.0] {
-            let circle = Circle { latitude, longitude, radius_metres: 100.0 };
-            assert_eq!(self.nearby(circle, &all).await.len(), 2, "around {longitude}");
+            let area = SearchArea { latitude, longitude, radius_metres: 100.0 };
+            assert_eq!(self.nearby(area, &all).await.len(), 2, "around {longitude}");
         }
-        let circle = Circle { latitude: 89.9999, longitude: 10.0, radius_metres: 100.0 };
-        let found = self.nearby(circle, &all).await;
+        let area = SearchArea { latitude: 89.9999, longitude: 10.0, radius_metres: 100.0 };
+        let found = self.nearby(area, &all).await;
         assert_eq!(found.len(), 2, "over the pole it is near: {found:?}");
-        let whole = Circle { latitude: 0.0, longitude: 0.0, radius_metres: 30_000_000.0 };
-        assert_eq!(self.nearby(whole, &all).await.len(), 4, "a circle may be the whole earth");
+        let whole = SearchArea { latitude: 0.0, longitude: 0.0, radius_metres: 30_000_000.0 };
+        assert_eq!(self.nearby(whole, &all).await.len(), 4, "an area may be the whole earth");
     }
 }

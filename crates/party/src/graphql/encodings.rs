@@ -7,7 +7,7 @@ use async_graphql::Variables;
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use crate::room::listener::Heard;
+use crate::room::listener::ListenerEvent;
 
 /// Encoded events that are kept for others who ask alike, and their bytes: the oldest go first.
 /// Subscribers of a session hear an event at the same time, so that few are enough.
@@ -34,13 +34,15 @@ enum Kind {
 
 impl EventKey {
     /// Tells events of a session apart; none for what has no number of its own.
-    pub(super) fn of(session_id: &Arc<str>, heard: &Heard) -> Option<Self> {
+    pub(super) fn of(session_id: &Arc<str>, heard: &ListenerEvent) -> Option<Self> {
         let (incarnation, kind, number) = match heard {
-            Heard::FullSync(session) => (session.incarnation, Kind::FullSync, session.version),
-            Heard::Queue { event, incarnation } => {
+            ListenerEvent::FullSync(session) => {
+                (session.incarnation, Kind::FullSync, session.version)
+            }
+            ListenerEvent::Queue { event, incarnation } => {
                 (*incarnation, Kind::Queue, event.stamp.sequence)
             }
-            Heard::Session(news) => (news.incarnation, Kind::Session, news.sequence?),
+            ListenerEvent::Session(news) => (news.incarnation, Kind::Session, news.sequence?),
         };
         Some(Self { session_id: Arc::clone(session_id), incarnation, kind, number })
     }

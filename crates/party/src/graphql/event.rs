@@ -7,7 +7,7 @@ use async_graphql::{ID, SimpleObject, Union};
 use super::item::ItemView;
 use super::session::{QueueStateView, SessionUserView};
 use super::statistics::SessionStatsUpdated;
-use crate::room::listener::{SessionNews, SessionNewsChange};
+use crate::room::listener::{SessionUpdate, SessionUpdateKind};
 use crate::value::fact::{QueueChange, QueueEvent, Stamp};
 use crate::value::roster::MemberId;
 use crate::value::session::Session;
@@ -227,20 +227,20 @@ pub(super) struct SessionEnded {
     new_path: Option<String>,
 }
 
-impl From<&SessionNews> for SessionEventView {
-    fn from(news: &SessionNews) -> Self {
+impl From<&SessionUpdate> for SessionEventView {
+    fn from(news: &SessionUpdate) -> Self {
         let numbered = Numbered { sequence: news.sequence, incarnation: news.incarnation };
         match &news.change {
-            SessionNewsChange::UserJoined { user } => {
+            SessionUpdateKind::UserJoined { user } => {
                 Self::Joined(UserJoined { numbered, user: user.clone().into() })
             }
-            SessionNewsChange::UserLeft { user_id } => {
+            SessionUpdateKind::UserLeft { user_id } => {
                 Self::Left(UserLeft { numbered, user_id: id(user_id) })
             }
-            SessionNewsChange::LeaderChanged { leader_id } => {
+            SessionUpdateKind::LeaderChanged { leader_id } => {
                 Self::LeaderChanged(LeaderChanged { numbered, leader_id: id(leader_id) })
             }
-            SessionNewsChange::SessionEnded { reason } => {
+            SessionUpdateKind::SessionEnded { reason } => {
                 let reason = reason.clone();
                 Self::Ended(SessionEnded { numbered, reason, new_path: None })
             }

@@ -16,7 +16,7 @@ use super::session::{QueueStateView, SessionView};
 use super::statistics::SessionSummary;
 use crate::room::party_socket::{PartySocket, validate_names};
 use crate::room::rate::Accounts;
-use crate::room::task::Answer;
+use crate::room::task::Completed;
 use crate::room::uuid::{random_uuid, uuid_of};
 use crate::value::error::PartyError;
 use crate::value::item::Item;
@@ -290,7 +290,7 @@ async fn edit(
     context: &Context<'_>,
     correlation_id: Option<ID>,
     edit: impl FnOnce() -> Result<Edit, PartyError> + Send,
-) -> Result<Answer, PartyError> {
+) -> Result<Completed, PartyError> {
     let socket = caller(context).socket().ok_or_else(PartyError::not_in_a_session)?;
     let inside = socket.begin_edit()?;
     socket.edit(inside, edit()?, text(correlation_id)).await
@@ -310,7 +310,7 @@ async fn join_as(
     Ok(SessionView { session, viewer: Some(member), is_own: false, resume_token })
 }
 
-fn item_answered(answer: Answer) -> Result<Option<ItemView>, PartyError> {
+fn item_answered(answer: Completed) -> Result<Option<ItemView>, PartyError> {
     Ok(match answer.outcome {
         Outcome::Item(item) | Outcome::Current(Some(item)) => Some(ItemView(item)),
         _ => None,

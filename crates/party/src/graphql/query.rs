@@ -9,7 +9,7 @@ use super::Caller;
 use super::event::QueueEventView;
 use super::session::{DiscoverableSession, SessionView};
 use super::statistics::SessionSummary;
-use crate::room::archive::Circle;
+use crate::room::archive::SearchArea;
 use crate::room::rooms::Rooms;
 use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
@@ -97,8 +97,8 @@ impl Query {
     ) -> Result<Vec<DiscoverableSession>, PartyError> {
         may_ask(context)?;
         let radius_metres = validate::nearby(latitude, longitude, radius_meters)?;
-        let circle = Circle { latitude, longitude, radius_metres };
-        let found = rooms(context).archive().nearby(circle, LIST_MAX).await;
+        let area = SearchArea { latitude, longitude, radius_metres };
+        let found = rooms(context).archive().nearby(area, LIST_MAX).await;
         Ok(found.map_err(Unavailable::Search)?.into_iter().map(Into::into).collect())
     }
 

@@ -10,7 +10,7 @@ use async_graphql::{
 use futures_util::stream::{Empty, empty};
 
 use super::event::{QueueEventView, SessionEventView};
-use crate::room::listener::Heard;
+use crate::room::listener::ListenerEvent;
 
 /// What callers listen to, as it is declared.
 #[derive(Debug)]
@@ -52,10 +52,10 @@ pub(super) struct EventRoot;
 impl EventRoot {
     async fn queue_updates(&self, context: &Context<'_>, session_id: ID) -> Option<QueueEventView> {
         drop(session_id);
-        match context.data_unchecked::<Heard>() {
-            Heard::FullSync(session) => Some(QueueEventView::full_sync(session)),
-            Heard::Queue { event, incarnation } => QueueEventView::of(event, *incarnation),
-            Heard::Session(_) => None,
+        match context.data_unchecked::<ListenerEvent>() {
+            ListenerEvent::FullSync(session) => Some(QueueEventView::full_sync(session)),
+            ListenerEvent::Queue { event, incarnation } => QueueEventView::of(event, *incarnation),
+            ListenerEvent::Session(_) => None,
         }
     }
 
@@ -65,9 +65,9 @@ impl EventRoot {
         session_id: ID,
     ) -> Option<SessionEventView> {
         drop(session_id);
-        match context.data_unchecked::<Heard>() {
-            Heard::Session(news) => Some(news.into()),
-            Heard::FullSync(_) | Heard::Queue { .. } => None,
+        match context.data_unchecked::<ListenerEvent>() {
+            ListenerEvent::Session(news) => Some(news.into()),
+            ListenerEvent::FullSync(_) | ListenerEvent::Queue { .. } => None,
         }
     }
 }

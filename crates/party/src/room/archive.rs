@@ -1,5 +1,4 @@
-//! The port to where sessions are kept for good: what is restored when hot state is gone, and what
-//! is found without knowing a session's id.
+//! The port to the archive: all sessions, for restoring them after a loss and for searches.
 
 use std::error::Error;
 use std::fmt;
@@ -16,23 +15,23 @@ use crate::value::session::{Details, Session, Status};
 pub struct Archived {
     /// Its id.
     pub session_id: String,
-    /// All of it.
+    /// Its fields and revision.
     pub stored: Stored,
-    /// Where it is in its life.
+    /// Its status.
     pub status: Status,
-    /// What is said about it.
+    /// Its details.
     pub details: Details,
-    /// When something last happened to it, in milliseconds since 1970.
+    /// The time of its last change, in milliseconds since 1970.
     pub active_at_ms: u64,
-    /// Members that it has.
+    /// The number of its members.
     pub members: usize,
-    /// Accounts that have been members of it, those who are not yet noted among them. An archive
-    /// adds them to those that it has, and answers all.
+    /// Accounts that are or have been members. An archive adds them to those that it has, and returns
+    /// all of them.
     pub participants: Vec<UserId>,
 }
 
 impl Archived {
-    /// A session as it is to be kept.
+    /// The archived form of a session.
     pub fn of(session: &Session, active_at_ms: u64) -> Self {
         let members = session.roster.members.values();
         Self {
@@ -50,46 +49,46 @@ impl Archived {
     }
 }
 
-/// A session that was found without knowing its id.
+/// A session in the result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {
     /// Its id.
     pub session_id: String,
-    /// Where it is in its life.
+    /// Its status.
     pub status: Status,
-    /// What is said about it.
+    /// Its details.
     pub details: Details,
-    /// Members that it had when it was last archived.
+    /// The number of its members when it was last archived.
     pub members: usize,
-    /// How far away it is in metres, if that was asked for.
+    /// Its distance in metres, in a search by place.
     pub distance_metres: Option<f64>,
 }
 
 /// A circle on the ground.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Circle {
-    /// Its middle.
+pub struct SearchArea {
+    /// The latitude of its centre, in degrees.
     pub latitude: f64,
-    /// Its middle.
+    /// The longitude of its centre, in degrees.
     pub longitude: f64,
-    /// How far it reaches.
+    /// Its radius.
     pub radius_metres: f64,
 }
 
-/// Where sessions are kept for good. Every call has a deadline of the archive's own.
+/// The archive of all sessions. Every call has a deadline of the archive's own.
 #[async_trait]
 pub trait PartyArchive: fmt::Debug + Send + Sync {
-    /// Keeps sessions. One that is there already at this revision or a newer one stays as it is,
-    /// so that nothing goes back; only who has been a member of it is noted in any case.
+    /// Writes sessions. A session that is archived at this revision or a newer one stays unchanged;
+    /// only its participants are added in any case.
     async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError>;
 
-    /// A session; none if it was never kept.
+    /// Reads a session; none if it was never archived.
     async fn get(&self, session_id: &str) -> Result<Option<Archived>, PartyArchiveError>;
 
-    /// Discoverable sessions in a circle that are not ended, the nearest first.
+    /// Discoverable sessions in an area that have not ended, the nearest first.
     async fn nearby(
         &self,
-        circle: Circle,
+        area: SearchArea,
         limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError>;
 

@@ -1,5 +1,5 @@
-//! Writes sessions to the archive by and by: the newest state of each, soon after it rests, and
-//! never later than a minute after it changed.
+//! Writes sessions to the archive: the newest state of each, once it has not changed for a while,
+//! and at the latest a minute after it changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,33 +15,33 @@ use crate::room::metrics::PartyMetrics;
 use crate::room::store::Revision;
 use crate::value::session::Session;
 
-/// How long a busy session may wait.
+/// The longest delay of a session that keeps changing.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 
-/// How often it is looked which sessions are due.
+/// The interval between checks for due sessions.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sessions of one write.
 const BATCH: usize = 64;
 
-/// Sessions that may wait. Beyond, one that changes is not noted until it changes again: only an
-/// archive that is away for long lets so many pile up.
+/// The most sessions in the queue. Beyond it, a changed session is not queued until it changes again;
+/// so many wait only if the archive fails for long.
 const PENDING_MAX: usize = 100_000;
 
-/// How long to wait after a failure, at first and at most.
+/// The pause after a failed write: the first, and the longest.
 const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 
 /// How soon a session must be archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Haste {
-    /// Once it rests.
+pub(crate) enum Urgency {
+    /// Once it has not changed for a while.
     Soon,
-    /// At once: it is new, nobody is in it any more, or it has ended.
+    /// At once: it is new, has lost its last member, or has ended.
     Now,
 }
 
-/// What is still to be archived.
+/// The queue of sessions to archive, and the task that writes them.
 #[derive(Debug)]
 pub(crate) struct Archivist {
     archive: Arc<dyn PartyArchive>,
@@ -58,7 +58,7 @@ struct Pending {
     active_at_ms: u64,
     changed_at: Instant,
     waits_since: Instant,
-    haste: Haste,
+    urgency: Urgency,
 }
 
 impl Archivist {
@@ -72,23 +72,23 @@ impl Archivist {
         Self { archive, debounce, clock, metrics, pending, hurry }
     }
 
-    /// Remembers a session that has changed.
-    pub(crate) fn note(&self, session: &Arc<Session>, active_at_ms: u64, haste: Haste) {
+    /// Queues a session that has changed.
+    pub(crate) fn note(&self, session: &Arc<Session>, active_at_ms: u64, urgency: Urgency) {
         let now = self.clock.now();
         let noted = Pending {
             session: Arc::clone(session),
             active_at_ms,
             changed_at: now,
             waits_since: now,
-            haste,
+            urgency,
         };
         self.keep(noted);
-        if haste == Haste::Now {
+        if urgency == Urgency::Now {
             self.hurry.notify_one();
         }
     }
 
-    /// Archives for ever.
+    /// Writes due sessions, for ever.
     pub(crate) async fn run(&self) {
         let mut back_off = BACK_OFF;
         loop {
@@ -99,7 +99,7 @@ impl Archivist {
                 () = sleep(LOOK_INTERVAL) => {}
             }
             let due = self.due(|pending, now| {
-                pending.haste == Haste::Now
+                pending.urgency == Urgency::Now
                     || now - pending.changed_at >= self.debounce
                     || now - pending.waits_since >= BUSY_MAX
             });
@@ -113,17 +113,17 @@ impl Archivist {
         }
     }
 
-    /// Archives everything now; answers whether that went well.
+    /// Writes all queued sessions now; returns whether all writes succeeded.
     pub(crate) async fn flush(&self) -> bool {
         let all = self.due(|_, _| true);
         let count = all.len();
         let is_written = self.write(all).await;
-        info!(count, is_written, "sessions were archived");
+        info!(count, is_written, "party archive flushed");
         is_written
     }
 
-    /// Writes, and forgets only what was written: whoever is stopped in the middle of it leaves
-    /// everything to the last flush.
+    /// Writes sessions, and removes from the queue only those that were written: a write that is
+    /// cancelled leaves its sessions to the last flush.
     async fn write(&self, due: Vec<Pending>) -> bool {
         let begun = self.clock.now();
         let mut is_written = true;
@@ -136,7 +136,7 @@ impl Archivist {
                 }
                 Err(error) => {
                     self.metrics.archive_failures.inc();
-                    warn!(%error, count = batch.len(), "sessions were not archived");
+                    warn!(%error, count = batch.len(), "writing to the party archive failed");
                     is_written = false;
                 }
             }
@@ -144,28 +144,28 @@ impl Archivist {
         is_written
     }
 
-    /// Keeps the newest state of a session, and since when the archive lacks something of it.
+    /// Keeps the newest state of a session, and the time since which the archive is behind.
     fn keep(&self, pending: Pending) {
         let mut all = self.lock();
         if all.len() >= PENDING_MAX && !all.contains_key(&pending.session.id) {
             self.metrics.archive_overflows.inc();
-            return warn!(session_id = %pending.session.id, "too many sessions wait for the archive");
+            return warn!(session_id = %pending.session.id, "party archive queue is full, session not queued");
         }
         let held = all.remove(&pending.session.id);
         let kept = match held {
             None => pending,
             Some(held) => {
                 let waits_since = held.waits_since.min(pending.waits_since);
-                let haste = held.haste.max(pending.haste);
+                let urgency = held.urgency.max(pending.urgency);
                 let is_newer = Revision::of(&pending.session) >= Revision::of(&held.session);
                 let newest = if is_newer { pending } else { held };
-                Pending { waits_since, haste, ..newest }
+                Pending { waits_since, urgency, ..newest }
             }
         };
         all.insert(kept.session.id.clone(), kept);
     }
 
-    /// Forgets what was written, unless it has changed since the write began.
+    /// Removes a written session from the queue, unless it has changed since the write began.
     fn forget(&self, written: &Pending, begun: Instant) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(&written.session.id) else { return };
@@ -181,7 +181,7 @@ impl Archivist {
         self.lock().values().filter(|pending| is_due(pending, now)).cloned().collect()
     }
 
-    /// How long the archive has lacked something.
+    /// The age of the oldest change that is not archived.
     fn age(&self) -> Duration {
         let now = self.clock.now();
         let all = self.lock();
@@ -200,7 +200,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::room::archive::{Circle, Discovered, PartyArchiveError};
+    use crate::room::archive::{Discovered, PartyArchiveError, SearchArea};
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -236,7 +236,11 @@ mod tests {
             Ok(None)
         }
 
-        async fn nearby(&self, _: Circle, _: usize) -> Result<Vec<Discovered>, PartyArchiveError> {
+        async fn nearby(
+            &self,
+            _: SearchArea,
+            _: usize,
+        ) -> Result<Vec<Discovered>, PartyArchiveError> {
             Ok(Vec::new())
         }
 
@@ -266,7 +270,7 @@ mod tests {
     async fn whoever_is_stopped_while_it_writes_leaves_it_to_the_last_flush() {
         let gate = Gate::closed();
         let archivist = archivist(&gate);
-        archivist.note(&session(1), 1, Haste::Now);
+        archivist.note(&session(1), 1, Urgency::Now);
         tokio::select! {
             // The archivist asks the gate before the gate is observed.
             biased;
@@ -284,10 +288,10 @@ mod tests {
     async fn what_changes_while_it_is_written_is_written_again() {
         let gate = Gate::closed();
         let archivist = archivist(&gate);
-        archivist.note(&session(1), 1, Haste::Now);
+        archivist.note(&session(1), 1, Urgency::Now);
         let change = async {
             gate.is_asked().await;
-            archivist.note(&session(2), 2, Haste::Now);
+            archivist.note(&session(2), 2, Urgency::Now);
             gate.let_in.add_permits(2);
             gate.is_asked().await;
             while gate.taken.lock().unwrap().len() < 2 {

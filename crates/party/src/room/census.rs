@@ -1,4 +1,4 @@
-//! Which nodes are alive, as far as that can be told.
+//! The nodes that are alive, as far as the directory tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use heartline_protocol::NodeId;
 use heartline_routing::LiveNode;
 use tokio::time::Instant;
 
-/// How long nodes have to announce themselves again after nobody could, or nobody would have heard.
+/// The time that nodes have to announce themselves again after an outage of the directory, or after a
+/// pause of this node.
 const RETURN_WITHIN: Duration = Duration::from_secs(3);
 
-/// The nodes that have announced themselves, and until when that counts.
+/// The nodes that have announced themselves, each with the end of its lease.
 ///
-/// A directory that was away, or was wiped, names only those that have announced themselves since:
-/// the others are as alive as they were, and their members must not seem to leave.
+/// A directory that was unavailable or wiped names only the nodes that have announced themselves
+/// since. The others may be alive, and their members must not be removed.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     ends_at: BTreeMap<NodeId, Instant>,
@@ -22,8 +23,8 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Takes what the directory says now, if it says anything. Answers the nodes that are alive;
-    /// none while that is not known.
+    /// Takes the directory's present list of nodes, if it could be read. Returns the nodes that are
+    /// alive; none while that is not known.
     pub(crate) fn take(
         &mut self,
         nodes: Option<Vec<LiveNode>>,

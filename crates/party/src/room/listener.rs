@@ -1,7 +1,7 @@
-//! One open subscription: what it has still to hear, and what happens when it falls behind.
+//! One open subscription: a bounded buffer of events between a room and a subscriber.
 //!
-//! Whoever is too slow loses nothing that counts: the events that wait are replaced by one picture
-//! of the present, which says the same in less.
+//! When the buffer is full, its events are replaced by one snapshot of the present state, so that a
+//! slow subscriber still ends in the right state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -14,57 +14,57 @@ use crate::value::fact::QueueEvent;
 use crate::value::roster::{Attachment, Member, MemberId, Roster};
 use crate::value::session::Session;
 
-/// Bytes of events that may wait for one subscriber.
-const WAITING_BYTES_MAX: usize = 1024 * 1024;
+/// The most bytes of events in the buffer of one subscriber.
+const BUFFER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a subscription hears.
+/// An event to a subscriber.
 #[derive(Debug, Clone)]
-pub enum Heard {
+pub enum ListenerEvent {
     /// The whole queue.
     FullSync(Arc<Session>),
     /// One event of the queue, of this incarnation.
     Queue {
         /// The event.
         event: Arc<QueueEvent>,
-        /// Of which incarnation its sequence is.
+        /// The incarnation that its sequence belongs to.
         incarnation: u64,
     },
-    /// Something about the members.
-    Session(SessionNews),
+    /// A change of the members.
+    Session(SessionUpdate),
 }
 
-/// Something about the members, with the number of the session event that told it, if one did.
+/// A change of the members or of the session's life.
 #[derive(Debug, Clone)]
-pub struct SessionNews {
-    /// The number; none for what was so before.
+pub struct SessionUpdate {
+    /// The sequence of the session event; none in a snapshot.
     pub sequence: Option<u64>,
-    /// Of which incarnation it is.
+    /// The incarnation that the sequence belongs to.
     pub incarnation: u64,
-    /// What.
-    pub change: SessionNewsChange,
+    /// The change.
+    pub change: SessionUpdateKind,
 }
 
-/// What is said about the members, with the names of the wire's events.
+/// The kinds of changes, with the names of the events on the wire.
 #[derive(Debug, Clone)]
-pub enum SessionNewsChange {
-    /// Somebody is here, or is called something else.
+pub enum SessionUpdateKind {
+    /// A member joined, or changed its name or picture.
     UserJoined {
-        /// Who.
+        /// The member.
         user: SessionUser,
     },
-    /// Somebody is not here any more.
+    /// A member left.
     UserLeft {
-        /// Who.
+        /// The member's id.
         user_id: MemberId,
     },
-    /// Somebody leads.
+    /// A member became the leader.
     LeaderChanged {
-        /// Who.
+        /// The leader's id.
         leader_id: MemberId,
     },
-    /// It is over.
+    /// The session ended.
     SessionEnded {
-        /// Why.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -72,11 +72,11 @@ pub enum SessionNewsChange {
 /// A member as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionUser {
-    /// Who.
+    /// The member's id.
     pub id: MemberId,
     /// The name to show.
     pub username: String,
-    /// Whether it leads.
+    /// Whether the member is the leader.
     pub is_leader: bool,
     /// The picture to show.
     pub avatar_url: Option<String>,
@@ -94,7 +94,7 @@ impl SessionUser {
     }
 }
 
-/// Which of a session's two streams.
+/// One of the two streams of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     /// `queueUpdates`.
@@ -105,31 +105,32 @@ pub enum Topic {
 
 /// The room's end of a subscription.
 #[derive(Debug)]
-pub(crate) struct Speaker {
+pub(crate) struct Publisher {
     pub(crate) topic: Topic,
-    /// Whose subscription it is, and on which socket: it ends when that is not theirs any more.
+    /// The subscribed member and its socket. The stream ends when the member leaves or moves to
+    /// another socket.
     pub(crate) member: MemberId,
     pub(crate) attachment: Attachment,
-    /// Events that may wait for it.
+    /// The most events in the buffer.
     events_max: usize,
-    shared: Arc<Mutex<Waiting>>,
+    shared: Arc<Mutex<Buffer>>,
 }
 
-/// The subscriber's end. It is over when the session is, or when the member has left.
+/// The subscriber's end. The stream ends with the session, or when the member has left.
 #[derive(Debug)]
 pub struct Listener {
-    shared: Arc<Mutex<Waiting>>,
+    shared: Arc<Mutex<Buffer>>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    events: VecDeque<(Heard, usize)>,
+struct Buffer {
+    events: VecDeque<(ListenerEvent, usize)>,
     bytes: usize,
     is_over: bool,
-    /// Whether nobody listens any more.
-    is_deaf: bool,
-    /// Whom the subscriber believes to be here, by what it has heard.
-    believed: BTreeSet<MemberId>,
+    /// Whether the subscriber has dropped its end.
+    is_closed: bool,
+    /// The members that the subscriber knows of, from the events it has read.
+    known_members: BTreeSet<MemberId>,
     waker: Option<Waker>,
 }
 
@@ -139,72 +140,75 @@ pub(crate) fn subscription(
     member: MemberId,
     attachment: Attachment,
     events_max: usize,
-) -> (Speaker, Listener) {
-    let shared = Arc::new(Mutex::new(Waiting::default()));
-    let speaker = Speaker { topic, member, attachment, events_max, shared: Arc::clone(&shared) };
-    (speaker, Listener { shared })
+) -> (Publisher, Listener) {
+    let shared = Arc::new(Mutex::new(Buffer::default()));
+    let publisher =
+        Publisher { topic, member, attachment, events_max, shared: Arc::clone(&shared) };
+    (publisher, Listener { shared })
 }
 
-impl Speaker {
-    /// Says something of this size. Answers false if it was too much: then everything that waited is
-    /// dropped, and a picture of the present must follow.
+impl Publisher {
+    /// Adds an event of this size to the buffer. Returns false if it does not fit: then the buffer is
+    /// empty, and the caller must publish a snapshot.
     #[must_use]
-    pub(crate) fn say(&self, heard: Heard, bytes: usize) -> bool {
-        let mut waiting = lock(&self.shared);
-        let is_too_much =
-            waiting.events.len() >= self.events_max || waiting.bytes + bytes > WAITING_BYTES_MAX;
-        if is_too_much {
-            waiting.events.clear();
-            waiting.bytes = 0;
+    pub(crate) fn publish(&self, heard: ListenerEvent, bytes: usize) -> bool {
+        let mut buffer = lock(&self.shared);
+        let is_full =
+            buffer.events.len() >= self.events_max || buffer.bytes + bytes > BUFFER_BYTES_MAX;
+        if is_full {
+            buffer.events.clear();
+            buffer.bytes = 0;
             return false;
         }
-        waiting.bytes += bytes;
-        waiting.events.push_back((heard, bytes));
-        waiting.wake();
+        buffer.bytes += bytes;
+        buffer.events.push_back((heard, bytes));
+        buffer.wake();
         true
     }
 
-    /// Says what is so now, in place of everything that waits.
-    pub(crate) fn say_present(&self, session: &Arc<Session>) {
-        let mut waiting = lock(&self.shared);
-        let picture = match self.topic {
-            Topic::Queue => vec![Heard::FullSync(Arc::clone(session))],
-            Topic::Session => roster(session, &waiting.believed),
+    /// Replaces the events in the buffer by a snapshot of the session.
+    pub(crate) fn publish_snapshot(&self, session: &Arc<Session>) {
+        let mut buffer = lock(&self.shared);
+        let snapshot = match self.topic {
+            Topic::Queue => vec![ListenerEvent::FullSync(Arc::clone(session))],
+            Topic::Session => roster(session, &buffer.known_members),
         };
-        waiting.events.clear();
-        waiting.bytes = 0;
-        // However large a picture is, it is one and does not count as slowness.
-        waiting.events.extend(picture.into_iter().map(|heard| (heard, 0)));
-        waiting.wake();
+        buffer.events.clear();
+        buffer.bytes = 0;
+        // A snapshot counts no bytes: however large it is, one snapshot does not make a slow subscriber.
+        buffer.events.extend(snapshot.into_iter().map(|heard| (heard, 0)));
+        buffer.wake();
     }
 
-    /// Ends it once everything that waits was heard.
+    /// Ends the stream after the events in the buffer.
     pub(crate) fn end(&self) {
-        let mut waiting = lock(&self.shared);
-        waiting.is_over = true;
-        waiting.wake();
+        let mut buffer = lock(&self.shared);
+        buffer.is_over = true;
+        buffer.wake();
     }
 
-    /// Whether nobody listens any more.
-    pub(crate) fn is_deaf(&self) -> bool {
-        lock(&self.shared).is_deaf
+    /// Whether the subscriber has dropped its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.shared).is_closed
     }
 }
 
-impl Drop for Speaker {
+impl Drop for Publisher {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Waiting {
-    /// Follows what the subscriber believes.
-    fn believe(&mut self, heard: &Heard) {
-        let Heard::Session(news) = heard else { return };
+impl Buffer {
+    /// Updates the members that the subscriber knows of.
+    fn track_members(&mut self, heard: &ListenerEvent) {
+        let ListenerEvent::Session(news) = heard else { return };
         match &news.change {
-            SessionNewsChange::UserJoined { user } => drop(self.believed.insert(user.id.clone())),
-            SessionNewsChange::UserLeft { user_id } => drop(self.believed.remove(user_id)),
-            SessionNewsChange::LeaderChanged { .. } | SessionNewsChange::SessionEnded { .. } => {}
+            SessionUpdateKind::UserJoined { user } => {
+                drop(self.known_members.insert(user.id.clone()))
+            }
+            SessionUpdateKind::UserLeft { user_id } => drop(self.known_members.remove(user_id)),
+            SessionUpdateKind::LeaderChanged { .. } | SessionUpdateKind::SessionEnded { .. } => {}
         }
     }
 
@@ -216,46 +220,50 @@ impl Waiting {
 }
 
 impl Stream for Listener {
-    type Item = Heard;
+    type Item = ListenerEvent;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
-        let mut waiting = lock(&self.shared);
-        if let Some((heard, bytes)) = waiting.events.pop_front() {
-            waiting.bytes -= bytes;
-            waiting.believe(&heard);
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ListenerEvent>> {
+        let mut buffer = lock(&self.shared);
+        if let Some((heard, bytes)) = buffer.events.pop_front() {
+            buffer.bytes -= bytes;
+            buffer.track_members(&heard);
             return Poll::Ready(Some(heard));
         }
-        if waiting.is_over {
+        if buffer.is_over {
             return Poll::Ready(None);
         }
-        waiting.waker = Some(context.waker().clone());
+        buffer.waker = Some(context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.shared).is_deaf = true;
+        lock(&self.shared).is_closed = true;
     }
 }
 
-/// Who is no longer here of those who are believed to be, everybody who is, and who leads.
-fn roster(session: &Session, believed: &BTreeSet<MemberId>) -> Vec<Heard> {
+/// The events that lead a subscriber from the members it knows of to the present ones.
+fn roster(session: &Session, known_members: &BTreeSet<MemberId>) -> Vec<ListenerEvent> {
     let news = |change| {
-        Heard::Session(SessionNews { sequence: None, incarnation: session.incarnation, change })
+        ListenerEvent::Session(SessionUpdate {
+            sequence: None,
+            incarnation: session.incarnation,
+            change,
+        })
     };
     let members = session.roster.by_seniority().into_iter();
     let user = |member: &Member| SessionUser::of(member, &session.roster);
-    let gone = believed.iter().filter(|id| session.roster.get(id).is_none());
-    let gone = gone.map(|id| news(SessionNewsChange::UserLeft { user_id: id.clone() }));
-    let here = members.map(|member| news(SessionNewsChange::UserJoined { user: user(member) }));
-    let mut all: Vec<Heard> = gone.chain(here).collect();
+    let gone = known_members.iter().filter(|id| session.roster.get(id).is_none());
+    let gone = gone.map(|id| news(SessionUpdateKind::UserLeft { user_id: id.clone() }));
+    let here = members.map(|member| news(SessionUpdateKind::UserJoined { user: user(member) }));
+    let mut all: Vec<ListenerEvent> = gone.chain(here).collect();
     let leader = session.roster.leader.clone();
-    all.extend(leader.map(|leader_id| news(SessionNewsChange::LeaderChanged { leader_id })));
+    all.extend(leader.map(|leader_id| news(SessionUpdateKind::LeaderChanged { leader_id })));
     all
 }
 
-fn lock(shared: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+fn lock(shared: &Mutex<Buffer>) -> MutexGuard<'_, Buffer> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

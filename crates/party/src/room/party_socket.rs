@@ -1,8 +1,8 @@
-//! What one connection is to the party: which session it is in, as whom, and how often it may ask.
+//! The party state of one connection: its session, its member id, its profile and its rate limits.
 //!
-//! A connection is in one session at a time. Joining, leaving and closing happen one after the
-//! other, each as a task of its own, so that a client that gives up waiting does not leave a member
-//! behind of whom its connection knows nothing.
+//! A connection is in one session at a time. Joining, leaving and closing run one after the other,
+//! each as a separate task, so that a client that gives up does not leave a member behind that its
+//! connection does not know of.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::room::rate::{self, PartyRates};
 use crate::room::rooms::Rooms;
-use crate::room::task::Answer;
+use crate::room::task::Completed;
 use crate::room::uuid::random_uuid;
 use crate::value::error::PartyError;
 use crate::value::operation::{Actor, Edit, Join, Membership, Operation, Outcome};
@@ -24,14 +24,14 @@ use crate::value::roster::{Attachment, MemberId};
 use crate::value::session::Status;
 use crate::value::validate;
 
-/// How long a subscription waits for its connection to join.
+/// The time that a subscription waits for its connection to join.
 const JOIN_WITHIN: Duration = Duration::from_secs(6);
 
-/// How long after a socket has closed its departure is processed, so that a client which comes back
-/// at once, and those who listen at that moment, are not told too early.
+/// The delay between the close of a socket and its departure, so that a client that reconnects at
+/// once causes no departure.
 const DEPART_AFTER: Duration = Duration::from_millis(100);
 
-/// How often a departure is tried; the pauses between double from one second.
+/// The attempts to store a departure; the pause between them doubles from one second.
 const DEPART_TRIES: u32 = 5;
 
 /// One connection.
@@ -41,37 +41,37 @@ pub struct PartySocket {
     rates: PartyRates,
     account: Option<UserId>,
     attachment: Attachment,
-    /// Who it is where it does not come back as somebody else.
+    /// Its member id, unless it resumes as another member.
     own: MemberId,
-    place: watch::Sender<Place>,
+    state: watch::Sender<SocketState>,
     /// One permit: joining, leaving and closing take turns. It is closed with the socket.
     turns: Semaphore,
-    manners: Mutex<Manners>,
+    profile: Mutex<Profile>,
 }
 
-/// Where a connection is.
+/// The session state of a connection.
 #[derive(Debug, Clone, Default)]
-struct Place {
-    inside: Option<Inside>,
-    /// The session that it is about to be in.
+struct SocketState {
+    inside: Option<Joined>,
+    /// The session that it is joining.
     joining: Option<String>,
-    /// The session that it may be in, because nobody could say whether its join was stored. It
-    /// departs from it when it closes.
+    /// The session that it may be in, because the answer to its join was lost. It departs from that
+    /// session when it closes.
     unsure: Option<String>,
-    /// Whether it has left the last session that it was in, or was closed.
+    /// Whether it has left its last session, or was closed.
     has_left: bool,
 }
 
-/// The session that a connection is in, and as whom.
+/// The session that a connection has joined, and its member id there.
 #[derive(Debug, Clone)]
-pub(crate) struct Inside {
+pub(crate) struct Joined {
     pub(crate) session_id: String,
     pub(crate) member: MemberId,
 }
 
-/// How a connection presents itself, and what it may still ask for.
+/// The name and picture of a connection, and its rate limits.
 #[derive(Debug)]
-struct Manners {
+struct Profile {
     username: Option<String>,
     avatar_url: Option<String>,
     edits: TokenBucket,
@@ -80,8 +80,8 @@ struct Manners {
     lifecycle: TokenBucket,
 }
 
-impl Place {
-    /// Whether it is settled what becomes of a subscription to this session.
+impl SocketState {
+    /// Whether a subscription to this session can be accepted or rejected now.
     fn decides(&self, session_id: &str) -> bool {
         match (&self.inside, &self.joining) {
             (Some(inside), _) if inside.session_id == session_id => true,
@@ -108,9 +108,9 @@ impl PartySocket {
             account,
             attachment,
             own,
-            place: watch::Sender::new(Place::default()),
+            state: watch::Sender::new(SocketState::default()),
             turns: Semaphore::new(1),
-            manners: Mutex::new(Manners {
+            profile: Mutex::new(Profile {
                 username: None,
                 avatar_url: None,
                 edits: bucket,
@@ -136,16 +136,16 @@ impl PartySocket {
         self.inside().map(|inside| inside.session_id)
     }
 
-    /// Who it is: the member that it came back as, or itself.
+    /// Its member id in the session that it has joined, or its own.
     pub fn member_id(&self) -> MemberId {
         self.inside().map_or_else(|| self.own.clone(), |inside| inside.member)
     }
 
-    pub(crate) fn inside(&self) -> Option<Inside> {
-        self.place.borrow().inside.clone()
+    pub(crate) fn inside(&self) -> Option<Joined> {
+        self.state.borrow().inside.clone()
     }
 
-    /// Who acts when this connection does.
+    /// The actor of this connection's operations.
     pub(crate) fn actor(&self) -> Actor {
         self.actor_as(self.member_id())
     }
@@ -155,24 +155,24 @@ impl PartySocket {
     }
 
     pub(crate) fn take_join(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().joins, self.rates.joins, self.rooms.clock().now())
+        rate::take(&mut self.profile().joins, self.rates.joins, self.rooms.clock().now())
     }
 
     pub(crate) fn take_lifecycle(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().lifecycle, self.rates.lifecycle, self.rooms.clock().now())
+        rate::take(&mut self.profile().lifecycle, self.rates.lifecycle, self.rooms.clock().now())
     }
 
     pub(crate) fn take_edit(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().edits, self.rates.edits, self.rooms.clock().now())
+        rate::take(&mut self.profile().edits, self.rates.edits, self.rooms.clock().now())
     }
 
-    /// Questions are counted apart: whoever edits much may still catch up.
+    /// Queries are counted apart: a client at its limit of edits may still catch up.
     pub(crate) fn take_question(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.manners().questions, self.rates.questions, self.rooms.clock().now())
+        rate::take(&mut self.profile().questions, self.rates.questions, self.rooms.clock().now())
     }
 
-    /// The session whose queue it may edit, once more.
-    pub(crate) fn begin_edit(&self) -> Result<Inside, PartyError> {
+    /// The session whose queue it may edit; counts one edit.
+    pub(crate) fn begin_edit(&self) -> Result<Joined, PartyError> {
         let inside = self.inside().ok_or_else(PartyError::not_in_a_session)?;
         self.take_edit()?;
         Ok(inside)
@@ -180,36 +180,36 @@ impl PartySocket {
 
     pub(crate) async fn edit(
         &self,
-        inside: Inside,
+        inside: Joined,
         edit: Edit,
         correlation_id: Option<String>,
-    ) -> Result<Answer, PartyError> {
-        let Inside { session_id, member } = inside;
+    ) -> Result<Completed, PartyError> {
+        let Joined { session_id, member } = inside;
         let actor = Some(self.actor_as(member));
         self.rooms.operate(&session_id, Operation::Edit(edit), actor, correlation_id).await
     }
 
-    /// Joins a session, after leaving the one that it is in if that is another.
+    /// Joins a session, after leaving its present one if that is another.
     pub(crate) async fn join(
         self: &Arc<Self>,
         session_id: String,
         join: Join,
         correlation_id: Option<String>,
-    ) -> Result<(MemberId, Answer), PartyError> {
+    ) -> Result<(MemberId, Completed), PartyError> {
         validate::session_id(&session_id)?;
         validate::board_path(&join.board_path)?;
         let socket = Arc::clone(self);
         let joining = async move {
             let _turn = socket.turn().await?;
-            socket.place.send_modify(|place| place.joining = Some(session_id.clone()));
+            socket.state.send_modify(|place| place.joining = Some(session_id.clone()));
             let joined = socket.go(&session_id, join, correlation_id).await;
-            socket.place.send_modify(|place| {
+            socket.state.send_modify(|place| {
                 place.joining = None;
                 match &joined {
                     Ok((member, _)) => {
                         let member = member.clone();
                         place.unsure.take_if(|unsure| *unsure == session_id);
-                        place.inside = Some(Inside { session_id, member });
+                        place.inside = Some(Joined { session_id, member });
                         place.has_left = false;
                     }
                     Err(error) if error.code == ErrorCode::ServiceUnavailable => {
@@ -228,19 +228,19 @@ impl PartySocket {
         session_id: &str,
         mut join: Join,
         correlation_id: Option<String>,
-    ) -> Result<(MemberId, Answer), PartyError> {
+    ) -> Result<(MemberId, Completed), PartyError> {
         let inside = self.inside();
         let is_elsewhere = inside.is_some_and(|inside| inside.session_id != session_id);
         if is_elsewhere {
-            // Nobody leaves a session for one that is over.
+            // It stays in its session if the other one has ended.
             if self.rooms.look(session_id).await?.status == Status::Ended {
                 return Err(PartyError::session_has_ended());
             }
-            self.go_out(None).await?;
+            self.leave_current(None).await?;
         }
         let names = self.introduce(&mut join);
         let operation = Operation::Membership(Membership::Join(Box::new(join)));
-        // Whoever is in this session already is known there by its socket.
+        // If it is in this session already, the session knows it by its socket.
         let actor = self.actor_as(self.own.clone());
         let answer = self.rooms.operate(session_id, operation, Some(actor), correlation_id).await?;
         let Outcome::Joined { member, .. } = &answer.outcome else { return Err(fault()) };
@@ -248,22 +248,22 @@ impl PartySocket {
         Ok((member.clone(), answer))
     }
 
-    /// Fills in how the connection called itself before, and answers how it calls itself now.
+    /// Completes a join with the known name and picture, and returns both.
     fn introduce(&self, join: &mut Join) -> (Option<String>, Option<String>) {
-        let manners = self.manners();
+        let profile = self.profile();
         let known = |text: Option<String>, known: &Option<String>| given(text).or(known.clone());
-        join.username = known(join.username.take(), &manners.username);
-        join.avatar_url = known(join.avatar_url.take(), &manners.avatar_url);
+        join.username = known(join.username.take(), &profile.username);
+        join.avatar_url = known(join.avatar_url.take(), &profile.avatar_url);
         (join.username.clone(), join.avatar_url.clone())
     }
 
     fn remember(&self, (username, avatar_url): (Option<String>, Option<String>)) {
-        let mut manners = self.manners();
-        manners.username = username;
-        manners.avatar_url = avatar_url;
+        let mut profile = self.profile();
+        profile.username = username;
+        profile.avatar_url = avatar_url;
     }
 
-    /// Leaves the session that it is in; answers whether it was in one.
+    /// Leaves its session; returns whether it was in one.
     pub(crate) async fn leave(
         self: &Arc<Self>,
         correlation_id: Option<String>,
@@ -271,24 +271,24 @@ impl PartySocket {
         let socket = Arc::clone(self);
         let leaving = async move {
             let _turn = socket.turn().await?;
-            socket.go_out(correlation_id).await
+            socket.leave_current(correlation_id).await
         };
         self.rooms.tasks().spawn("party leave", leaving).await.unwrap_or_else(|_| Err(fault()))
     }
 
-    async fn go_out(&self, correlation_id: Option<String>) -> Result<bool, PartyError> {
-        let Some(Inside { session_id, member }) = self.inside() else { return Ok(false) };
+    async fn leave_current(&self, correlation_id: Option<String>) -> Result<bool, PartyError> {
+        let Some(Joined { session_id, member }) = self.inside() else { return Ok(false) };
         let operation = Operation::Membership(Membership::Leave);
         let actor = Some(self.actor_as(member));
         let answer = self.rooms.operate(&session_id, operation, actor, correlation_id).await?;
-        self.place.send_modify(|place| {
+        self.state.send_modify(|place| {
             place.inside = None;
             place.has_left = true;
         });
         Ok(matches!(answer.outcome, Outcome::Left { was_member: true }))
     }
 
-    /// Is called something else from now on, in the session that it is in and in later ones.
+    /// Changes its name and picture, in its present session and in later ones.
     pub(crate) async fn update_username(
         &self,
         username: String,
@@ -297,22 +297,22 @@ impl PartySocket {
     ) -> Result<(), PartyError> {
         self.take_edit()?;
         validate_names(&username, avatar_url.as_deref())?;
-        if let Some(Inside { session_id, member }) = self.inside() {
+        if let Some(Joined { session_id, member }) = self.inside() {
             let (username, avatar_url) = (username.clone(), avatar_url.clone());
             let change = Membership::UpdateUsername { username, avatar_url };
             let (operation, actor) = (Operation::Membership(change), self.actor_as(member));
             self.rooms.operate(&session_id, operation, Some(actor), correlation_id).await?;
         }
-        let mut manners = self.manners();
-        manners.username = Some(username);
-        manners.avatar_url = given(avatar_url).or_else(|| manners.avatar_url.take());
+        let mut profile = self.profile();
+        profile.username = Some(username);
+        profile.avatar_url = given(avatar_url).or_else(|| profile.avatar_url.take());
         Ok(())
     }
 
-    /// Who it is in a session, once it has joined: clients subscribe again at the same moment in
-    /// which they join again.
+    /// Its actor in a session, once it has joined. Clients subscribe at the same moment at which they
+    /// join, so this waits for a join that is under way.
     pub(crate) async fn actor_in(&self, session_id: &str) -> Result<Actor, PartyError> {
-        let mut place = self.place.subscribe();
+        let mut place = self.state.subscribe();
         let decided = timeout(JOIN_WITHIN, place.wait_for(|place| place.decides(session_id))).await;
         let inside = match decided {
             Ok(Ok(place)) => place.inside.clone(),
@@ -325,13 +325,13 @@ impl PartySocket {
         }
     }
 
-    /// Says that the socket has closed. Its member is out a moment later, or away if it may come
-    /// back. Whoever calls this awaits it, so that the departure has an owner.
+    /// Closes the connection: shortly after, its member is removed, or marked as away if it may resume.
+    /// The caller awaits this, so that the departure has an owner.
     pub async fn close(&self) {
         let Ok(turn) = self.turns.acquire().await else { return };
         self.turns.close();
-        let Place { inside, unsure, .. } =
-            self.place.send_replace(Place { has_left: true, ..Place::default() });
+        let SocketState { inside, unsure, .. } =
+            self.state.send_replace(SocketState { has_left: true, ..SocketState::default() });
         drop(turn);
         let inside = inside.map(|inside| inside.session_id);
         let unsure = unsure.filter(|unsure| Some(unsure) != inside.as_ref());
@@ -343,8 +343,8 @@ impl PartySocket {
         }
     }
 
-    /// Departs as soon as that can be stored. After the last try it is left to the room, which knows
-    /// that the socket is gone.
+    /// Stores the departure. After the last attempt it is left to the room, which removes members
+    /// without a socket.
     async fn depart(&self, session_id: &str) {
         let attachment = self.attachment.clone();
         let operation = Operation::Membership(Membership::Depart { attachment });
@@ -354,7 +354,7 @@ impl PartySocket {
             }
             match self.rooms.operate(session_id, operation.clone(), None, None).await {
                 Ok(_) => return,
-                Err(error) => warn!(%error, session_id, "a departure was not recorded"),
+                Err(error) => warn!(%error, session_id, "storing a departure failed"),
             }
         }
     }
@@ -363,12 +363,12 @@ impl PartySocket {
         self.turns.acquire().await.map_err(|_| PartyError::not_in_a_session())
     }
 
-    fn manners(&self) -> MutexGuard<'_, Manners> {
-        self.manners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn profile(&self) -> MutexGuard<'_, Profile> {
+        self.profile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The form of a name and of a picture; empty text is no picture.
+/// Validates a name and the URL of a picture; an empty URL is none.
 pub(crate) fn validate_names(username: &str, avatar_url: Option<&str>) -> Result<(), PartyError> {
     validate::username(username)?;
     avatar_url.filter(|url| !url.is_empty()).map_or(Ok(()), validate::avatar_url)

@@ -1,4 +1,4 @@
-//! How often one connection, or one account without a connection, may ask for something.
+//! Rate limits of connections, and of accounts over HTTP.
 
 use heartline_protocol::{ErrorCode, UserId, retry_after_seconds};
 use heartline_routing::rate::{Allowances, Rate, TokenBucket};
@@ -11,7 +11,7 @@ use crate::value::error::PartyError;
 pub struct PartyRates {
     /// Edits of the queue, and changes of the name.
     pub edits: Rate,
-    /// Questions, counted apart from edits: whoever edits much may still catch up.
+    /// Queries, counted apart from edits: a client at its limit of edits may still catch up.
     pub questions: Rate,
     /// Joining a session.
     pub joins: Rate,
@@ -31,12 +31,12 @@ impl Default for PartyRates {
     }
 }
 
-/// Takes one token, or says in the interface's words when there is one.
+/// Takes one token, or returns the error that names the time of the next one.
 pub(crate) fn take(bucket: &mut TokenBucket, rate: Rate, now: Instant) -> Result<(), PartyError> {
     bucket.take(rate, now).map_err(|wait| refusal(retry_after_seconds(wait)))
 }
 
-/// How often accounts create and end sessions over HTTP, where no connection counts it.
+/// The rate limit of accounts that create and end sessions over HTTP.
 #[derive(Debug)]
 pub(crate) struct Accounts(Allowances<UserId>);
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_too_often_is_told_when_to_ask_again() {
+    fn a_rejected_request_names_the_seconds_to_wait() {
         let now = Clock::system().now();
         let mut bucket = TokenBucket::new(now);
         let rate = Rate::per_minute(1);

@@ -1,5 +1,5 @@
-//! Finding a session: in the store, or, when the store does not have it, in the archive and in the
-//! memory of other nodes.
+//! Loads a session from the store. If the store has lost it, restores it from the archive and the
+//! copies of other nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ use crate::value::fields::{Changes, from_fields, to_fields};
 use crate::value::operation::{Context, Lifecycle, Operation, apply};
 use crate::value::session::{Session, Status};
 
-/// How long other nodes have to offer their copies.
+/// The time that other nodes have to offer their copies.
 const OFFERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long the archive may keep a session waiting that is stored besides.
+/// The deadline of the archive if the store has the session too.
 const ARCHIVED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long to wait for whoever holds the lock before looking again.
+/// The pause before the lock is tried again.
 const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 
-/// What was found.
+/// The result of loading a session.
 pub(crate) enum Restored {
     /// The session as the store has it, or as it ended.
     Found(Session),
-    /// The store had lost it: it goes on in a new incarnation.
+    /// The store had lost it: it was restored in a new incarnation.
     Lost(Session),
-    /// Nobody has ever had it.
+    /// No such session exists.
     Unknown,
 }
 
-/// A copy of a session for others.
+/// A copy of a session for other nodes.
 pub(crate) fn copy(session: &Session) -> Stored {
     Stored { revision: Revision::of(session), fields: to_fields(session) }
 }
 
-/// Finds a session. A node that knows it already says so, because a store that has less than that
-/// has lost something.
+/// Loads a session. A node that has a copy passes it as `known`: a store that is behind the copy has
+/// lost commits.
 pub(crate) async fn load(
     parts: &Arc<Parts>,
     session_id: &str,
@@ -72,9 +72,9 @@ pub(crate) async fn load(
         }
         let archived = match archived(parts, session_id, stored.is_some()).await {
             Ok(archived) => archived,
-            // What is known or stored goes on; what might be new is refused.
+            // A session that is known or stored continues; a new one is rejected.
             Err(error) if known.is_some() || stored.is_some() => {
-                info!(%error, session_id, "a session goes on without its archive");
+                info!(%error, session_id, "reading the party archive failed, using the stored session");
                 None
             }
             Err(error) => return Err(Unavailable::Archive(error).into()),
@@ -86,13 +86,14 @@ pub(crate) async fn load(
             return Ok(Restored::Unknown);
         }
         let over = archived.as_ref().filter(|archived| archived.status == Status::Ended);
-        // A store that still has something of it lets others go on with that: it is put right below.
+        // If the store still has an older state, other nodes would continue with that state, so the
+        // end is committed to the store below.
         if let Some(over) = over.filter(|_| stored.is_none()) {
             return decode(&over.stored).map(Restored::Found);
         }
         let (restorer, id) = (Arc::clone(parts), session_id.to_owned());
         let attempt = restore_alone(restorer, id, known.cloned(), archived);
-        // A task of its own: whoever waits for it may give up, which must not leave the lock behind.
+        // A separate task: a caller that gives up must not leave the lock behind.
         let attempted = parts.tasks.spawn("party restore", attempt).await;
         if let Some(restored) = attempted.map_err(Unavailable::RestoreFailed)?? {
             return Ok(restored);
@@ -125,7 +126,7 @@ async fn restore_alone(
         Err(error) => Err(Unavailable::Store(error).into()),
     };
     if let Err(error) = recovery.unlock(&session_id, &owner).await {
-        info!(%error, "the lock of a restored session runs out by itself");
+        info!(%error, "releasing the lock of a session failed, it expires by itself");
     }
     restored
 }
@@ -134,7 +135,7 @@ async fn read(parts: &Parts, session_id: &str) -> Result<Option<Stored>, PartyEr
     Ok(parts.store.sessions.load(session_id).await.map_err(Unavailable::Store)?)
 }
 
-/// The session in the archive, which does not keep one waiting for long that is stored besides.
+/// Reads a session from the archive, with a short deadline if the store has it too.
 async fn archived(
     parts: &Parts,
     session_id: &str,
@@ -147,7 +148,7 @@ async fn archived(
     timeout(ARCHIVED_WITHIN, reading).await.map_err(PartyArchiveError::new)?
 }
 
-/// The stored session, if it is not older than what is known or archived.
+/// The stored session, if it is not older than the known and the archived one.
 fn current(
     stored: Option<&Stored>,
     known: Option<&Arc<Session>>,
@@ -159,15 +160,15 @@ fn current(
     if newest > Some(stored.revision) { Ok(None) } else { decode(stored).map(Some) }
 }
 
-/// Puts the newest of all copies back into the store, under the lock. None if somebody else has
-/// changed the store meanwhile.
+/// Commits the newest of all copies to the store, under the lock. None if another node has changed
+/// the store meanwhile.
 async fn restore(
     parts: &Parts,
     session_id: &str,
     known: Option<&Arc<Session>>,
     archived: Option<Archived>,
 ) -> Result<Option<Restored>, PartyError> {
-    // Whoever held the lock before may have done it.
+    // The previous holder of the lock may have restored the session.
     let stored = read(parts, session_id).await?;
     if let Some(session) = current(stored.as_ref(), known, archived.as_ref())? {
         return Ok(Some(Restored::Found(session)));
@@ -196,7 +197,7 @@ async fn restore(
     }
 }
 
-/// The copy that counts: the newest that anybody has, or the archived end, which nothing follows.
+/// The copy to restore: the newest of all, or the archived one if the session has ended.
 async fn newest_copy(
     parts: &Parts,
     session_id: &str,
@@ -219,20 +220,20 @@ async fn newest_copy(
     Ok(copies.into_iter().max_by_key(|copy| copy.revision))
 }
 
-/// A session that has ended goes on in no incarnation, but its end is stored once more: whoever does
-/// not know of it would go on with what the store or the archive has.
+/// The end of a session, to be committed again: a node that does not know of the end would continue
+/// with the older state in the store.
 fn ended_again(ended: Session, commit_id: String) -> (Session, Entry) {
     let version = ended.version + 1;
     let entry = Entry { commit_id, version, facts: Vec::new(), remembered: Vec::new() };
     (Session { version, ..ended }, entry)
 }
 
-/// A commit that writes everything anew, in the place of what is stored.
+/// A commit that replaces the whole stored session.
 fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
     let mut changes = Changes::all(session);
     let kept: BTreeSet<&String> = changes.set.iter().map(|(name, _)| name).collect();
     let former = stored.iter().flat_map(|stored| &stored.fields).map(|(name, _)| name);
-    // Whoever is a member in the older state only is none.
+    // Fields of members that only the older state has are removed.
     let gone = former.filter(|name| !kept.contains(name)).cloned().collect();
     changes.remove = gone;
     Commit {
@@ -248,7 +249,7 @@ fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
 
 fn decode(stored: &Stored) -> Result<Session, PartyError> {
     from_fields(stored.fields.iter().cloned()).map_err(|reason| {
-        error!(%reason, "a stored session cannot be read");
+        error!(%reason, "decoding a stored session failed");
         PartyError::new(ErrorCode::InternalError, "The session cannot be read")
     })
 }

@@ -1,4 +1,4 @@
-//! All sessions that concern this node, each with a room of its own.
+//! The sessions of this node, each with its own room.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,9 @@ use crate::room::census::Census;
 use crate::room::listener::{Listener, Topic};
 use crate::room::metrics::PartyMetrics;
 use crate::room::store::{Notice, PartyStore};
-use crate::room::task::{Answer, Asked, OPERATION_DEADLINE, Replayed, Request, Room, Wanted};
+use crate::room::task::{
+    Completed, OPERATION_DEADLINE, OperationRequest, PendingOperation, Replayed, Request, Room,
+};
 use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::limits::Limits;
@@ -29,49 +31,49 @@ use crate::value::log::LogLimits;
 use crate::value::operation::{Actor, Lifecycle, Membership, Operation};
 use crate::value::session::Session;
 
-/// Requests that may wait in one room.
+/// The most requests that wait in one room.
 const ROOM_REQUESTS_MAX: usize = 1024;
 
-/// Rooms that a node may have.
+/// The most rooms of a node.
 const ROOMS_MAX: usize = 100_000;
 
-/// How often rooms look at the time and at who is alive.
+/// The interval between ticks of the rooms.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often a node compares its sessions with the store, in ticks.
+/// Ticks between comparisons of all sessions with the store.
 const COMPARE_TICKS: u64 = 5;
 
-/// How often sessions with members are kept from being cleared away, in ticks.
+/// Ticks between extensions of the lifetime of sessions with members.
 const KEEP_TICKS: u64 = 60;
 
-/// How often sessions are looked at that show no sign of life, and how many: their nodes
-/// may have died, and nobody else may be there to notice.
+/// The interval between checks of the sessions whose last sign of life is oldest, and their number:
+/// their nodes may have died without any other node that watches them.
 const SILENT_INTERVAL: Duration = Duration::from_secs(10);
 const SILENT_LOOKED_AT: usize = 16;
 
-/// How often sessions are ended that nobody uses, and how many at a time.
+/// The interval between searches for unused sessions to end, and how many are ended each time.
 const END_INTERVAL: Duration = Duration::from_secs(300);
 const ENDED_AT_ONCE: usize = 50;
 
-/// Sessions that are left at the same time when the node stops, and how long that may take.
+/// Concurrent operations that remove this node's members at shutdown, and their deadline.
 const PARTINGS: usize = 64;
 const PARTING_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long the archive may take in the end.
+/// The deadline of the last write to the archive.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What may be configured.
+/// The configuration of party sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct PartyConfig {
     /// Bounds of a session.
     pub limits: Limits,
     /// Bounds of its log.
     pub log: LogLimits,
-    /// How long a session rests before it is archived.
+    /// The time without changes after which a session is archived.
     pub archive_debounce: Duration,
-    /// After how long without members a session is ended; none for never.
+    /// The time without members after which a session is ended; none for never.
     pub auto_end: Option<Duration>,
-    /// Events that may wait for one subscriber before it gets the whole state instead.
+    /// The most buffered events of one subscriber before it gets the whole state instead.
     pub subscription_queue: usize,
 }
 
@@ -122,7 +124,7 @@ impl Parts {
                 let read = (self.clock.now(), now_ms);
                 *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = read;
             }
-            Err(error) => debug!(%error, "the party store did not tell the time"),
+            Err(error) => debug!(%error, "reading the party store's clock failed"),
         }
     }
 }
@@ -135,7 +137,7 @@ pub struct Rooms(Arc<Inner>);
 struct Inner {
     parts: Arc<Parts>,
     rooms: Mutex<BTreeMap<String, mpsc::Sender<Request>>>,
-    /// Whether members' changes are refused because the node is about to stop.
+    /// Whether changes are rejected because the node is shutting down.
     is_leaving: AtomicBool,
 }
 
@@ -191,37 +193,37 @@ impl Rooms {
         &self.0.parts.config.limits
     }
 
-    /// Where sessions are found that are not known by their id.
+    /// The archive, for searches.
     pub fn archive(&self) -> &dyn PartyArchive {
         &*self.0.parts.archive
     }
 
-    /// Has something done, and answers what came of it.
+    /// Performs an operation.
     ///
     /// # Errors
-    /// It was refused, or could not be done in time; then it may have been done nevertheless.
+    /// The operation was rejected, or not confirmed in time; in that case it may have been applied.
     pub async fn operate(
         &self,
         session_id: &str,
         operation: Operation,
         actor: Option<Actor>,
         correlation_id: Option<String>,
-    ) -> Result<Answer, PartyError> {
+    ) -> Result<Completed, PartyError> {
         if self.0.is_leaving.load(Ordering::Relaxed) && !is_parting(&operation) {
             return Err(Unavailable::ShuttingDown.into());
         }
         let since = self.0.parts.clock.now();
         self.ask(session_id, |answer| {
-            let asked = Asked { operation, actor, correlation_id };
-            Request::Operate(Box::new(Wanted { asked, since, answer }))
+            let asked = OperationRequest { operation, actor, correlation_id };
+            Request::Operate(Box::new(PendingOperation { asked, since, answer }))
         })
         .await
     }
 
-    /// Lets a member hear: first what is so now, then everything that follows.
+    /// Subscribes a member: first a snapshot, then every later event.
     ///
     /// # Errors
-    /// The actor is no member on this socket.
+    /// The actor is not a member on this socket.
     pub async fn listen(
         &self,
         session_id: &str,
@@ -231,10 +233,10 @@ impl Rooms {
         self.ask(session_id, |answer| Request::Listen { topic, actor, answer }).await
     }
 
-    /// What followed a sequence.
+    /// The events after a sequence.
     ///
     /// # Errors
-    /// The actor is no member on this socket.
+    /// The actor is not a member on this socket.
     pub async fn replay(
         &self,
         session_id: &str,
@@ -244,10 +246,10 @@ impl Rooms {
         self.ask(session_id, |answer| Request::Replay { since, actor, answer }).await
     }
 
-    /// A session as it is; one that nobody has created or joined does not exist.
+    /// Reads a session. A session that nobody has created or joined does not exist.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The session could not be read.
     pub async fn look(&self, session_id: &str) -> Result<Arc<Session>, PartyError> {
         self.ask(session_id, |answer| Request::Look { answer }).await
     }
@@ -266,7 +268,7 @@ impl Rooms {
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     return Err(Unavailable::Overloaded.into());
                 }
-                // It was about to end: the next one is a new one.
+                // The room has ended: the next attempt opens a new one.
                 Err(mpsc::error::TrySendError::Closed(unheard)) => {
                     self.forget(session_id, &room);
                     request = unheard;
@@ -298,7 +300,7 @@ impl Rooms {
         Ok(sender)
     }
 
-    /// Lets the next room do what came too late for the last one.
+    /// Passes the requests that a room did not serve to the next room.
     fn pass_on(&self, session_id: &str, unheard: Vec<Request>) {
         let mut rooms = self.lock();
         if rooms.get(session_id).is_some_and(mpsc::Sender::is_closed) {
@@ -306,7 +308,7 @@ impl Rooms {
         }
         drop(rooms);
         for request in unheard {
-            // Without a room its caller hears that it was closed.
+            // Without a room the request is dropped, and its caller gets an error.
             if let Ok(room) = self.room(session_id) {
                 let _ = room.try_send(request);
             }
@@ -320,14 +322,14 @@ impl Rooms {
         }
     }
 
-    /// Follows the store, the time and the other nodes, for ever.
+    /// Runs the background work of all rooms, for ever: notices, ticks, checks and the archive.
     pub async fn run(self, nodes: Arc<dyn Nodes>) {
         let mut notices = self.0.parts.store.watch.notices();
         let following = async {
             loop {
                 match notices.recv().await {
-                    Ok(notice) => self.noticed(notice),
-                    Err(broadcast::error::RecvError::Lagged(_)) => self.noticed(Notice::Gap),
+                    Ok(notice) => self.on_notice(notice),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.on_notice(Notice::Gap),
                     Err(broadcast::error::RecvError::Closed) => return,
                 }
             }
@@ -339,7 +341,7 @@ impl Rooms {
                 self.tick(tick, &*nodes, &mut census).await;
             }
         };
-        // What may take long must not hold up the ticks, which rooms wait for.
+        // These checks may take long, so they run beside the ticks and do not delay them.
         let looking = async {
             let mut ticks = ticks_of(SILENT_INTERVAL);
             loop {
@@ -357,10 +359,10 @@ impl Rooms {
         tokio::join!(following, ticking, looking, ending, self.0.parts.archivist.run());
     }
 
-    pub(crate) fn noticed(&self, notice: Notice) {
+    pub(crate) fn on_notice(&self, notice: Notice) {
         match notice {
             Notice::Committed { session_id, revision, entry } => {
-                self.tell(&session_id, Request::Told { revision, entry });
+                self.tell(&session_id, Request::Committed { revision, entry });
             }
             Notice::Wanted { session_id } => self.tell(&session_id, Request::Offer),
             Notice::Gap => {
@@ -370,9 +372,9 @@ impl Rooms {
         }
     }
 
-    /// Tells a room something that it finds out by comparing if it cannot hear it now. Half of its
-    /// places are kept for what members ask, or a node that stood still would refuse them while it
-    /// hears all that it has missed.
+    /// Sends a room a request that it can miss, because comparing with the store makes up for it. Half
+    /// of the queue is reserved for requests of members: otherwise a node that resumes after a pause
+    /// would reject them while it processes the notices of that pause.
     fn tell(&self, session_id: &str, request: Request) {
         let Some(room) = self.lock().get(session_id).cloned() else { return };
         let has_place = room.capacity() > ROOM_REQUESTS_MAX / 2;
@@ -391,7 +393,7 @@ impl Rooms {
         self.0.parts.metrics.sessions.set(session_ids.len() as i64);
         let named = match nodes.nodes().await {
             Ok(named) if nodes.silence().is_zero() => Some(named),
-            // Who is alive is not known now, so nobody is taken for dead.
+            // The list may be incomplete, so no node is taken for dead.
             Ok(_) | Err(_) => None,
         };
         let nodes = census.take(named, self.0.parts.clock.now());
@@ -405,18 +407,18 @@ impl Rooms {
         }
     }
 
-    /// Opens the rooms of sessions that have shown no sign of life for longest, so that they find out
-    /// whether their members' nodes are still there.
+    /// Opens the rooms of the sessions whose last sign of life is oldest. Each room then checks whether
+    /// the nodes of its members are alive.
     async fn look_at_silent(&self) {
         let silent = match self.0.parts.store.activity.active(SILENT_LOOKED_AT).await {
             Ok(silent) => silent,
-            Err(error) => return debug!(%error, "silent sessions could not be looked at"),
+            Err(error) => return debug!(%error, "listing active party sessions failed"),
         };
         for session_id in silent {
             let seen = self.look(&session_id).await;
             let is_over = seen.is_ok_and(|session| session.roster.members.is_empty());
             if is_over && let Err(error) = self.0.parts.store.activity.inactive(&session_id).await {
-                debug!(%error, session_id, "an empty session stays on the list");
+                debug!(%error, session_id, "removing an empty session from the active list failed");
             }
         }
     }
@@ -427,28 +429,27 @@ impl Rooms {
         let before_ms = parts.now_ms().saturating_sub(auto_end.as_millis() as u64);
         let idle = match parts.archive.idle(before_ms, ENDED_AT_ONCE).await {
             Ok(idle) => idle,
-            Err(error) => return warn!(%error, "sessions that nobody uses could not be found"),
+            Err(error) => return warn!(%error, "searching unused party sessions failed"),
         };
         for session_id in idle {
             let operation = Operation::Lifecycle(Lifecycle::EndIdle);
             if let Err(error) = self.operate(&session_id, operation, None, None).await {
-                warn!(%error, session_id, "a session that nobody uses was not ended");
+                warn!(%error, session_id, "ending an unused party session failed");
             }
         }
     }
 
-    /// Begins the goodbye: members change nothing any more through this node, and what they have
-    /// changed is archived. Their sockets close after this, so that nobody comes back elsewhere to
-    /// something that is still changed here. An archive that is slow is not waited for longer than
-    /// this: what it lacks is archived in the end.
+    /// Begins the shutdown: rejects changes and writes the archive. Sockets close after this, so that
+    /// no client returns on another node to a session that is still changing here. A slow archive is
+    /// not awaited for longer than `within`; `close` writes the rest.
     pub async fn leave(&self, within: Duration) {
         self.0.is_leaving.store(true, Ordering::Relaxed);
-        info!("party sessions take no more changes");
+        info!("party sessions reject changes: shutting down");
         self.flush(within).await;
     }
 
-    /// Ends the goodbye once the sockets are closed: members that cannot come back are out, and the
-    /// others are away. Then archives what that has changed.
+    /// Ends the shutdown after the sockets are closed: removes this node's members, or marks them as
+    /// away if they may resume, ends all rooms and writes the archive.
     pub async fn close(&self) {
         self.0.is_leaving.store(true, Ordering::Relaxed);
         let session_ids: Vec<String> = self.lock().keys().cloned().collect();
@@ -456,11 +457,11 @@ impl Rooms {
             let node = self.0.parts.node_id.clone();
             let operation = Operation::Membership(Membership::NodeLost { node });
             if let Err(error) = self.operate(&session_id, operation, None, None).await {
-                warn!(%error, session_id, "the members of this node are out when it is missed");
+                warn!(%error, session_id, "removing party members failed; other nodes will remove them");
             }
         });
         if timeout(PARTING_DEADLINE, parting).await.is_err() {
-            warn!("some members of this node are out when it is missed");
+            warn!("removing party members took too long; other nodes will remove them");
         }
         // A room ends when nobody can send to it any more.
         self.lock().clear();
@@ -473,7 +474,7 @@ impl Rooms {
 
     async fn flush(&self, within: Duration) {
         if timeout(within, self.0.parts.archivist.flush()).await.is_err() {
-            warn!("the archive did not take the last changes in time");
+            warn!("flushing the party archive took too long");
         }
     }
 
@@ -489,7 +490,7 @@ fn ticks_of(period: Duration) -> Interval {
     ticks
 }
 
-/// Whether something is still done by a node that is about to stop.
+/// Whether a node that is shutting down still accepts the operation.
 fn is_parting(operation: &Operation) -> bool {
     matches!(
         operation,

@@ -17,13 +17,12 @@ use tokio::sync::broadcast;
 use crate::value::fields::Changes;
 use crate::value::session::Session;
 
-/// Which state of a session this is. After a loss the versions of the archived session may be met
-/// again, but never together with their incarnation.
+/// The revision of a session. Versions may repeat after a loss, but never in the same incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
-    /// How often the session was restored after a loss.
+    /// The number of times that the session was restored after a loss.
     pub incarnation: u64,
-    /// How many commits led here.
+    /// The number of commits.
     pub version: u64,
 }
 
@@ -37,69 +36,69 @@ impl Revision {
 /// A session as a store holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Which state it is.
+    /// Its revision.
     pub revision: Revision,
     /// Every field.
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
-/// One step: everything of it becomes true at once, or nothing.
+/// One commit, which is applied as a whole or not at all.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// Whose.
+    /// The session's id.
     pub session_id: String,
-    /// What the session must be at; none if it must not be there.
+    /// The revision that the session must have; none if it must not exist.
     pub expected: Option<Revision>,
-    /// What it is at afterwards: one version more, or anything where nothing was there.
+    /// The revision after the commit: one version more, or any if the session did not exist.
     pub revision: Revision,
     /// The fields that change.
     pub changes: Changes,
-    /// The entry of the log, which is also told to every node that watches the session.
+    /// The entry of the log, which is also sent to every node that watches the session.
     pub entry: Bytes,
-    /// Entries that the log keeps, this one included.
+    /// The number of entries that the log keeps, this one included.
     pub entries_kept: usize,
     /// Whether the session has members afterwards.
     pub is_active: bool,
 }
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// It is stored and told.
+    /// The commit was applied, and notices were sent.
     Done,
-    /// The session is at this and not where it was expected, or is not there. Nothing was changed.
+    /// Nothing was changed: the session is at this revision instead, or does not exist.
     Conflict(Option<Revision>),
 }
 
-/// What a node hears without asking.
+/// A message from the store to a node.
 #[derive(Debug, Clone)]
 pub enum Notice {
-    /// A session that it watches has changed. Its own commits are among these.
+    /// A watched session has changed, by this node or another.
     Committed {
-        /// Which.
+        /// The session's id.
         session_id: String,
-        /// What it is at.
+        /// Its revision after the commit.
         revision: Revision,
-        /// The entry of the log; none if it was too large to be told, and must be read.
+        /// The entry of the log; none if it is too large for a notice and must be read.
         entry: Option<Bytes>,
     },
-    /// A session is being restored after a loss: whoever has a copy of it offers that.
+    /// A session is being restored after a loss: a node that has a copy offers it.
     Wanted {
-        /// Which.
+        /// The session's id.
         session_id: String,
     },
-    /// Something may have been missed: everything that is watched must be compared.
+    /// Notices may be missing: the node must compare every watched session.
     Gap,
 }
 
-/// Notices that may wait for one listener. Who falls further behind has a gap.
+/// The most buffered notices of one subscriber. A subscriber that falls further behind has a gap.
 pub const NOTICES_MAX: usize = 8192;
 
-/// How long a lock is held at most.
+/// The lifetime of a lock.
 pub const LOCK_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long a copy that was put forward is kept: several may stop in turn, each until its lock has
-/// lapsed, and whoever follows them still finds their copy.
+/// The lifetime of an offered copy. Several nodes may die in turn while they hold the lock, and the
+/// next holder still finds their copies.
 pub const OFFER_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The store of live sessions, as the ports that it offers. Clones share them.

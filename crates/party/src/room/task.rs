@@ -1,14 +1,13 @@
 //! One session on one node: the task that owns the node's copy of it.
 //!
-//! Everything that concerns the session on this node goes through the room, one thing after the
-//! other: what its members want, what other nodes have committed, and who listens. What members want
-//! is decided on the copy and committed by comparing revisions; if another node was first, the room
-//! catches up and decides again.
+//! The room serves one request after the other: operations of members, commits of other nodes, and
+//! subscriptions. It decides an operation on its copy and commits by comparing revisions; if another
+//! node committed first, the room catches up and decides again.
 
-mod follow;
+mod catch_up;
 mod operate;
-mod speak;
-mod time;
+mod publish;
+mod tick;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::room::listener::{Listener, Speaker, Topic};
+use crate::room::listener::{Listener, Publisher, Topic};
 use crate::room::rooms::Parts;
 use crate::room::store::Revision;
 use crate::room::unavailable::Unavailable;
@@ -36,86 +35,86 @@ pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a room without members and listeners is kept.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// What is asked of a room.
+/// A request to a room.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Somebody wants something.
-    Operate(Box<Wanted>),
-    /// A member wants to hear.
+    /// Perform an operation.
+    Operate(Box<PendingOperation>),
+    /// Subscribe a member.
     Listen { topic: Topic, actor: Actor, answer: oneshot::Sender<Result<Listener, PartyError>> },
-    /// A member wants to hear again what followed a sequence.
+    /// Replay the events after a sequence to a member.
     Replay { since: u64, actor: Actor, answer: oneshot::Sender<Result<Replayed, PartyError>> },
-    /// Somebody wants to see the session.
+    /// Read the session.
     Look { answer: oneshot::Sender<Result<Arc<Session>, PartyError>> },
-    /// A commit was told.
-    Told { revision: Revision, entry: Option<Bytes> },
-    /// Something may have been missed.
+    /// The store reported a commit.
+    Committed { revision: Revision, entry: Option<Bytes> },
+    /// Compare the copy with the store, because notices may be missing.
     Compare,
-    /// A second has passed; these nodes are alive, if that is known. From time to time a session
-    /// that is in use must be kept from being cleared away.
+    /// A second has passed. `nodes` are alive, if that is known; with `must_keep` the room extends
+    /// the lifetime of a session that is in use.
     Tick { nodes: Option<Arc<BTreeSet<NodeId>>>, must_keep: bool },
-    /// Another node restores the session and asks for copies.
+    /// Offer the copy to the node that is restoring the session.
     Offer,
 }
 
-/// An operation, and who wants it.
+/// An operation and its caller.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct OperationRequest {
     pub(crate) operation: Operation,
     pub(crate) actor: Option<Actor>,
     pub(crate) correlation_id: Option<String>,
 }
 
-/// What is asked for, since when, and who waits for it.
+/// An operation that waits in a room, with the channel for its result.
 #[derive(Debug)]
-pub(crate) struct Wanted {
-    pub(crate) asked: Asked,
+pub(crate) struct PendingOperation {
+    pub(crate) asked: OperationRequest,
     pub(crate) since: Instant,
-    pub(crate) answer: oneshot::Sender<Result<Answer, PartyError>>,
+    pub(crate) answer: oneshot::Sender<Result<Completed, PartyError>>,
 }
 
-impl Wanted {
-    /// Whether it is a join whose connection was told that it failed: done now, it would make a
-    /// member of a connection that believes to be outside.
+impl PendingOperation {
+    /// Whether this is a join whose connection was already told that it failed. If it were performed
+    /// now, the connection would be a member without knowing it.
     fn is_given_up(&self) -> bool {
         let is_join = matches!(self.asked.operation, Operation::Membership(Membership::Join(_)));
         is_join && self.answer.is_closed()
     }
 }
 
-/// What an operation came to, and the session as it was then.
+/// The result of an operation that was performed.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    /// What the caller is told.
+pub struct Completed {
+    /// The result for the caller.
     pub outcome: Outcome,
-    /// The session afterwards.
+    /// The session after the operation.
     pub session: Arc<Session>,
 }
 
-/// What followed a sequence, and the session as it is.
+/// The events after a sequence, and the present session.
 #[derive(Debug, Clone)]
 pub struct Replayed {
-    /// All events, or none and the state instead.
+    /// All events, or the instruction to send the whole state instead.
     pub replay: Replay,
-    /// The session.
+    /// The present session.
     pub session: Arc<Session>,
 }
 
-/// The task.
+/// The task of one session.
 #[derive(Debug)]
 pub(crate) struct Room {
     parts: Arc<Parts>,
     session: Arc<Session>,
     log: EventLog,
-    speakers: Vec<Speaker>,
-    /// Members who are here through an open socket of this node, as they were last known.
+    publishers: Vec<Publisher>,
+    /// Members with an open socket on this node, as last read.
     attached: BTreeMap<MemberId, Member>,
     requests: mpsc::Receiver<Request>,
-    /// What was found in the way while edits were gathered, and is served next.
+    /// The request that ended the collection of edits, and is served next.
     held: Option<Request>,
-    /// Whether the session has lost members who are here.
+    /// Whether the session lacks members whose sockets are open on this node.
     must_reattach: bool,
-    /// Whether the store did not answer the last time.
+    /// Whether the last call to the store failed.
     is_store_silent: bool,
     idle_since: Option<Instant>,
     /// How many of `attached` the metrics count.
@@ -133,7 +132,7 @@ impl Room {
             parts,
             session: Arc::new(Session::new(session_id)),
             log,
-            speakers: Vec::new(),
+            publishers: Vec::new(),
             attached: BTreeMap::new(),
             requests,
             held: None,
@@ -144,8 +143,8 @@ impl Room {
         }
     }
 
-    /// Opens the room and serves it until nobody needs it. Answers what was asked in the last moment,
-    /// for the next room.
+    /// Opens the room and serves requests until nobody needs it. Returns the requests that it did
+    /// not serve, for the next room.
     pub(crate) async fn run(mut self) -> Vec<Request> {
         let session_id = self.session.id.clone();
         let opened = match self.parts.store.watch.watch(&session_id).await {
@@ -155,7 +154,7 @@ impl Room {
         if opened.is_ok() {
             self.serve_all().await;
         }
-        // Before the next room can begin to watch.
+        // Unwatch before the next room watches, or its watch would be undone.
         self.parts.store.watch.unwatch(&session_id).await;
         self.requests.close();
         if let Err(error) = opened {
@@ -191,7 +190,7 @@ impl Room {
     async fn serve(&mut self, request: Request) {
         match request {
             Request::Operate(wanted) if wanted.is_given_up() => {
-                debug!(session_id = %self.session.id, "nobody waits for a join any more");
+                debug!(session_id = %self.session.id, "join dropped: its caller gave up");
             }
             Request::Operate(wanted) => {
                 let group = self.gather(*wanted);
@@ -206,7 +205,9 @@ impl Room {
             Request::Look { answer } => {
                 let _ = answer.send(Ok(Arc::clone(&self.session)));
             }
-            Request::Told { revision, entry } => self.told(revision, entry.as_ref()).await,
+            Request::Committed { revision, entry } => {
+                self.on_commit(revision, entry.as_ref()).await
+            }
             Request::Compare => self.compare().await,
             Request::Tick { nodes, must_keep } => {
                 if must_keep && !self.attached.is_empty() {
@@ -218,7 +219,7 @@ impl Room {
         }
     }
 
-    /// Tells the metrics how many members are here through this node.
+    /// Updates the gauge of members on this node.
     fn count(&mut self) {
         let members = self.attached.len() as i64;
         self.parts.metrics.members.inc_by(members - self.counted);
@@ -232,21 +233,23 @@ impl Room {
                 Request::Listen { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Request::Replay { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Request::Look { answer } => drop(answer.send(Err(error.clone()))),
-                Request::Told { .. } | Request::Compare | Request::Tick { .. } | Request::Offer => {
-                }
+                Request::Committed { .. }
+                | Request::Compare
+                | Request::Tick { .. }
+                | Request::Offer => {}
             }
         }
     }
 
     fn is_done(&mut self) -> bool {
-        let is_needed = !self.attached.is_empty() || !self.speakers.is_empty();
+        let is_needed = !self.attached.is_empty() || !self.publishers.is_empty();
         if is_needed || self.unheld().next().is_some() {
             self.idle_since = None;
             return false;
         }
         let now = self.parts.clock.now();
         let idle_since = *self.idle_since.get_or_insert(now);
-        // What does not exist need not be kept: anybody may ask for any id.
+        // A room of a session that does not exist ends at once: clients may name any id.
         !self.session.exists() || now - idle_since >= IDLE_MAX
     }
 }

@@ -115,7 +115,7 @@ async fn a_join_that_came_too_late_for_its_connection_is_not_made() {
     world.store.flush();
     assert!(world.store.lock("party-1", "another").await.unwrap());
     // The room looks for the session several times in vain, and only then hears of the join.
-    (0..3).for_each(|_| world.nodes[0].0.rooms.noticed(Notice::Gap));
+    (0..3).for_each(|_| world.nodes[0].0.rooms.on_notice(Notice::Gap));
     let eve = world.connect(0, None);
     let (code, _) = eve.refusal(JOIN, json!({ "id": "party-1" })).await;
     assert_eq!(code, "SERVICE_UNAVAILABLE");
@@ -133,7 +133,7 @@ async fn what_a_node_knows_is_restored_also_while_the_archive_keeps_it_waiting()
     ana.add(2).await;
     world.store.flush();
     world.archive.delay(Duration::from_secs(3));
-    world.nodes[0].0.rooms.noticed(Notice::Gap);
+    world.nodes[0].0.rooms.on_notice(Notice::Gap);
     sleep(Duration::from_millis(100)).await;
     let joined: Value = world.connect(1, None).join("party-1").await;
     assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 2, "{joined}");

@@ -12,7 +12,7 @@ use heartline_routing::Clock;
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 
-use crate::room::archive::{Archived, Circle, Discovered, PartyArchive, PartyArchiveError};
+use crate::room::archive::{Archived, Discovered, PartyArchive, PartyArchiveError, SearchArea};
 use crate::room::store::{
     Commit, Committed, NOTICES_MAX, Notice, PartyStoreError, Revision, SessionActivity,
     SessionRecovery, SessionStore, SessionWatch, Stored,
@@ -305,7 +305,7 @@ impl PartyArchive for MemoryArchive {
 
     async fn nearby(
         &self,
-        _circle: Circle,
+        _circle: SearchArea,
         _limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError> {
         let all = self.open()?;

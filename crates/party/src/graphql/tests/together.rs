@@ -78,7 +78,7 @@ async fn what_a_node_hears_of_others_leaves_place_for_what_its_members_ask() {
     // More than waits in one room, and nobody can read any of it meanwhile.
     for version in 1..3000 {
         let (session_id, revision) = ("party-1".to_owned(), Revision { incarnation: 0, version });
-        rooms.noticed(Notice::Committed { session_id, revision, entry: None });
+        rooms.on_notice(Notice::Committed { session_id, revision, entry: None });
     }
     client.add(1).await;
 }

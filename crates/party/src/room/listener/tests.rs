@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
 
-use crate::room::listener::{Heard, Listener, SessionNewsChange, Topic, subscription};
+use crate::room::listener::{Listener, ListenerEvent, SessionUpdateKind, Topic, subscription};
 use crate::value::roster::MemberId;
 use crate::value::tests::{Party, actor, member};
 
 /// Hears everything that waits, and follows it as clients do.
 fn hear(listener: &mut Listener, users: &mut BTreeSet<MemberId>) {
     while let Some(Some(heard)) = listener.next().now_or_never() {
-        let Heard::Session(news) = heard else { panic!("{heard:?}") };
+        let ListenerEvent::Session(news) = heard else { panic!("{heard:?}") };
         match news.change {
-            SessionNewsChange::UserJoined { user } => drop(users.insert(user.id)),
-            SessionNewsChange::UserLeft { user_id } => drop(users.remove(&user_id)),
-            SessionNewsChange::LeaderChanged { .. } | SessionNewsChange::SessionEnded { .. } => {}
+            SessionUpdateKind::UserJoined { user } => drop(users.insert(user.id)),
+            SessionUpdateKind::UserLeft { user_id } => drop(users.remove(&user_id)),
+            SessionUpdateKind::LeaderChanged { .. } | SessionUpdateKind::SessionEnded { .. } => {}
         }
     }
 }
@@ -25,14 +25,14 @@ fn hear(listener: &mut Listener, users: &mut BTreeSet<MemberId>) {
 fn a_picture_of_the_members_says_who_has_left_meanwhile() {
     let mut party = Party::of(&["ana", "bo", "cy"]);
     let attachment = actor("ana").attachment;
-    let (speaker, mut listener) = subscription(Topic::Session, member("ana"), attachment, 100);
+    let (publisher, mut listener) = subscription(Topic::Session, member("ana"), attachment, 100);
     let mut users = BTreeSet::new();
-    speaker.say_present(&Arc::new(party.session.clone()));
+    publisher.publish_snapshot(&Arc::new(party.session.clone()));
     hear(&mut listener, &mut users);
     assert_eq!(users, ["ana", "bo", "cy"].map(member).into());
     party.leave("bo");
     party.join("dee");
-    speaker.say_present(&Arc::new(party.session.clone()));
+    publisher.publish_snapshot(&Arc::new(party.session.clone()));
     hear(&mut listener, &mut users);
     assert_eq!(users, ["ana", "cy", "dee"].map(member).into());
 }

@@ -1,6 +1,6 @@
-//! What members want: decided on the copy, committed, and decided again if another was first.
+//! Operations: decided on the copy, committed, and decided again if another node committed first.
 //!
-//! Edits that wait together are committed together: a store takes one step for all of them.
+//! Edits that wait at the same time are committed together, in one call to the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::{Answer, Asked, OPERATION_DEADLINE, Request, Room, Wanted};
-use crate::room::archivist::Haste;
+use super::{Completed, OPERATION_DEADLINE, OperationRequest, PendingOperation, Request, Room};
+use crate::room::archivist::Urgency;
 use crate::room::store::{Commit, Committed, PartyStoreError, Revision};
 use crate::room::unavailable::Unavailable;
 use crate::room::uuid::random_uuid;
@@ -20,17 +20,17 @@ use crate::value::operation::{Actor, Context, Decided, Membership, Operation, Ou
 use crate::value::roster::Member;
 use crate::value::session::{Session, Status};
 
-/// How long to wait before asking a store again that failed.
+/// The pause before a failed commit is retried.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Edits that are committed together, at most, and their bytes: what nodes tell each other stays
-/// small enough to be told with the commit.
+/// The most edits of one commit, and their bytes: the entry must stay small enough to be part of the
+/// notice to other nodes.
 const GROUP_EDITS_MAX: usize = 32;
 const GROUP_BYTES_MAX: usize = 24 * 1024;
 
 impl Room {
-    /// Puts edits together that wait at this moment. Whatever else waits comes after them.
-    pub(super) fn gather(&mut self, first: Wanted) -> Vec<Wanted> {
+    /// Collects the edits that wait at this moment, up to the first other request.
+    pub(super) fn gather(&mut self, first: PendingOperation) -> Vec<PendingOperation> {
         let mut bytes = edit_bytes(&first);
         let mut group = vec![first];
         while let Some(gathered) = bytes
@@ -43,8 +43,8 @@ impl Room {
                     bytes = edit_bytes(&wanted).map(|more| gathered + more);
                     group.push(*wanted);
                 }
-                // A commit of its own, or one that it has caught up with.
-                Request::Told { revision, .. } if revision <= Revision::of(&self.session) => {}
+                // A commit of this room, or one that it has caught up with.
+                Request::Committed { revision, .. } if revision <= Revision::of(&self.session) => {}
                 other => {
                     self.held = Some(other);
                     break;
@@ -54,11 +54,11 @@ impl Room {
         group
     }
 
-    /// Does what is wanted, and answers everybody.
-    pub(super) async fn operate_all(&mut self, group: Vec<Wanted>) {
+    /// Performs operations, and sends each caller its result.
+    pub(super) async fn operate_all(&mut self, group: Vec<PendingOperation>) {
         let since = group.iter().map(|wanted| wanted.since).min();
         let deadline = since.unwrap_or_else(|| self.parts.clock.now()) + OPERATION_DEADLINE;
-        let (asked, answers): (Vec<Asked>, Vec<_>) =
+        let (asked, answers): (Vec<OperationRequest>, Vec<_>) =
             group.into_iter().map(|wanted| (wanted.asked, wanted.answer)).unzip();
         let results = self.commit_all(&asked, deadline).await;
         for (index, answer) in answers.into_iter().enumerate() {
@@ -66,47 +66,48 @@ impl Room {
                 Ok(results) => results[index].clone(),
                 Err(error) => Err(error.clone()),
             };
-            // Whoever does not wait any more asks again, if at all.
+            // Sending fails if the caller gave up; it retries by itself.
             let _ = answer.send(result.map(|outcome| self.answer(outcome)));
         }
     }
 
-    /// Does one thing.
+    /// Performs one operation.
     pub(super) async fn operate(
         &mut self,
-        asked: Asked,
+        asked: OperationRequest,
         deadline: Instant,
     ) -> Result<Outcome, PartyError> {
         let mut results = self.commit_all(&[asked], deadline).await?;
         results.pop().unwrap_or_else(|| Err(Unavailable::Contended.into()))
     }
 
-    /// Decides, commits, and decides again if another was first. An error concerns all of them.
+    /// Decides and commits operations until the commit succeeds. An error concerns all of them.
     async fn commit_all(
         &mut self,
-        asked: &[Asked],
+        asked: &[OperationRequest],
         deadline: Instant,
     ) -> Result<Vec<Result<Outcome, PartyError>>, PartyError> {
         asked.iter().for_each(|asked| self.detach(&asked.operation));
         let commit_id = random_uuid(self.parts.random);
         let mut is_certain = false;
-        // Where the session was when an attempt got no answer.
+        // The revision before the first attempt whose answer was lost.
         let mut unanswered = None;
         loop {
             if self.must_reattach && asked.iter().any(|asked| asked.actor.is_some()) {
-                // Who is here is a member, also where the session has just lost it.
+                // Attached sockets are members, also if the session has just lost them.
                 Box::pin(self.reattach_all()).await;
             }
             let decided = self.decide(asked);
             let Some(entry) = decided.entry(&commit_id) else {
-                // Nothing to commit, or refused: true of the session as it is, not of an old copy.
+                // Nothing to commit, or rejected. The copy may be behind the store, so the decision
+                // counts only after catching up once.
                 let may_be_old = self.parts.store.is_shared() && !decided.is_known;
                 if may_be_old && !is_certain {
                     self.catch_up_before(deadline).await?;
                     is_certain = true;
                     continue;
                 }
-                // An earlier attempt whose answer was lost may have done it.
+                // An earlier attempt whose answer was lost may have been applied.
                 self.attach_all(asked, &decided.results);
                 return Ok(decided.results);
             };
@@ -123,9 +124,9 @@ impl Room {
                 }
             }
             self.catch_up_before(deadline).await?;
-            // Its answer was lost, or it was sent twice on the way and conflicts with itself.
+            // The answer was lost, or the commit was delivered twice and conflicts with itself.
             if self.log.commit(&commit_id).is_some() {
-                self.parts.archivist.note(&self.session, self.parts.now_ms(), Haste::Now);
+                self.parts.archivist.note(&self.session, self.parts.now_ms(), Urgency::Now);
                 self.attach_all(asked, &decided.results);
                 return Ok(decided.results);
             }
@@ -138,16 +139,16 @@ impl Room {
         }
     }
 
-    /// Whether the log has everything that was committed since a revision.
+    /// Whether the log has every commit since a revision.
     fn remembers_since(&self, revision: Revision) -> bool {
         let next = revision.version + 1;
         let oldest = self.log.entries().next().map_or(self.session.version + 1, |it| it.version);
         self.session.incarnation == revision.incarnation && oldest <= next
     }
 
-    fn decide(&self, asked: &[Asked]) -> Decided {
+    fn decide(&self, asked: &[OperationRequest]) -> Decided {
         let (now_ms, limits) = (self.parts.now_ms(), self.parts.config.limits);
-        let context = |asked: &Asked| Context {
+        let context = |asked: &OperationRequest| Context {
             now_ms,
             actor: asked.actor.clone(),
             correlation_id: asked.correlation_id.clone(),
@@ -177,7 +178,7 @@ impl Room {
 
     fn done(
         &mut self,
-        asked: &[Asked],
+        asked: &[OperationRequest],
         decided: Decided,
         entry: &Entry,
     ) -> Vec<Result<Outcome, PartyError>> {
@@ -185,18 +186,18 @@ impl Room {
         for (asked, _) in asked.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
             self.parts.metrics.committed(&asked.operation);
         }
-        let haste = if self.session.exists() { Haste::Soon } else { Haste::Now };
+        let urgency = if self.session.exists() { Urgency::Soon } else { Urgency::Now };
         self.take(Arc::new(after), entry);
         self.attach_all(asked, &results);
-        self.parts.archivist.note(&self.session, self.parts.now_ms(), haste);
+        self.parts.archivist.note(&self.session, self.parts.now_ms(), urgency);
         results
     }
 
-    pub(super) fn answer(&self, outcome: Outcome) -> Answer {
-        Answer { outcome, session: Arc::clone(&self.session) }
+    pub(super) fn answer(&self, outcome: Outcome) -> Completed {
+        Completed { outcome, session: Arc::clone(&self.session) }
     }
 
-    fn attach_all(&mut self, asked: &[Asked], results: &[Result<Outcome, PartyError>]) {
+    fn attach_all(&mut self, asked: &[OperationRequest], results: &[Result<Outcome, PartyError>]) {
         for (asked, result) in asked.iter().zip(results) {
             if let Ok(outcome) = result {
                 self.attach(&asked.operation, asked.actor.as_ref(), outcome);
@@ -204,7 +205,7 @@ impl Room {
         }
     }
 
-    /// Remembers which members are here through a socket of this node.
+    /// Records which members are attached to this node.
     fn attach(&mut self, operation: &Operation, actor: Option<&Actor>, outcome: &Outcome) {
         match (operation, outcome) {
             (Operation::Membership(Membership::Join(_)), Outcome::Joined { member, .. }) => {
@@ -215,13 +216,14 @@ impl Room {
             (Operation::Membership(Membership::Leave), _) => {
                 let is_it = |actor: &Actor, known: &Member| actor.attachment == known.attachment;
                 self.attached.retain(|_, known| !actor.is_some_and(|actor| is_it(actor, known)));
-                self.settle();
+                self.end_streams_of_former_members();
             }
             _ => {}
         }
     }
 
-    /// A socket that has closed is not claimed again, whatever becomes of its departure.
+    /// Detaches closed sockets at once, so that the room does not add them again if storing their
+    /// departure fails.
     fn detach(&mut self, operation: &Operation) {
         match operation {
             Operation::Membership(Membership::Depart { attachment }) => {
@@ -241,7 +243,7 @@ impl Room {
     ) -> Result<(), PartyError> {
         let was_silent = std::mem::replace(&mut self.is_store_silent, true);
         if was_silent || self.parts.clock.now() + RETRY_AFTER >= deadline {
-            warn!(%error, session_id = %self.session.id, "the party store does not answer");
+            warn!(%error, session_id = %self.session.id, "party store call failed");
             return Err(Unavailable::Store(error).into());
         }
         sleep(RETRY_AFTER).await;
@@ -249,8 +251,8 @@ impl Room {
     }
 }
 
-/// The bytes of an edit; none for anything else, which is committed by itself.
-fn edit_bytes(wanted: &Wanted) -> Option<usize> {
+/// The bytes of an edit; none for other operations, which are committed one at a time.
+fn edit_bytes(wanted: &PendingOperation) -> Option<usize> {
     let Operation::Edit(edit) = &wanted.asked.operation else { return None };
     Some(edit.size_bytes())
 }

@@ -1,4 +1,4 @@
-//! What time brings: graces that end, nodes that die, sockets that were forgotten.
+//! The tick of every second: expired graces, dead nodes, and sockets without a member.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,24 @@ use heartline_protocol::NodeId;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::speak::is_lost;
-use super::{Asked, OPERATION_DEADLINE, Room};
+use super::publish::is_lost;
+use super::{OPERATION_DEADLINE, OperationRequest, Room};
 use crate::room::restore;
 use crate::value::operation::{Membership, Operation};
 use crate::value::roster::{Attachment, Member};
 
 impl Room {
     pub(super) async fn tick(&mut self, nodes: Option<&BTreeSet<NodeId>>) {
-        self.speakers.retain(|speaker| !speaker.is_deaf());
+        self.publishers.retain(|publisher| !publisher.is_closed());
         let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
         let now_ms = self.parts.now_ms();
         if self.session.roster.next_deadline_ms().is_some_and(|deadline| deadline <= now_ms) {
-            self.do_own(Membership::Expire, deadline).await;
+            self.perform_own(Membership::Expire, deadline).await;
         }
         self.reattach_all().await;
         let unheld: Vec<Attachment> = self.unheld().cloned().collect();
         for attachment in unheld {
-            self.do_own(Membership::Depart { attachment }, deadline).await;
+            self.perform_own(Membership::Depart { attachment }, deadline).await;
         }
         let Some(nodes) = nodes else { return };
         let members = self.session.roster.members.values();
@@ -32,14 +32,14 @@ impl Room {
         let lost: BTreeSet<NodeId> = lost.cloned().collect();
         for node in lost {
             if node != self.parts.node_id {
-                self.do_own(Membership::NodeLost { node }, deadline).await;
+                self.perform_own(Membership::NodeLost { node }, deadline).await;
             }
         }
     }
 
-    /// Sockets of this node that the session has and the room does not: their departure could not
-    /// be stored, or a join that nobody was told of could. No other node removes their members,
-    /// because this one is alive.
+    /// Sockets of this node that are members of the session but not attached to the room: a departure
+    /// was not stored, or a join was stored without an answer. No other node removes these members,
+    /// because this node is alive.
     pub(super) fn unheld(&self) -> impl Iterator<Item = &Attachment> {
         let present = self.session.roster.members.values().filter(|it| it.away.is_none());
         let own = present.filter(|it| it.attachment.node == self.parts.node_id);
@@ -52,28 +52,28 @@ impl Room {
     pub(super) async fn keep(&self) {
         let session_id = [self.session.id.clone()];
         if let Err(error) = self.parts.store.activity.keep(&session_id).await {
-            warn!(%error, session_id = %self.session.id, "a session in use was not kept");
+            warn!(%error, session_id = %self.session.id, "extending the lifetime of a session failed");
         }
     }
 
-    /// Says again that sockets of this node are members, where the session has lost them.
+    /// Adds the attached members again that the session lacks.
     pub(super) async fn reattach_all(&mut self) {
         self.must_reattach = false;
         let lost = self.attached.values().filter(|known| is_lost(&self.session, known));
         let mut lost: Vec<Member> = lost.cloned().collect();
-        // Where everybody was lost the first to come back leads: whoever is here longest.
+        // If all members were lost, the first to return leads: the one present longest.
         lost.sort_by_key(|member| (member.joined_at_ms, member.id.clone()));
         for member in lost {
             let deadline = self.parts.clock.now() + OPERATION_DEADLINE;
-            self.do_own(Membership::Reattach { member }, deadline).await;
+            self.perform_own(Membership::Reattach { member }, deadline).await;
         }
     }
 
-    pub(super) async fn do_own(&mut self, change: Membership, deadline: Instant) {
+    pub(super) async fn perform_own(&mut self, change: Membership, deadline: Instant) {
         let operation = Operation::Membership(change);
-        let asked = Asked { operation, actor: None, correlation_id: None };
+        let asked = OperationRequest { operation, actor: None, correlation_id: None };
         if let Err(error) = self.operate(asked, deadline).await {
-            debug!(%error, session_id = %self.session.id, "the session could not be put in order");
+            debug!(%error, session_id = %self.session.id, "updating the members of a session failed");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What others have committed: folded into the copy, or read whole.
+//! Commits of other nodes: folded into the copy, or read with the whole session.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::value::log::EventLog;
 use crate::value::session::Session;
 
 impl Room {
-    pub(super) async fn told(&mut self, revision: Revision, entry: Option<&Bytes>) {
+    pub(super) async fn on_commit(&mut self, revision: Revision, entry: Option<&Bytes>) {
         if revision <= Revision::of(&self.session) {
             return;
         }
@@ -25,11 +25,11 @@ impl Room {
         let entry = entry.filter(|_| is_next).and_then(|json| Entry::from_json(json).ok());
         let is_taken = entry.is_some_and(|entry| self.fold(&entry));
         if !is_taken && let Err(error) = self.catch_up().await {
-            warn!(%error, session_id = %self.session.id, "a commit of another node was not read");
+            warn!(%error, session_id = %self.session.id, "reading a commit of another node failed");
         }
     }
 
-    /// Takes a commit of another node; false if it does not follow from the copy.
+    /// Folds a commit of another node into the copy; false if it does not follow from the copy.
     pub(super) fn fold(&mut self, entry: &Entry) -> bool {
         match self.session.after(entry) {
             Ok(session) => {
@@ -37,7 +37,7 @@ impl Room {
                 true
             }
             Err(error) => {
-                debug!(%error, session_id = %self.session.id, "a commit must be read whole");
+                debug!(%error, session_id = %self.session.id, "commit does not fold, reading the whole session");
                 false
             }
         }
@@ -48,13 +48,13 @@ impl Room {
         let own = Revision::of(&self.session);
         let found = match self.parts.store.sessions.revisions(&session_id).await {
             Ok(found) => found.into_iter().next().flatten(),
-            Err(error) => return debug!(%error, "a session could not be compared"),
+            Err(error) => return debug!(%error, "comparing a session with the store failed"),
         };
         if found != Some(own)
             && self.session.exists()
             && let Err(error) = self.catch_up().await
         {
-            warn!(%error, session_id = %self.session.id, "a session is behind its store");
+            warn!(%error, session_id = %self.session.id, "catching up with the store failed");
         }
     }
 
@@ -65,7 +65,7 @@ impl Room {
         }
     }
 
-    /// Brings the copy to what the store has.
+    /// Brings the copy to the state of the store.
     pub(super) async fn catch_up(&mut self) -> Result<(), PartyError> {
         let known = self.session.exists().then(|| Arc::clone(&self.session));
         let entries = match &known {
@@ -78,7 +78,7 @@ impl Room {
         let session = match restore::load(&self.parts, &self.session.id, known.as_ref()).await? {
             Restored::Found(session) => session,
             Restored::Lost(session) => {
-                info!(session_id = %session.id, "the session was restored after a loss");
+                info!(session_id = %session.id, "session restored after a loss");
                 self.parts.metrics.full_sync("restored");
                 session
             }
@@ -91,7 +91,7 @@ impl Room {
         Ok(())
     }
 
-    /// The commits that followed a revision; none if not all of them are known.
+    /// The commits after a revision; none if not all of them are kept.
     async fn entries_after(&self, after: Revision) -> Result<Option<Vec<Entry>>, PartyError> {
         let entries = self.parts.store.sessions.entries(&self.session.id, after).await;
         let entries = entries.map_err(Unavailable::Store)?;
@@ -101,14 +101,14 @@ impl Room {
         Ok(entries.and_then(decoded))
     }
 
-    /// What led to a session that was read whole. Without it what members asked for by name would
-    /// be done again, and the next commit would cut the log short for every node.
+    /// The log of a session that was read as a whole. Without it, operations with a known
+    /// correlation id would be performed again, and the next commit would truncate the stored log.
     async fn log_of(&self, session: &Session) -> Result<EventLog, PartyError> {
         let kept = self.parts.store.sessions.log(&session.id, session.incarnation).await;
         let kept = kept.map_err(Unavailable::Store)?;
         let entries = kept.iter().filter_map(|json| Entry::from_json(json).ok());
         let mut log = EventLog::new(self.parts.config.log);
-        // Others may have committed more since the session was read.
+        // Other nodes may have committed since the session was read.
         let led_here = entries.filter(|entry| entry.version <= session.version);
         led_here.for_each(|entry| log.append(&entry));
         Ok(log)
