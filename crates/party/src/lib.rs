@@ -15,9 +15,10 @@ pub use room::archive::{Archived, Discovered, PartyArchive, PartyArchiveError, S
 pub use room::listener::{
     Listener, ListenerEvent, SessionUpdate, SessionUpdateKind, SessionUser, Topic,
 };
+pub use room::parts::{PartyConfig, PartyParts};
 pub use room::party_socket::PartySocket;
 pub use room::rate::PartyRates;
-pub use room::rooms::{PartyConfig, PartyParts, Rooms};
+pub use room::rooms::Rooms;
 pub use room::store::{
     Commit, Committed, LOCK_LIFETIME, NOTICES_MAX, Notice, OFFER_LIFETIME, PartyStore,
     PartyStoreError, Revision, SessionActivity, SessionRecovery, SessionStore, SessionWatch,

@@ -9,6 +9,7 @@ pub mod store;
 pub mod archive;
 mod metrics;
 pub mod listener;
+pub mod parts;
 pub mod rooms;
 pub mod task;
 pub(crate) mod unavailable;

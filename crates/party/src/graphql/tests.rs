@@ -24,9 +24,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Caller, Party};
+use crate::room::parts::{PartyConfig, PartyParts};
 use crate::room::party_socket::PartySocket;
 use crate::room::rate::PartyRates;
-use crate::room::rooms::{PartyConfig, PartyParts, Rooms};
+use crate::room::rooms::Rooms;
 use crate::value::log::LogLimits;
 use crate::{Limits, PartyStore};
 

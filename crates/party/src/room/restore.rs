@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{error, info};
 
 use crate::room::archive::{Archived, PartyArchiveError};
-use crate::room::rooms::Parts;
+use crate::room::parts::Parts;
 use crate::room::store::{Commit, Committed, Revision, Stored};
 use crate::room::task::OPERATION_DEADLINE;
 use crate::room::unavailable::Unavailable;

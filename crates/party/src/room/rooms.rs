@@ -12,22 +12,20 @@ use heartline_routing::Nodes;
 use heartline_runtime::{Clock, Random, Tasks};
 use prometheus_client::registry::Registry;
 use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
 
 use crate::room::archive::PartyArchive;
-use crate::room::archivist::Archivist;
 use crate::room::census::Census;
 use crate::room::listener::{Listener, Topic};
-use crate::room::metrics::PartyMetrics;
-use crate::room::store::{Notice, PartyStore};
+use crate::room::parts::{Parts, PartyParts};
+use crate::room::store::Notice;
 use crate::room::task::{
     Completed, OPERATION_DEADLINE, OperationRequest, PendingOperation, Replayed, Request, Room,
 };
 use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::limits::Limits;
-use crate::value::log::LogLimits;
 use crate::value::operation::{Actor, Lifecycle, Membership, Operation};
 use crate::value::session::Session;
 
@@ -62,73 +60,6 @@ const PARTING_DEADLINE: Duration = Duration::from_secs(5);
 /// The deadline of the last write to the archive.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The configuration of party sessions.
-#[derive(Debug, Clone, Copy)]
-pub struct PartyConfig {
-    /// Bounds of a session.
-    pub limits: Limits,
-    /// Bounds of its log.
-    pub log: LogLimits,
-    /// The time without changes after which a session is archived.
-    pub archive_debounce: Duration,
-    /// The time without members after which a session is ended; none for never.
-    pub auto_end: Option<Duration>,
-    /// The most buffered events of one subscriber before it gets the whole state instead.
-    pub subscription_queue: usize,
-}
-
-/// The surroundings of the party sessions of a node.
-#[derive(Debug)]
-pub struct PartyParts {
-    /// The store of live sessions.
-    pub store: PartyStore,
-    /// The archive of all sessions.
-    pub archive: Arc<dyn PartyArchive>,
-    /// The id of this node.
-    pub node_id: NodeId,
-    /// The configuration.
-    pub config: PartyConfig,
-    /// The clocks of this node.
-    pub clock: Clock,
-    /// The random source of this node.
-    pub random: Random,
-}
-
-/// The parts that all rooms share.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) store: PartyStore,
-    pub(crate) archive: Arc<dyn PartyArchive>,
-    pub(crate) archivist: Archivist,
-    pub(crate) node_id: NodeId,
-    pub(crate) config: PartyConfig,
-    pub(crate) clock: Clock,
-    pub(crate) metrics: PartyMetrics,
-    pub(crate) random: Random,
-    /// Owns the tasks of rooms, and work that must be finished although its caller may give up.
-    pub(crate) tasks: Tasks,
-    /// The last reading of the store's clock, and the time of that reading.
-    store_time: Mutex<(Instant, u64)>,
-}
-
-impl Parts {
-    /// The time by the store's clock.
-    pub(crate) fn now_ms(&self) -> u64 {
-        let (read_at, read_ms) = *self.store_time.lock().unwrap_or_else(PoisonError::into_inner);
-        read_ms + (self.clock.now() - read_at).as_millis() as u64
-    }
-
-    async fn read_time(&self) {
-        match self.store.activity.now_ms().await {
-            Ok(now_ms) => {
-                let read = (self.clock.now(), now_ms);
-                *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = read;
-            }
-            Err(error) => debug!(%error, "reading the party store's clock failed"),
-        }
-    }
-}
-
 /// All rooms. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Rooms(Arc<Inner>);
@@ -144,23 +75,9 @@ struct Inner {
 impl Rooms {
     /// A node without rooms.
     pub fn new(parts: PartyParts) -> Self {
-        let PartyParts { store, archive, node_id, config, clock, random } = parts;
-        let (debounce, metrics) = (config.archive_debounce, PartyMetrics::default());
-        let archivist = Archivist::new(Arc::clone(&archive), debounce, clock, metrics.clone());
-        let parts = Parts {
-            store,
-            archive,
-            archivist,
-            node_id,
-            config,
-            clock,
-            metrics,
-            random,
-            tasks: Tasks::new(),
-            store_time: Mutex::new((clock.now(), clock.wall().unix_ms)),
-        };
         let is_leaving = AtomicBool::new(false);
-        Self(Arc::new(Inner { parts: Arc::new(parts), rooms: Mutex::default(), is_leaving }))
+        let parts = Arc::new(Parts::new(parts));
+        Self(Arc::new(Inner { parts, rooms: Mutex::default(), is_leaving }))
     }
 
     /// Registers the metrics of party sessions.

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::room::listener::{Listener, Publisher, Topic};
-use crate::room::rooms::Parts;
+use crate::room::parts::Parts;
 use crate::room::store::Revision;
 use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
