@@ -42,15 +42,15 @@ use super::failure::RedisFailure;
 use super::script::Script;
 use super::subscription::Channels;
 
-/// How long the first subscription may take when the node starts.
+/// The deadline of the first subscription.
 const SUBSCRIBE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a party store is told at its start.
+/// The configuration of a party store.
 #[derive(Debug, Clone, Copy)]
 pub struct RedisPartyConfig {
-    /// How long a session is kept without use.
+    /// The lifetime of an unused session.
     pub session_ttl: Duration,
-    /// How long the entries of its log are kept after the last of them.
+    /// The lifetime of its log after the last entry.
     pub event_log_ttl: Duration,
 }
 
@@ -183,7 +183,8 @@ impl SessionActivity for RedisPartyStore {
     }
 
     async fn now_ms(&self) -> Result<u64, PartyStoreError> {
-        // On a Cluster each master has a clock: all nodes ask the one that lists active sessions.
+        // On a Cluster each master has a clock: all nodes read that of the master of the active
+        // list.
         let time = self.client.time(&self.keys.active()).await?;
         Ok(time.unix_ms)
     }

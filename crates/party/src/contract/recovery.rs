@@ -1,5 +1,5 @@
-//! The promises of a store that several nodes share: one node at a time restores a session, with the
-//! newest copy.
+//! The promises of a store that several nodes share: one node at a time restores a session, with
+//! the newest copy.
 
 use std::time::Duration;
 

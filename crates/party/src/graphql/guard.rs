@@ -27,8 +27,8 @@ const FIELDS_MAX: usize = 5000;
 const REPEATS_MAX: usize = 20;
 /// How often one counts that has fields of its own: it may be a whole queue.
 const WHOLE_REPEATS: usize = 5;
-/// Values in the variables of a request, those inside of others included. Each takes far more memory
-/// than the two bytes that it may be written with.
+/// Values in the variables of a request, those inside of others included. Each takes far more
+/// memory than the two bytes that it may be written with.
 const VALUES_MAX: usize = 500_000;
 /// Fragments that a document may define.
 const FRAGMENTS_MAX: usize = 100;

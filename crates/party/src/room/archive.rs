@@ -25,8 +25,8 @@ pub struct Archived {
     pub active_at_ms: u64,
     /// The number of its members.
     pub members: usize,
-    /// Accounts that are or have been members. An archive adds them to those that it has, and returns
-    /// all of them.
+    /// Accounts that are or have been members. An archive adds them to those that it has, and
+    /// returns all of them.
     pub participants: Vec<UserId>,
 }
 

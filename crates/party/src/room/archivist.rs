@@ -24,8 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Sessions of one write.
 const BATCH: usize = 64;
 
-/// The most sessions in the queue. Beyond it, a changed session is not queued until it changes again;
-/// so many wait only if the archive fails for long.
+/// The most sessions in the queue. Beyond it, a changed session is not queued until it changes
+/// again; so many wait only if the archive fails for long.
 const PENDING_MAX: usize = 100_000;
 
 /// The pause after a failed write: the first, and the longest.

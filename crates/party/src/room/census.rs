@@ -8,8 +8,8 @@ use heartline_protocol::NodeId;
 use heartline_routing::LiveNode;
 use tokio::time::Instant;
 
-/// The time that nodes have to announce themselves again after an outage of the directory, or after a
-/// pause of this node.
+/// The time that nodes have to announce themselves again after an outage of the directory, or after
+/// a pause of this node.
 const RETURN_WITHIN: Duration = Duration::from_secs(3);
 
 /// The nodes that have announced themselves, each with the end of its lease.

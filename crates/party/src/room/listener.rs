@@ -148,8 +148,8 @@ pub(crate) fn subscription(
 }
 
 impl Publisher {
-    /// Adds an event of this size to the buffer. Returns false if it does not fit: then the buffer is
-    /// empty, and the caller must publish a snapshot.
+    /// Adds an event of this size to the buffer. Returns false if it does not fit: then the buffer
+    /// is empty, and the caller must publish a snapshot.
     #[must_use]
     pub(crate) fn publish(&self, heard: ListenerEvent, bytes: usize) -> bool {
         let mut buffer = lock(&self.shared);
@@ -175,7 +175,8 @@ impl Publisher {
         };
         buffer.events.clear();
         buffer.bytes = 0;
-        // A snapshot counts no bytes: however large it is, one snapshot does not make a slow subscriber.
+        // A snapshot counts no bytes: however large it is, one snapshot does not make a slow
+        // subscriber.
         buffer.events.extend(snapshot.into_iter().map(|heard| (heard, 0)));
         buffer.wake();
     }
@@ -205,9 +206,9 @@ impl Buffer {
         let ListenerEvent::Session(news) = heard else { return };
         match &news.change {
             SessionUpdateKind::UserJoined { user } => {
-                drop(self.known_members.insert(user.id.clone()))
+                let _ = self.known_members.insert(user.id.clone());
             }
-            SessionUpdateKind::UserLeft { user_id } => drop(self.known_members.remove(user_id)),
+            SessionUpdateKind::UserLeft { user_id } => let _ = self.known_members.remove(user_id);
             SessionUpdateKind::LeaderChanged { .. } | SessionUpdateKind::SessionEnded { .. } => {}
         }
     }

@@ -309,8 +309,8 @@ impl PartySocket {
         Ok(())
     }
 
-    /// Its actor in a session, once it has joined. Clients subscribe at the same moment at which they
-    /// join, so this waits for a join that is under way.
+    /// Its actor in a session, once it has joined. Clients subscribe at the same moment at which
+    /// they join, so this waits for a join that is under way.
     pub(crate) async fn actor_in(&self, session_id: &str) -> Result<Actor, PartyError> {
         let mut place = self.state.subscribe();
         let decided = timeout(JOIN_WITHIN, place.wait_for(|place| place.decides(session_id))).await;
@@ -325,8 +325,8 @@ impl PartySocket {
         }
     }
 
-    /// Closes the connection: shortly after, its member is removed, or marked as away if it may resume.
-    /// The caller awaits this, so that the departure has an owner.
+    /// Closes the connection: shortly after, its member is removed, or marked as away if it may
+    /// resume. The caller awaits this, so that the departure has an owner.
     pub async fn close(&self) {
         let Ok(turn) = self.turns.acquire().await else { return };
         self.turns.close();

@@ -45,8 +45,8 @@ pub(crate) fn copy(session: &Session) -> Stored {
     Stored { revision: Revision::of(session), fields: to_fields(session) }
 }
 
-/// Loads a session. A node that has a copy passes it as `known`: a store that is behind the copy has
-/// lost commits.
+/// Loads a session. A node that has a copy passes it as `known`: a store that is behind the copy
+/// has lost commits.
 pub(crate) async fn load(
     parts: &Arc<Parts>,
     session_id: &str,
@@ -57,7 +57,8 @@ pub(crate) async fn load(
     let mut to_offer = parts.store.recovery.as_ref().zip(known);
     loop {
         let stored = read(parts, session_id).await?;
-        // A node without a copy cannot tell whether a shared store has lost commits; the archive can.
+        // A node without a copy cannot tell whether a shared store has lost commits; the archive
+        // can.
         let is_certain = known.is_some() || !parts.store.is_shared();
         if is_certain && let Some(session) = current(stored.as_ref(), known, None)? {
             return Ok(Restored::Found(session));
@@ -65,8 +66,8 @@ pub(crate) async fn load(
         if let Some((recovery, known)) = to_offer.take() {
             // Before the lock: if this node stops while it holds the lock, the next holder finds
             // this node's copy. Before the archive is read, which may be slow: a node that restores
-            // the session meanwhile asks for copies, and this room does not answer until it has read
-            // the archive.
+            // the session meanwhile asks for copies, and this room does not answer until it has
+            // read the archive.
             let offered = recovery.offer(session_id, copy(known)).await;
             offered.map_err(Unavailable::Store)?;
         }

@@ -289,9 +289,9 @@ impl Rooms {
         }
     }
 
-    /// Sends a room a request that it can miss, because comparing with the store makes up for it. Half
-    /// of the queue is reserved for requests of members: otherwise a node that resumes after a pause
-    /// would reject them while it processes the notices of that pause.
+    /// Sends a room a request that it can miss, because comparing with the store makes up for it.
+    /// Half of the queue is reserved for requests of members: otherwise a node that resumes after a
+    /// pause would reject them while it processes the notices of that pause.
     fn tell(&self, session_id: &str, request: Request) {
         let Some(room) = self.lock().get(session_id).cloned() else { return };
         let has_place = room.capacity() > ROOM_REQUESTS_MAX / 2;
@@ -324,8 +324,8 @@ impl Rooms {
         }
     }
 
-    /// Opens the rooms of the sessions whose last sign of life is oldest. Each room then checks whether
-    /// the nodes of its members are alive.
+    /// Opens the rooms of the sessions whose last sign of life is oldest. Each room then checks
+    /// whether the nodes of its members are alive.
     async fn look_at_silent(&self) {
         let silent = match self.0.parts.store.activity.active(SILENT_LOOKED_AT).await {
             Ok(silent) => silent,
@@ -356,17 +356,17 @@ impl Rooms {
         }
     }
 
-    /// Begins the shutdown: rejects changes and writes the archive. Sockets close after this, so that
-    /// no client returns on another node to a session that is still changing here. A slow archive is
-    /// not awaited for longer than `within`; `close` writes the rest.
+    /// Begins the shutdown: rejects changes and writes the archive. Sockets close after this, so
+    /// that no client returns on another node to a session that is still changing here. A slow
+    /// archive is not awaited for longer than `within`; `close` writes the rest.
     pub async fn leave(&self, within: Duration) {
         self.0.is_leaving.store(true, Ordering::Relaxed);
         info!("party sessions reject changes: shutting down");
         self.flush(within).await;
     }
 
-    /// Ends the shutdown after the sockets are closed: removes this node's members, or marks them as
-    /// away if they may resume, ends all rooms and writes the archive.
+    /// Ends the shutdown after the sockets are closed: removes this node's members, or marks them
+    /// as away if they may resume, ends all rooms and writes the archive.
     pub async fn close(&self) {
         self.0.is_leaving.store(true, Ordering::Relaxed);
         let session_ids: Vec<String> = self.lock().keys().cloned().collect();

@@ -1,8 +1,8 @@
 //! One session on one node: the task that owns the node's copy of it.
 //!
 //! The room serves one request after the other: operations of members, commits of other nodes, and
-//! subscriptions. It decides an operation on its copy and commits by comparing revisions; if another
-//! node committed first, the room catches up and decides again.
+//! subscriptions. It decides an operation on its copy and commits by comparing revisions; if
+//! another node committed first, the room catches up and decides again.
 
 mod catch_up;
 mod operate;
@@ -74,8 +74,8 @@ pub(crate) struct PendingOperation {
 }
 
 impl PendingOperation {
-    /// Whether this is a join whose connection was already told that it failed. If it were performed
-    /// now, the connection would be a member without knowing it.
+    /// Whether this is a join whose connection was already told that it failed. If it were
+    /// performed now, the connection would be a member without knowing it.
     fn is_given_up(&self) -> bool {
         let is_join = matches!(self.asked.operation, Operation::Membership(Membership::Join(_)));
         is_join && self.answer.is_closed()

@@ -1,4 +1,4 @@
-//! What one commit appends to a session's log.
+//! The entry that one commit appends to a session's log.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,32 +9,33 @@ use crate::value::roster::MemberId;
 /// One commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The commit's own id. Whoever got no answer looks for it here before trying again.
+    /// The id of the commit. A node whose answer was lost looks for it before it tries again.
     pub commit_id: String,
-    /// The session's version after it.
+    /// The session's version after the commit.
     pub version: u64,
-    /// What happened.
+    /// The changes.
     pub facts: Vec<Fact>,
-    /// What its callers were told who gave their operation a name, for when they ask again.
+    /// The results of operations with a correlation id, for callers that repeat them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remembered: Vec<Remembered>,
 }
 
-/// The result of an operation that its caller gave a name.
+/// The result of an operation with a correlation id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Remembered {
-    /// Who asked.
+    /// The caller.
     pub member: MemberId,
-    /// What the caller calls it.
+    /// The correlation id.
     pub correlation_id: String,
-    /// Which operation it was, so that a name used for two kinds does not give the wrong answer.
+    /// The kind of operation, so that a correlation id that is used for two kinds gives no wrong
+    /// result.
     pub operation: String,
-    /// What the caller was told.
+    /// The result.
     pub outcome: Outcome,
 }
 
 impl Remembered {
-    /// Whether it is what this member calls so.
+    /// Whether it is the result for this member, correlation id and kind.
     pub(crate) fn is_of(&self, member: &MemberId, operation: &str, correlation_id: &str) -> bool {
         self.correlation_id == correlation_id
             && self.member == *member
@@ -48,7 +49,7 @@ impl Entry {
         serde_json::to_vec(&self.for_log()).expect("an entry has no key that is not text")
     }
 
-    /// How many queue events it holds.
+    /// The number of its queue events.
     pub fn queue_events(&self) -> usize {
         self.facts.iter().filter_map(Fact::queue_event).count()
     }
@@ -58,7 +59,7 @@ impl Entry {
         self.facts.iter().any(|fact| matches!(fact, Fact::Restored { .. }))
     }
 
-    /// Reads what a log kept.
+    /// Reads an entry of a log.
     pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }

@@ -1,4 +1,4 @@
-//! What happened to a session. Facts are all that changes one: whoever folds the same facts has the
+//! Changes of a session. Only facts change a session: two nodes that fold the same facts have the
 //! same session.
 
 use serde::{Deserialize, Serialize};
@@ -8,55 +8,54 @@ use crate::value::item::Item;
 use crate::value::roster::{Attachment, Away, Heir, Member, MemberId, Resume};
 use crate::value::session::{Details, Status};
 
-/// One thing that happened.
+/// One change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// A queue event, which subscribers of the queue hear.
+    /// A queue event, which is sent to subscribers of the queue.
     Queue(QueueEvent),
-    /// A session event, which subscribers of the session hear.
+    /// A session event, which is sent to subscribers of the session.
     Session(SessionEvent),
-    /// The first member brought a queue along. It has a sequence but is no event: whoever hears
-    /// events from the beginning gets the whole state.
+    /// The first member seeded the queue. The seed has a sequence but is no event: a replay from
+    /// the beginning gives the whole state.
     Seeded {
         /// The number and hashes of the seeded queue.
         stamp: Stamp,
         /// The queue; none in the log, as in [`QueueChange::QueueReplaced`].
         contents: Option<Contents>,
     },
-    /// A member's socket went; it may come back until the deadline.
+    /// A member's socket closed; it may resume until the deadline.
     MemberAway {
-        /// Who.
+        /// The member.
         member: MemberId,
-        /// Since when and until when.
+        /// The times of the close and of the deadline.
         away: Away,
     },
-    /// A member is present through this socket, and may come back with these tokens.
+    /// A member uses this socket, and may resume with these tokens.
     MemberAttached {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// The socket.
         attachment: Attachment,
         /// The tokens.
         resume: Option<Resume>,
     },
-    /// A member used the socket that it came back on, so its former token is no longer needed.
+    /// A member used the socket on which it resumed, so its former token is no longer valid.
     ResumeConfirmed {
-        /// Who.
+        /// The member.
         member: MemberId,
     },
-    /// The session has members again, or no longer.
+    /// The session became active or inactive.
     StatusChanged {
         /// The new status.
         status: Status,
     },
-    /// What is said about the session.
+    /// The details of the session changed.
     DetailsChanged {
-        /// All of it.
+        /// All details.
         details: Details,
     },
-    /// The session was read back from its archive after a loss. Whoever was a member registers
-    /// again.
+    /// The session was restored after a loss. Its members register again.
     Restored {
         /// The new incarnation.
         incarnation: u64,
@@ -66,7 +65,7 @@ pub enum Fact {
         roster_sequence: u64,
         /// The new epoch, likewise.
         epoch: u64,
-        /// Who led, and leads again if it is back in time.
+        /// The former leader, which leads again if it returns in time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         heir: Option<Heir>,
     },
@@ -77,12 +76,12 @@ pub enum Fact {
 pub struct QueueEvent {
     /// Its number, and the hashes of the state after it.
     pub stamp: Stamp,
-    /// What changed.
+    /// The change.
     pub change: QueueChange,
 }
 
-/// What every queue event carries, so that a client can tell that it has missed one, that its copy
-/// is right, and whether it caused the event.
+/// The fields of every queue event. From them a client can tell whether it has missed an event,
+/// whether its copy is right, and whether it caused the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The number of the state after it.
@@ -94,7 +93,7 @@ pub struct Stamp {
     /// The member who caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<MemberId>,
-    /// That member's own name for what it did.
+    /// The correlation id that the member gave to its operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
 }
@@ -104,54 +103,54 @@ pub struct Stamp {
 pub struct Contents {
     /// The items.
     pub queue: Vec<Item>,
-    /// What is being climbed.
+    /// The current climb.
     pub current: Option<Item>,
 }
 
-/// What changed in the queue, with the names of the wire's events.
+/// The kinds of queue changes, with the names of the events on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum QueueChange {
-    /// An item came in at a position.
+    /// An item was added at a position.
     QueueItemAdded {
         /// The item.
         item: Item,
-        /// Where it is now.
+        /// Its position.
         position: usize,
     },
-    /// An item went, and with it the current climb if it was that item.
+    /// An item was removed; the current climb is cleared if it was that item.
     QueueItemRemoved {
-        /// Which.
+        /// The item.
         uuid: String,
     },
     /// An item moved.
     QueueReordered {
-        /// Which.
+        /// The item.
         uuid: String,
-        /// Where it was.
+        /// Its former position.
         old_index: usize,
-        /// Where it is.
+        /// Its new position.
         new_index: usize,
     },
-    /// Another climb is current, or none.
+    /// The current climb changed, or was cleared.
     CurrentClimbChanged {
-        /// Which.
+        /// The item.
         item: Option<Item>,
     },
     /// The current climb, and the item of its uuid, are mirrored or not.
     ClimbMirrored {
-        /// Whether they are.
+        /// Whether they are mirrored.
         mirrored: bool,
     },
-    /// Much changed at once; on the wire a `FullSync`.
+    /// The whole queue was replaced; on the wire a `FullSync`.
     QueueReplaced {
         /// The new queue. The log keeps none ([`Fact::for_log`]): it would fill the whole window,
-        /// and whoever replays over it gets the present state anyway.
+        /// and a replay across it gives the present state anyway.
         contents: Option<Contents>,
     },
 }
 
 impl QueueChange {
-    /// Roughly the bytes that it takes: its items are what counts.
+    /// The approximate size in bytes, which is that of its items.
     pub fn size_bytes(&self) -> usize {
         let items = match self {
             Self::QueueItemAdded { item, .. } => item.size_bytes(),
@@ -170,51 +169,51 @@ impl QueueChange {
 pub struct SessionEvent {
     /// Its number; session events are counted apart from those of the queue.
     pub sequence: u64,
-    /// What changed.
+    /// The change.
     pub change: SessionChange,
 }
 
-/// What changed among the members.
+/// The kinds of session changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SessionChange {
-    /// Somebody is new; on the wire `UserJoined`.
+    /// A member joined; on the wire `UserJoined`.
     MemberJoined {
-        /// Who.
+        /// The member.
         member: Member,
     },
-    /// Somebody has another name or picture; on the wire `UserJoined`, which clients upsert.
+    /// A member changed its name or picture; on the wire `UserJoined`, which clients upsert.
     MemberUpdated {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// The name to show.
         username: String,
         /// The picture to show.
         avatar_url: Option<String>,
     },
-    /// Somebody is out; on the wire `UserLeft`.
+    /// A member left; on the wire `UserLeft`.
     MemberLeft {
-        /// Who.
+        /// The member.
         member: MemberId,
     },
-    /// Somebody leads; on the wire `LeaderChanged`.
+    /// A leader was elected; on the wire `LeaderChanged`.
     LeaderElected {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// The number of this election.
         epoch: u64,
     },
-    /// The session is over, for good; on the wire `SessionEnded`.
+    /// The session ended; on the wire `SessionEnded`.
     Ended {
-        /// Why, in words for its members.
+        /// The reason, for its members.
         reason: String,
-        /// When.
+        /// The time of the end.
         ended_at_ms: u64,
     },
 }
 
 impl Fact {
-    /// The fact as the log keeps it and as nodes tell each other: without the contents of a whole
-    /// queue. Whoever folds such a marker must read the session from its store.
+    /// The form of the fact in the log and in notices: without the contents of a whole queue. A
+    /// node that cannot fold such a marker reads the session from the store.
     #[must_use]
     pub fn for_log(&self) -> Self {
         let mut fact = self.clone();

@@ -10,7 +10,7 @@
 //! | `member:<id>` | a member |
 //! | `abandoned` | the sockets that members gave up for newer ones; absent if there are none |
 //!
-//! An edit writes the head and what it touched, never the other items.
+//! An edit writes the head and the items that it changes, never the others.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -31,31 +31,30 @@ const ITEM: &str = "item:";
 const MEMBER: &str = "member:";
 const ABANDONED: &str = "abandoned";
 
-/// What is short and changes with every commit. Reading this field alone tells whether a copy is
-/// current.
+/// The short part that changes with every commit. This field alone shows whether a copy is current.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The session's id.
     pub id: String,
-    /// How often it was restored after a loss.
+    /// The number of times that it was restored after a loss.
     pub incarnation: u64,
-    /// How many commits led here.
+    /// The number of commits.
     pub version: u64,
-    /// The number of the queue's state.
+    /// The queue's sequence.
     pub sequence: u64,
     /// The queue's state hash.
     pub state_hash: StateHash,
     /// The queue's order hash.
     pub order_hash: OrderHash,
-    /// Where the session is in its life.
+    /// The status.
     pub status: Status,
-    /// How many session events there were.
+    /// The number of session events.
     pub roster_sequence: u64,
-    /// Who leads.
+    /// The leader.
     pub leader: Option<MemberId>,
-    /// How often a leader was elected.
+    /// The number of elections.
     pub epoch: u64,
-    /// Who led before the session was restored.
+    /// The leader before the session was restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heir: Option<Heir>,
 }
@@ -69,35 +68,34 @@ enum Current {
     Apart(Item),
 }
 
-/// Which fields a commit writes and removes.
+/// The fields that a commit writes and removes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// What to write.
+    /// Fields to write.
     pub set: Vec<(String, Vec<u8>)>,
-    /// What to remove.
+    /// Fields to remove.
     pub remove: Vec<String>,
 }
 
 impl Changes {
-    /// What a store has to write that holds nothing of a session yet.
+    /// All fields of a session, for a store that does not have it.
     pub fn all(session: &Session) -> Self {
         Self { set: to_fields(session), remove: Vec::new() }
     }
 }
 
-/// Why stored fields make no session. The store has lost or mixed something up, which is an
-/// incident and not a refusal.
+/// The reason for which stored fields are not a session. The stored data is damaged.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {
-    /// A field is not there.
+    /// A field is missing.
     #[error("the field {0} is missing")]
     Missing(String),
     /// A field cannot be read.
     #[error("the field {field} cannot be read: {reason}")]
     Unreadable {
-        /// Which.
+        /// The name of the field.
         field: String,
-        /// Why.
+        /// The reason.
         reason: serde_json::Error,
     },
     /// The items have other hashes than the head says.
@@ -158,7 +156,7 @@ pub fn to_fields(session: &Session) -> Vec<(String, Vec<u8>)> {
     fields
 }
 
-/// The session of these fields. Fields of other names are passed over.
+/// The session of these fields. Unknown fields are ignored.
 pub fn from_fields(
     fields: impl IntoIterator<Item = (String, Vec<u8>)>,
 ) -> Result<Session, FieldError> {
@@ -207,7 +205,7 @@ pub fn from_fields(
     })
 }
 
-/// What a store that holds `before` has to write in order to hold `after`.
+/// The changes from `before` to `after`.
 pub fn changes(before: &Session, after: &Session) -> Changes {
     let mut changes = Changes::default();
     if Head::of(before) != Head::of(after) {

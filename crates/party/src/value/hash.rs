@@ -11,10 +11,10 @@
 //! can see.
 //!
 //! **Content hash** of an item: FNV-1a of 64 bits over the UTF-16 code units of its
-//! [canonical JSON](crate::value::canonical), holding the fields of the schema that are not null (so
-//! without `__typename`); sixteen hex digits. The prime of 64 bits is 2^40 + 0x1b3, so that a
-//! browser multiplies two halves of 32 bits and needs no big integers:
-//! `low * 0x1b3`, and `high * 0x1b3 + low * 256 + carry`.
+//! [canonical JSON](crate::value::canonical), holding the fields of the schema that are not null
+//! (so without `__typename`); sixteen hex digits. The prime of 64 bits is 2^40 + 0x1b3, so that a
+//! browser multiplies two halves of 32 bits and needs no big integers: `low * 0x1b3`, and `high *
+//! 0x1b3 + low * 256 + carry`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -22,7 +22,8 @@ pub const RESUME_GRACE_MS: u64 = 30_000;
 pub const FORMER_TOKENS_MAX: usize = 4;
 /// Sockets that members gave up for newer ones and that are still known as such.
 pub const ABANDONED_SOCKETS_MAX: usize = 64;
-/// How long whoever led before a loss has to come back and lead again: as long as a node may be silent.
+/// How long whoever led before a loss has to come back and lead again: as long as a node may be
+/// silent.
 pub const HEIR_WITHIN_MS: u64 = 15_000;
 /// How much higher a session goes on that was restored after a loss.
 pub const RESTORED_SEQUENCES: u64 = 10_000;

@@ -1,4 +1,4 @@
-//! The newest commits of a session, for those who missed some and for those who ask again.
+//! The newest commits of a session, for replays and for repeated operations.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::value::limits::{LOG_BYTES_MAX, LOG_ENTRIES_MAX, LOG_EVENTS_MAX};
 use crate::value::operation::Outcome;
 use crate::value::roster::MemberId;
 
-/// How much of the past a log keeps. What is older is forgotten first.
+/// The limits of a log. The oldest commits are removed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
     /// Queue events.
@@ -48,12 +48,12 @@ struct Kept {
     bytes: usize,
 }
 
-/// What somebody gets who has seen everything up to some sequence.
+/// The answer to a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Replay {
-    /// All that followed, without a hole.
+    /// All later events, without a gap.
     Events(Vec<QueueEvent>),
-    /// The present state, because not all of it is known as events.
+    /// The present state instead, because the log lacks some of the events.
     FullSync,
 }
 
@@ -63,8 +63,8 @@ impl EventLog {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes the next commit, and forgets what is now beyond the window. The newest commit is
-    /// always kept, so that its author finds it.
+    /// Appends a commit, and removes those beyond the limits. The newest commit is always kept, so
+    /// that its author finds it.
     pub fn append(&mut self, entry: &Entry) {
         let entry = entry.for_log();
         if entry.is_restoration() {
@@ -83,7 +83,7 @@ impl EventLog {
         }
     }
 
-    /// How many commits the window holds once this one of so many bytes is taken.
+    /// The number of commits in the log after appending this one of this size.
     pub fn kept_with(&self, entry: &Entry, bytes: usize) -> usize {
         if entry.is_restoration() {
             return 1;
@@ -99,7 +99,7 @@ impl EventLog {
         entries
     }
 
-    /// What somebody gets who has seen everything up to `since`, in a session that is at `current`.
+    /// The answer to a replay after `since`, in a session that is at `current`.
     pub fn replay(&self, since: u64, current: u64) -> Replay {
         if since > current {
             return Replay::FullSync;
@@ -118,7 +118,7 @@ impl EventLog {
         Replay::Events(missed.into_iter().cloned().collect())
     }
 
-    /// What a member was told about the operation that it calls so.
+    /// The remembered result of an operation of this member, correlation id and kind.
     pub fn remembered(
         &self,
         member: &MemberId,

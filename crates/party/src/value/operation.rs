@@ -1,4 +1,4 @@
-//! What somebody wants of a session, and what becomes of it.
+//! Operations on a session, and their results.
 
 mod draft;
 mod edits;
@@ -25,21 +25,21 @@ pub use group::{Decided, decide};
 pub use lifecycle::{Lifecycle, NewSession};
 pub use membership::{Join, Membership};
 
-/// What somebody wants.
+/// An operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// To change the queue.
+    /// An edit of the queue.
     Edit(Edit),
-    /// To come, to go, to be called something else.
+    /// A change of a member.
     Membership(Membership),
-    /// To begin or to end the session.
+    /// The creation, restoring or end of the session.
     Lifecycle(Lifecycle),
 }
 
-/// The connection that wants it.
+/// The connection that performs an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// Its member id: its own connection id, or the one that it came back as.
+    /// Its member id: its own connection id, or the id of the member that it resumed.
     pub member: MemberId,
     /// The account, if it is signed in.
     pub account: Option<UserId>,
@@ -47,62 +47,62 @@ pub struct Actor {
     pub attachment: Attachment,
 }
 
-/// Who wants it, when, and within what bounds.
+/// The caller, the time and the limits of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
     /// The time, by the store's clock.
     pub now_ms: u64,
-    /// Who wants it; nobody if the server itself does.
+    /// The caller; none for the server itself.
     pub actor: Option<Actor>,
-    /// What the caller calls it, so that asking again does not do it again.
+    /// The correlation id, under which a repeated operation gives the first result.
     pub correlation_id: Option<String>,
-    /// The bounds.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// What the caller is told.
+/// The result for the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is so, whether or not something had to change.
+    /// The operation succeeded, with or without an effect.
     Done,
     /// This item is in the queue.
     Item(Item),
-    /// This is current.
+    /// The current climb.
     Current(Option<Item>),
-    /// The queue is as the caller wants it. The answer is the state after the commit; a caller that
-    /// asks again gets the present one.
+    /// The queue was replaced. The caller gets the state after the commit; a caller that repeats
+    /// the operation gets the present state.
     QueueSet,
     /// The caller is a member.
     Joined {
-        /// The id by which it is known from now on.
+        /// Its member id.
         member: MemberId,
-        /// Whether it is the member that it was before, on a former socket.
+        /// Whether it resumed as a member that had another socket.
         resumed: bool,
     },
     /// The caller is no longer a member.
     Left {
-        /// Whether it was one.
+        /// Whether it was a member.
         was_member: bool,
     },
 }
 
-/// What becomes of an operation.
+/// The decision about an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
-    /// What happened; nothing if nothing had to change.
+    /// The facts; none if the operation has no effect.
     pub facts: Vec<Fact>,
-    /// What the caller is told once the facts are committed.
+    /// The result for the caller once the facts are committed.
     pub outcome: Outcome,
-    /// The result under the caller's own name for it.
+    /// The result to remember under the correlation id.
     pub remembered: Option<Remembered>,
-    /// The session afterwards, with its new version.
+    /// The session after the operation, with its new version.
     pub after: Session,
 }
 
 impl Applied {
-    /// What there is to commit. Something that had no effect is committed only if its caller may
-    /// ask again by name, because by then it might have one.
+    /// The entry to commit. An operation without an effect is committed only if it has a
+    /// correlation id, because a repetition might have an effect.
     pub fn entry(&self, commit_id: impl Into<String>) -> Option<Entry> {
         self.is_commit().then(|| Entry {
             commit_id: commit_id.into(),
@@ -140,8 +140,8 @@ pub fn apply(
 }
 
 impl Operation {
-    /// What it is called where it is remembered. Only what gives another result when it is done
-    /// again is: joining and leaving do not.
+    /// The kind under which its result is remembered. Joining and leaving are not remembered,
+    /// because repeating them gives the same result.
     fn name(&self) -> Option<&'static str> {
         match self {
             Self::Edit(edit) => Some(edit.name()),
@@ -160,7 +160,7 @@ fn remembered(operation: &Operation, context: &Context, outcome: &Outcome) -> Op
     })
 }
 
-/// The present member who acts, in a session that has not ended.
+/// The acting member, in a session that has not ended.
 fn acting_member<'a>(draft: &'a Draft<'_>) -> Result<&'a Member, PartyError> {
     if draft.session.status == Status::Ended {
         return Err(PartyError::session_has_ended());

@@ -8,32 +8,32 @@ use crate::value::item::Item;
 /// not in the queue, or differ in content from the one in the queue that has its uuid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueState {
-    /// How many events led here, counting the seed as one.
+    /// The number of events, counting the seed as one.
     pub sequence: u64,
-    /// Which items are there and which is current.
+    /// The hash of the set of items and of the current one.
     pub state_hash: StateHash,
-    /// Which items are there, in what order, with what content.
+    /// The hash of the items in order with their content.
     pub order_hash: OrderHash,
     /// The items.
     pub queue: Vec<Item>,
-    /// What is being climbed.
+    /// The current climb.
     pub current: Option<Item>,
 }
 
-/// Why a fact does not follow from a state. It comes from another state, so whoever folds it has
-/// missed something and must read the whole session again.
+/// The reason for which a fact does not follow from a state. The copy has missed a commit and must
+/// be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
-    /// Another number was due.
+    /// The sequence is not the next one.
     #[error("it has another number than the one that is due")]
     OutOfOrder,
-    /// It speaks of an item, position or member that is not there.
+    /// The fact names an item, position or member that does not exist.
     #[error("it speaks of something that is not there")]
     Absent,
-    /// What it leads to has other hashes than it says.
+    /// The resulting state has other hashes than the fact says.
     #[error("it leads to another state than it says")]
     HashMismatch,
-    /// It is the log's marker of a replaced queue, which does not say what the queue is.
+    /// The fact is the log's marker of a replaced queue, which lacks the queue.
     #[error("it is a marker without contents")]
     Marker,
 }
@@ -52,7 +52,7 @@ impl QueueState {
         Self { sequence, state_hash, order_hash, queue, current }
     }
 
-    /// Where an item is.
+    /// The position of an item.
     pub fn position(&self, uuid: &str) -> Option<usize> {
         self.queue.iter().position(|item| item.uuid() == uuid)
     }
@@ -75,7 +75,7 @@ impl QueueState {
             }
             QueueChange::QueueItemRemoved { uuid } => {
                 queue.remove(self.position(uuid).ok_or(FoldError::Absent)?);
-                // Who removes what is being climbed also stops climbing it.
+                // Removing the current item clears the current climb.
                 current = current.filter(|item| item.uuid() != uuid);
             }
             QueueChange::QueueReordered { uuid, old_index, new_index } => {
@@ -102,7 +102,7 @@ impl QueueState {
         Ok(Self::new(self.sequence + 1, queue, current))
     }
 
-    /// Whether this is the state that a fact says it leads to.
+    /// Whether this is the state that a fact leads to.
     pub(crate) fn is_stamped(&self, stamp: &Stamp) -> Result<(), FoldError> {
         if self.sequence != stamp.sequence {
             return Err(FoldError::OutOfOrder);

@@ -1,4 +1,4 @@
-//! Who is in the session, and who leads it.
+//! The members of a session and their leader.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,8 +13,8 @@ use crate::value::error::PartyError;
 use crate::value::limits::ABANDONED_SOCKETS_MAX;
 use crate::value::validate;
 
-/// A member: the id of the connection that first joined as it. Clients know it as `clientId` and as
-/// a user's `id`.
+/// The id of a member: the id of the connection that first joined. Clients see it as `clientId` and
+/// as a user's `id`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(Arc<str>);
 
@@ -24,8 +24,8 @@ impl MemberId {
         &self.0
     }
 
-    /// What a member is called who gave no name: the end of its id's random part, because ids that
-    /// were made in the same moment begin alike.
+    /// The name of a member that gave none: the end of the random part of its id, because ids of
+    /// the same moment begin alike.
     pub fn default_username(&self) -> String {
         let parts = self.0.split(['-', '_']);
         let random = parts.max_by_key(|part| part.len()).unwrap_or_default();
@@ -79,40 +79,41 @@ pub struct Attachment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenDigest(pub String);
 
-/// With which tokens a member may come back.
+/// The tokens with which a member may resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
-    /// The one that was given out last.
+    /// The token that was issued last.
     pub token: TokenDigest,
-    /// Those before, newest last, good while it is not known that the client got the last one.
+    /// Earlier tokens, the newest last, valid until the client is known to have received the last
+    /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub previous: Vec<TokenDigest>,
 }
 
-/// A member without a socket, who may still come back.
+/// The absence of a member without a socket that may still resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Away {
-    /// When the socket went.
+    /// The time at which the socket closed.
     pub since_ms: u64,
-    /// When the member is out.
+    /// The time at which the member is removed.
     pub deadline_ms: u64,
 }
 
-/// Who led before a loss, and leads again if it is back in time.
+/// The leader before a loss, which leads again if it returns in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heir {
-    /// Who.
+    /// The member.
     pub member: MemberId,
-    /// Until when.
+    /// The deadline for its return.
     pub deadline_ms: u64,
 }
 
 /// One member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Who it is in this session.
+    /// Its id.
     pub id: MemberId,
-    /// The account, of those who are signed in. An account in two tabs is two members.
+    /// The account, if it is signed in. An account in two tabs is two members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<UserId>,
     /// The name to show.
@@ -120,14 +121,14 @@ pub struct Member {
     /// The picture to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avatar_url: Option<String>,
-    /// When it joined, by the store's clock.
+    /// The time at which it joined, by the store's clock.
     pub joined_at_ms: u64,
-    /// The socket through which it is present, or was.
+    /// Its present or last socket.
     pub attachment: Attachment,
-    /// With which tokens it may come back, if it asked for one.
+    /// The tokens with which it may resume, if it asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
-    /// Since when it has no socket. It is a member, and may lead, until its deadline.
+    /// Its absence, if it has no socket. It stays a member, and may lead, until the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away: Option<Away>,
 }
@@ -137,15 +138,15 @@ pub struct Member {
 pub struct Roster {
     /// The members by id.
     pub members: BTreeMap<MemberId, Member>,
-    /// Who leads; nobody only while nobody is here.
+    /// The leader; none only if there are no members.
     pub leader: Option<MemberId>,
-    /// How often a leader was elected. An operation on behalf of a leader may name the epoch in
-    /// which it led, and is refused in another.
+    /// The number of elections. An operation of a leader may name the epoch in which it led, and is
+    /// rejected in another.
     pub epoch: u64,
-    /// Sockets that members gave up for newer ones, the latest last. A node that slept through it
-    /// still holds such a socket, and must not bring back through it a member who has left since.
+    /// Sockets that members replaced by newer ones, the latest last. A node that missed the change
+    /// may still hold such a socket, and must not add a member again that has left since.
     pub abandoned: VecDeque<Attachment>,
-    /// Who led before the session was restored.
+    /// The leader before the session was restored.
     pub heir: Option<Heir>,
 }
 
@@ -155,20 +156,20 @@ impl Roster {
         self.members.get(id)
     }
 
-    /// The member who is present through this socket, or was last.
+    /// The member whose present or last socket this is.
     pub fn by_attachment(&self, attachment: &Attachment) -> Option<&Member> {
         self.members.values().find(|member| member.attachment == *attachment)
     }
 
-    /// Takes note that a member has a newer socket than this one.
+    /// Records that a member has replaced this socket.
     pub(crate) fn abandon(&mut self, socket: Attachment) {
         self.abandoned.push_back(socket);
         let beyond = self.abandoned.len().saturating_sub(ABANDONED_SOCKETS_MAX);
         self.abandoned.drain(..beyond);
     }
 
-    /// Takes note that a member is here through this socket, also where it had been given up: a
-    /// connection that was replaced may join again.
+    /// Records that a member uses this socket, also if it was replaced before: a replaced
+    /// connection may join again.
     pub(crate) fn take_up(&mut self, socket: &Attachment) {
         self.abandoned.retain(|abandoned| abandoned != socket);
     }
@@ -179,8 +180,8 @@ impl Roster {
         is_elsewhere || self.abandoned.contains(from)
     }
 
-    /// When somebody who comes in now has joined: after everybody who is here, also where another
-    /// node's clock is a little ahead or two come in the same millisecond.
+    /// The join time of a new member: after all present members, also if another node's clock is
+    /// ahead or two join in the same millisecond.
     pub(crate) fn joins_at_ms(&self, now_ms: u64) -> u64 {
         let latest_ms = self.members.values().map(|member| member.joined_at_ms).max();
         latest_ms.map_or(now_ms, |latest_ms| now_ms.max(latest_ms + 1))
@@ -193,17 +194,17 @@ impl Roster {
         members
     }
 
-    /// Who leads if there is an election now: who has been here longest.
+    /// The winner of an election: the member that has been present longest.
     pub fn most_senior(&self) -> Option<&Member> {
         self.members.values().min_by_key(|member| (member.joined_at_ms, &member.id))
     }
 
-    /// Whether this member leads.
+    /// Whether this member is the leader.
     pub fn is_leader(&self, id: &MemberId) -> bool {
         self.leader.as_ref() == Some(id)
     }
 
-    /// The member who may come back with this token, if the account is the same as well.
+    /// The member that may resume with this token and account.
     pub fn by_token(&self, token: &TokenDigest, account: Option<&UserId>) -> Option<&Member> {
         let fits = |resume: &Resume| resume.token == *token || resume.previous.contains(token);
         self.members.values().find(|member| {
@@ -211,7 +212,7 @@ impl Roster {
         })
     }
 
-    /// The first deadline of a member who is away.
+    /// The earliest deadline of an absent member.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         let deadlines = self.members.values().filter_map(|member| member.away);
         deadlines.map(|away| away.deadline_ms).min()

@@ -8,71 +8,72 @@ use crate::value::fact::{Contents, Fact, QueueEvent, SessionChange, SessionEvent
 use crate::value::queue::{FoldError, QueueState};
 use crate::value::roster::{Attachment, Member, MemberId, Resume, Roster};
 
-/// Where a session is in its life.
+/// The status of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// It has members.
     Active,
-    /// Nobody is in it, but somebody may join.
+    /// It has no members, and may be joined.
     Inactive,
-    /// It is over, for good.
+    /// It has ended, which is final.
     Ended,
 }
 
-/// What is said about a session.
+/// The details of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Details {
-    /// Its name, from whoever created it.
+    /// Its name, given by its creator.
     pub name: Option<String>,
     /// The board, as a path of the site; set once.
     pub board_path: Option<String>,
     /// The account that created it, by creating or by joining first.
     pub creator: Option<UserId>,
-    /// When it came to be; nothing was stored before that.
+    /// The time of its first commit.
     pub created_at_ms: Option<u64>,
-    /// When somebody first joined it.
+    /// The time of the first join.
     pub started_at_ms: Option<u64>,
-    /// When it ended.
+    /// The time of its end.
     pub ended_at_ms: Option<u64>,
-    /// Whether those nearby find it.
+    /// Whether it is found by a search nearby.
     pub discoverable: bool,
     /// Where it is.
     pub latitude: Option<f64>,
     /// Where it is.
     pub longitude: Option<f64>,
-    /// What its members are up to.
+    /// The goal of its members.
     pub goal: Option<String>,
     /// Its colour, as `#` and six hex digits.
     pub color: Option<String>,
-    /// Whether it is never ended for lack of use.
+    /// Whether it is exempt from being ended when unused.
     pub is_permanent: bool,
     /// Whether others may see it.
     pub is_public: bool,
-    /// Whether somebody has joined, so that no seed is taken any more.
+    /// Whether somebody has joined, so that seeds are no longer accepted.
     pub seeded: bool,
 }
 
-/// A session. A commit compares its incarnation and its version: after a loss the versions of the
-/// archived session may be met again.
+/// A session. A commit compares its incarnation and its version, because versions may repeat after
+/// a loss.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// Its id, which some client made up.
+    /// Its id, which a client may choose.
     pub id: String,
-    /// How often it was restored after a loss; sequences of different ones do not compare.
+    /// The number of times that it was restored after a loss. Sequences of different incarnations
+    /// do not compare.
     pub incarnation: u64,
-    /// How many commits led here.
+    /// The number of commits.
     pub version: u64,
     /// The queue.
     pub queue: QueueState,
     /// The members.
     pub roster: Roster,
-    /// What is said about it.
+    /// Its details.
     pub details: Details,
-    /// Where it is in its life.
+    /// Its status.
     pub status: Status,
-    /// How many session events there were.
+    /// The number of session events.
     pub roster_sequence: u64,
 }
 
@@ -96,13 +97,13 @@ impl Session {
         self.details.created_at_ms.is_some()
     }
 
-    /// The member who is present through this very socket. One who came back on a newer socket is
-    /// no longer present on the older one.
+    /// The member that is present on this socket. A member that resumed on a newer socket is no
+    /// longer present on the older one.
     pub fn present(&self, id: &MemberId, attachment: &Attachment) -> Option<&Member> {
         self.roster.get(id).filter(|member| member.attachment == *attachment)
     }
 
-    /// Takes one commit.
+    /// Folds one commit.
     pub fn fold_entry(&mut self, entry: &Entry) -> Result<(), FoldError> {
         *self = self.after(entry)?;
         Ok(())
@@ -121,7 +122,7 @@ impl Session {
         Ok(next)
     }
 
-    /// Takes one fact. A fact that comes from another state is refused and changes nothing.
+    /// Folds one fact. A fact of another state is rejected and changes nothing.
     pub fn fold(&mut self, fact: &Fact) -> Result<(), FoldError> {
         match fact {
             Fact::Queue(event) => self.fold_queue(event)?,

@@ -17,7 +17,7 @@ pub(super) struct PartyKeys {
 /// The names of one session.
 #[derive(Debug)]
 pub(super) struct SessionKeys {
-    /// What all of them begin with, which is the name of the channel.
+    /// The name of the channel, with which all keys begin.
     pub(super) channel: String,
 }
 

@@ -1,4 +1,4 @@
-//! What this node hears of sessions.
+//! Notices of commits, from the messages that Redis publishes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::revision;
 use crate::redis::client::RedisClient;
 use crate::redis::subscription::{Channels, Event, Message, Subscription};
 
-/// Tells listeners of this process what is published.
+/// Forwards published messages to the subscribers of this process.
 #[derive(Debug)]
 pub(super) struct Notices {
     keys: PartyKeys,
@@ -73,7 +73,7 @@ impl Notices {
             let session_id = String::from_utf8_lossy(&message.payload).into_owned();
             return Some(Notice::Wanted { session_id });
         }
-        // What was still under way when the session was left is not heard any more.
+        // Messages of a session that is no longer watched are dropped.
         if !self.channels.contains(&message.channel) {
             return None;
         }

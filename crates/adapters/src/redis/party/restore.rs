@@ -1,4 +1,4 @@
-//! A session that was lost: who restores it, and from whose copy.
+//! Locks and copies for restoring a lost session.
 
 use heartline_party::{LOCK_LIFETIME, PartyStoreError, Stored};
 use redis::{Value, cmd};

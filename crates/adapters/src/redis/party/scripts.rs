@@ -11,12 +11,12 @@ use crate::redis::client::RedisClient;
 use crate::redis::script::Script;
 use crate::redis::scripts::ms;
 
-/// The largest entry that is told with its commit. A larger one is read by whoever watches.
+/// The largest entry that is part of its notice. Watchers read a larger one from the store.
 const TOLD_BYTES_MAX: usize = 64 * 1024;
 
 const PRELUDE: &str = include_str!("../scripts/party_prelude.lua");
 
-/// The scripts, and what calls of them are told.
+/// The scripts and the arguments that all calls share.
 #[derive(Debug)]
 pub(super) struct PartyScripts {
     pub(super) commit: Script,
@@ -77,7 +77,7 @@ impl PartyScripts {
         command
     }
 
-    /// Takes signs of life, and asks for so many of the sessions that were silent for longest.
+    /// Records signs of life, and lists the sessions whose last sign of life is oldest.
     pub(super) fn active_call(&self, limit: usize, session_ids: &[String]) -> Cmd {
         let mut command = self.active.call(&self.active_key, limit);
         command.arg(ms(SILENCE_MAX)).arg(session_ids);
@@ -104,7 +104,7 @@ impl PartyScripts {
     }
 }
 
-/// What follows a revision.
+/// The revision after this one.
 fn successor(revision: Revision) -> Option<Revision> {
     let version = revision.version.checked_add(1)?;
     Some(Revision { version, ..revision })

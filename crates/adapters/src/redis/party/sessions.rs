@@ -1,4 +1,4 @@
-//! Many sessions: what they are at, and which of them have members.
+//! Calls about many sessions: their revisions, and the list of active ones.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::redis::client::typed;
 use crate::redis::failure::RedisFailure;
 use crate::redis::scripts::ms;
 
-/// How long a session is listed as active without a sign of life.
+/// The time after which a session without a sign of life leaves the active list.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Sessions that are asked for with one round trip. On a Cluster each may be in a slot of its own.
+/// Sessions of one round trip. On a Cluster each may be in a different slot.
 const TOGETHER: usize = 256;
 
 impl RedisPartyStore {
@@ -61,7 +61,7 @@ impl RedisPartyStore {
                 failure = self.give_signs(&kept).await.err().or(failure);
             }
         }
-        // On a Cluster a master may be away: what the others hold was kept all the same.
+        // On a Cluster one master may fail: the sessions of the others were kept nevertheless.
         match failure {
             Some(failure) => Err(failure.into()),
             None => Ok(gone),
@@ -80,7 +80,7 @@ impl RedisPartyStore {
         self.ask_active(0, session_ids).await.map(drop)
     }
 
-    /// Takes a session from the list.
+    /// Removes a session from the list.
     pub(super) async fn unlist(&self, session_id: &str) -> Result<(), RedisFailure> {
         let mut command = cmd("ZREM");
         self.client.query::<Value>(command.arg(self.keys.active()).arg(session_id)).await.map(drop)

@@ -56,7 +56,7 @@ impl RedisPartyStore {
         let is_apart = self.client.config().is_cluster();
         let session_ids = std::slice::from_ref(&commit.session_id);
         let reply = if is_apart && commit.is_active {
-            // Listed although the step may not be taken, rather than the other way round.
+            // An active session must be listed, so it is listed even if the commit may fail.
             let (reply, listed) = tokio::join!(committing, self.give_signs(session_ids));
             note(listed);
             reply
@@ -103,7 +103,7 @@ impl RedisPartyStore {
     }
 }
 
-/// A field of that name would be taken for the revision.
+/// Rejects a field whose name is that of the revision.
 pub(super) fn refuse_own_field<'name>(
     mut names: impl Iterator<Item = &'name String>,
 ) -> Result<(), PartyStoreError> {
@@ -113,7 +113,7 @@ pub(super) fn refuse_own_field<'name>(
     Ok(())
 }
 
-/// The list of active sessions may be behind for a while: the next sign of life mends it.
+/// Logs a failed update of the active list. The next sign of life repairs the list.
 fn note(listed: Result<(), RedisFailure>) {
     if let Err(failure) = listed {
         debug!(%failure, "the list of active sessions was not written");

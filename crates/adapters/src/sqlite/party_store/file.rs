@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::session_cache::CachedSession;
 use crate::sqlite::rows::{signed, unsigned};
 
-/// What a file holds when it is opened.
+/// The contents of a file when it is opened.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Sessions with members, and their last sign of life.
@@ -74,7 +74,7 @@ pub(super) fn load(
     Ok(Some(Arc::new(CachedSession { revision: present, fields, entries })))
 }
 
-/// What sessions are at, in the order of the question.
+/// The revisions of sessions, in the order of the ids.
 pub(super) fn revisions(
     connection: &Connection,
     session_ids: &[String],

@@ -13,10 +13,11 @@ use tokio::time::Instant;
 use super::file::Found;
 use super::session_cache::{CachedSession, SessionCache};
 
-/// Sessions are looked through for unused ones this often at most, or four times in their time.
+/// The longest interval between sweeps for unused sessions; at most a quarter of their lifetime.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The live sessions of a file, shared by every [`SqlitePartyStore`](super::SqlitePartyStore) of it.
+/// The live sessions of a file, shared by every [`SqlitePartyStore`](super::SqlitePartyStore) of
+/// it.
 #[derive(Debug)]
 pub(in crate::sqlite) struct LiveSessions {
     clock: Clock,
@@ -60,7 +61,7 @@ impl LiveSessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time, which never falls, whatever the machine's clock does.
+    /// The time, which never goes back.
     pub(super) fn now_ms(&self) -> u64 {
         let wall = self.clock.wall().unix_ms;
         self.newest_ms.fetch_max(wall, Ordering::Relaxed).max(wall)
@@ -71,7 +72,7 @@ impl LiveSessions {
         self.state().cache.get(session_id, self.clock.now()).cloned()
     }
 
-    /// What sessions in memory are at.
+    /// The revisions of sessions in memory.
     pub(super) fn revisions(&self, session_ids: &[String]) -> Vec<Option<Revision>> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -79,7 +80,7 @@ impl LiveSessions {
         session_ids.iter().map(revision).collect()
     }
 
-    /// Takes over what was read from the file. On the writer's thread.
+    /// Caches a session that was read from the file. Called on the writer's thread.
     pub(super) fn install(&self, session_id: &str, session: Option<&Arc<CachedSession>>) {
         let mut state = self.state();
         match session {
@@ -88,13 +89,14 @@ impl LiveSessions {
         }
     }
 
-    /// Takes over what a commit came to, and tells those who watch. On the writer's thread.
+    /// Applies a committed change to the cache, and notifies watchers. Called on the writer's
+    /// thread.
     pub(super) fn committed(&self, commit: &Commit, answer: Committed, now_ms: u64) {
         let session_id = &commit.session_id;
         let now = self.clock.now();
         let mut state = self.state();
         if let Committed::Conflict(found) = answer {
-            // If somebody has changed the file by hand, memory must not insist.
+            // The file wins if somebody has changed it by hand.
             if state.cache.get(session_id, now).map(|session| session.revision) != found {
                 state.cache.forget(session_id);
             }
@@ -120,14 +122,14 @@ impl LiveSessions {
         }
     }
 
-    /// A session is gone from the file. On the writer's thread.
+    /// Removes a session that was removed from the file. Called on the writer's thread.
     pub(super) fn removed(&self, session_id: &str) {
         let mut state = self.state();
         state.cache.forget(session_id);
         state.active.remove(session_id);
     }
 
-    /// Notes a sign of life of sessions, and answers those that are not known to have members.
+    /// Records a sign of life of sessions, and returns those that are not listed as active.
     pub(super) fn keep(&self, session_ids: &[String], now_ms: u64) -> Vec<String> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -142,18 +144,18 @@ impl LiveSessions {
         unknown
     }
 
-    /// These have members, as the file now says. On the writer's thread.
+    /// Lists sessions as active, as in the file. Called on the writer's thread.
     pub(super) fn kept(&self, session_ids: &[String], now_ms: u64) {
         let alive = session_ids.iter().map(|session_id| (session_id.clone(), now_ms));
         self.state().active.extend(alive);
     }
 
-    /// A session has no members, as the file now says. On the writer's thread.
+    /// Removes a session from the active list, as in the file. Called on the writer's thread.
     pub(super) fn inactive(&self, session_id: &str) {
         self.state().active.remove(session_id);
     }
 
-    /// Sessions with members, those first whose last sign of life is oldest.
+    /// Active sessions, those with the oldest sign of life first.
     pub(super) fn active(&self, limit: usize) -> Vec<String> {
         let mut by_life: Vec<(u64, String)> = {
             let state = self.state();
@@ -163,7 +165,7 @@ impl LiveSessions {
         by_life.into_iter().take(limit).map(|(_, session_id)| session_id).collect()
     }
 
-    /// Lets sessions go that nobody has used for long, if it is time to look for such.
+    /// Evicts unused sessions from the cache, if the interval has passed.
     pub(super) fn sweep(&self) -> Vec<String> {
         let now = self.clock.now();
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! Sessions in memory: as much of them as fits, for as long as somebody uses them.
+//! Sessions in memory: as many as fit, while they are used.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use bytes::Bytes;
 use heartline_party::{Commit, Revision, Stored};
 use tokio::time::Instant;
 
-/// Bytes of all sessions in memory together. Beyond it those go first that were not used for the
-/// longest time; they are in the file.
+/// The most bytes of all sessions in memory. Beyond it the least recently used are evicted; the
+/// file has them.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What is left of these when some had to go, so that it is not for every commit anew.
+/// The bytes after an eviction, so that not every commit evicts.
 const BYTES_LEFT: usize = BYTES_MAX / 8 * 7;
 
-/// A session with its log. Its values are shared with whoever reads them.
+/// A session with its log. Readers share its values.
 #[derive(Debug, Clone)]
 pub(super) struct CachedSession {
-    /// Which state it is.
+    /// Its revision.
     pub(super) revision: Revision,
     /// Every field.
     pub(super) fields: BTreeMap<String, Bytes>,
-    /// The newest entries with what they led to, the oldest first.
+    /// The newest entries with their revisions, the oldest first.
     pub(super) entries: VecDeque<(Revision, Bytes)>,
 }
 
@@ -98,14 +98,14 @@ struct Held {
 }
 
 impl SessionCache {
-    /// A session that somebody uses now.
+    /// A session, marked as used now.
     pub(super) fn get(&mut self, session_id: &str, now: Instant) -> Option<&Arc<CachedSession>> {
         let held = self.sessions.get_mut(session_id)?;
         held.used_at = now;
         Some(&held.session)
     }
 
-    /// Takes a session in.
+    /// Adds a session.
     pub(super) fn install(&mut self, session_id: &str, session: Arc<CachedSession>, now: Instant) {
         self.forget(session_id);
         let bytes = session_id.len() + session.size_bytes();
@@ -116,8 +116,8 @@ impl SessionCache {
         }
     }
 
-    /// Takes a commit over that is in the file. A session that is not here, or not where the
-    /// commit found it in the file, is read again when somebody asks for it.
+    /// Applies a commit that is in the file. A session that is not cached, or is at another
+    /// revision, is read again on its next use.
     pub(super) fn commit(&mut self, commit: &Commit, now: Instant) {
         let session_id = &commit.session_id;
         let held = self.forget(session_id);
@@ -132,14 +132,14 @@ impl SessionCache {
         self.install(session_id, session, now);
     }
 
-    /// Lets a session go.
+    /// Evicts a session.
     pub(super) fn forget(&mut self, session_id: &str) -> Option<Arc<CachedSession>> {
         let held = self.sessions.remove(session_id)?;
         self.bytes -= held.bytes;
         Some(held.session)
     }
 
-    /// Lets those go that nobody has used for so long, and answers which.
+    /// Evicts sessions that were not used for this time, and returns their ids.
     pub(super) fn forget_unused(&mut self, now: Instant, ttl: Duration) -> Vec<String> {
         let is_unused = |held: &Held| now.duration_since(held.used_at) >= ttl;
         let unused = self.sessions.iter().filter(|(_, held)| is_unused(held));

@@ -23,8 +23,8 @@ use crate::value::session::{Session, Status};
 /// The pause before a failed commit is retried.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// The most edits of one commit, and their bytes: the entry must stay small enough to be part of the
-/// notice to other nodes.
+/// The most edits of one commit, and their bytes: the entry must stay small enough to be part of
+/// the notice to other nodes.
 const GROUP_EDITS_MAX: usize = 32;
 const GROUP_BYTES_MAX: usize = 24 * 1024;
 

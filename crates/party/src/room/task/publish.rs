@@ -100,9 +100,9 @@ impl Room {
         }
     }
 
-    /// Updates the attached members, and ends the streams of sockets that are no longer members. The
-    /// streams of an attached socket stay open if only the session lacks it, because the store lost
-    /// commits or this node was taken for dead: the room is about to reattach it.
+    /// Updates the attached members, and ends the streams of sockets that are no longer members.
+    /// The streams of an attached socket stay open if only the session lacks it, because the store
+    /// lost commits or this node was taken for dead: the room is about to reattach it.
     pub(super) fn end_streams_of_former_members(&mut self) {
         let session = &self.session;
         let is_over = session.status == Status::Ended;

@@ -37,9 +37,9 @@ impl Room {
         }
     }
 
-    /// Sockets of this node that are members of the session but not attached to the room: a departure
-    /// was not stored, or a join was stored without an answer. No other node removes these members,
-    /// because this node is alive.
+    /// Sockets of this node that are members of the session but not attached to the room: a
+    /// departure was not stored, or a join was stored without an answer. No other node removes
+    /// these members, because this node is alive.
     pub(super) fn unheld(&self) -> impl Iterator<Item = &Attachment> {
         let present = self.session.roster.members.values().filter(|it| it.away.is_none());
         let own = present.filter(|it| it.attachment.node == self.parts.node_id);

@@ -1,4 +1,4 @@
-//! Edits of the queue. Any member may make them; what has no effect is no event.
+//! Edits of the queue. Any member may edit; an edit without an effect gives no event.
 
 use std::collections::HashSet;
 
@@ -14,52 +14,52 @@ use crate::value::validate::queue_too_large;
 /// A change of the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edit {
-    /// Puts an item in.
+    /// Adds an item.
     Add {
         /// The item.
         item: Item,
-        /// Where; at the end if it is not said, or beyond the end.
+        /// Its position; the end if none is given or it is beyond the end.
         position: Option<i32>,
     },
-    /// Takes an item out of the queue, and clears the current climb if it is that one. What is only
-    /// current is not in the queue, and stays.
+    /// Removes an item from the queue, and clears the current climb if it is that one. A current
+    /// climb that is not in the queue stays.
     Remove {
-        /// Which.
+        /// The item.
         uuid: String,
     },
     /// Moves an item.
     Reorder {
-        /// Which.
+        /// The item.
         uuid: String,
-        /// Where its client saw it. A hint only: others may have moved it since.
+        /// Its position as the client saw it. A hint only: others may have moved it since.
         old_index: i32,
-        /// Where to.
+        /// Its new position.
         new_index: i32,
     },
-    /// Makes a climb the current one, or none.
+    /// Sets or clears the current climb.
     SetCurrent {
-        /// Which.
+        /// The item.
         item: Option<Item>,
-        /// Whether to put it into the queue if it is not there.
+        /// Whether to add it to the queue if it is not there.
         should_add: bool,
     },
-    /// Mirrors the current climb, or no longer.
+    /// Mirrors the current climb, or stops mirroring it.
     Mirror {
-        /// Whether.
+        /// Whether it is mirrored.
         mirrored: bool,
     },
-    /// Puts an item in the place of another.
+    /// Replaces an item by another.
     Replace {
-        /// The other.
+        /// The item to replace.
         uuid: String,
         /// The item.
         item: Item,
     },
-    /// Puts a whole queue in the place of the present one.
+    /// Replaces the whole queue.
     SetQueue {
         /// The items.
         queue: Vec<Item>,
-        /// What is being climbed.
+        /// The current climb.
         current: Option<Item>,
     },
 }
@@ -78,7 +78,7 @@ impl Edit {
         }
     }
 
-    /// The bytes of what it leaves in the log: its items, but not those of a whole queue.
+    /// Its size in the log in bytes: its items, but not those of a whole queue.
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Self::Add { item, .. } | Self::Replace { item, .. } => item.size_bytes(),

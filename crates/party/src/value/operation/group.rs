@@ -1,7 +1,7 @@
 //! Operations that wait for the same session: decided one after the other, committed as one.
 //!
-//! Each is decided on what those before it came to, and each has its own result, events and memory
-//! of its name. What is shared is the commit, and so the question whether it was made.
+//! Each is decided on the state after those before it, and has its own result, events and
+//! remembered result. They share the commit, which is applied as a whole or not at all.
 
 use super::{Context, Operation, Outcome, apply};
 use crate::value::entry::{Entry, Remembered};
@@ -10,21 +10,21 @@ use crate::value::fact::Fact;
 use crate::value::log::EventLog;
 use crate::value::session::Session;
 
-/// What becomes of operations that are committed together.
+/// The decision about operations that are committed together.
 #[derive(Debug)]
 pub struct Decided {
-    /// What each caller is told once it is committed, in their order.
+    /// The results of the operations once they are committed, in order.
     pub results: Vec<Result<Outcome, PartyError>>,
-    /// The session afterwards, with its new version.
+    /// The session after the operations, with its new version.
     pub after: Session,
-    /// Whether all of them were done before, and only their results are asked for.
+    /// Whether all of them are repetitions whose results are remembered.
     pub is_known: bool,
     facts: Vec<Fact>,
     remembered: Vec<Remembered>,
 }
 
 impl Decided {
-    /// What there is to commit; none if nothing had an effect or must be remembered.
+    /// The entry to commit; none if no operation has an effect or must be remembered.
     pub fn entry(&self, commit_id: &str) -> Option<Entry> {
         self.is_commit().then(|| Entry {
             commit_id: commit_id.to_owned(),
@@ -39,7 +39,8 @@ impl Decided {
     }
 }
 
-/// Decides operations, of which some may be named as others were that are in the log or among them.
+/// Decides operations. Those whose correlation id is in the log or among them give the first
+/// result.
 pub fn decide(session: &Session, log: &EventLog, wanted: &[(&Operation, Context)]) -> Decided {
     let (mut results, mut facts) = (Vec::with_capacity(wanted.len()), Vec::new());
     let (mut after, mut names, mut is_known) = (None, Vec::new(), true);
@@ -63,7 +64,7 @@ pub fn decide(session: &Session, log: &EventLog, wanted: &[(&Operation, Context)
     decided
 }
 
-/// What the caller was told when it asked for the same under the same name.
+/// The first result of a repeated operation.
 fn remembered(
     log: &EventLog,
     group: &[Remembered],

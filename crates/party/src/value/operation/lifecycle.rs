@@ -1,4 +1,4 @@
-//! How a session begins and how it ends.
+//! The creation, restoring and end of a session.
 
 use heartline_protocol::ErrorCode;
 
@@ -14,25 +14,24 @@ use crate::value::validate::{self, Reasons};
 /// A step in the life of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lifecycle {
-    /// The actor creates it; the first to join may still bring a queue.
+    /// The actor creates the session; the first join may still seed the queue.
     Create(Box<NewSession>),
-    /// The actor ends it, for good.
+    /// The actor ends the session, which is final.
     End {
-        /// The epoch in which the actor believes to lead. If it leads in another by now, it does
-        /// not end what it did not mean.
+        /// The epoch in which the actor leads, as it believes. In another epoch the operation is
+        /// rejected.
         expected_epoch: Option<u64>,
     },
-    /// The server ends it because nobody has used it for long. Does nothing if somebody is there,
-    /// or if it is permanent.
+    /// The server ends an unused session. Does nothing if it has members or is permanent.
     EndIdle,
-    /// It was read back from its archive after a loss.
+    /// The session is restored after a loss.
     Restore {
         /// The highest incarnation and sequence that any node has seen of it, if one has.
         seen: Option<(u64, u64)>,
     },
 }
 
-/// What is said about a session that is being created.
+/// The details of a new session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewSession {
     /// The board.
@@ -43,11 +42,11 @@ pub struct NewSession {
     pub longitude: f64,
     /// Its name.
     pub name: Option<String>,
-    /// Whether those nearby find it.
+    /// Whether it is found by a search nearby.
     pub discoverable: bool,
-    /// What its members are up to.
+    /// The goal of its members.
     pub goal: Option<String>,
-    /// Whether it is never ended for lack of use.
+    /// Whether it is exempt from being ended when unused.
     pub is_permanent: bool,
     /// Its colour.
     pub color: Option<String>,
@@ -75,7 +74,7 @@ fn create(draft: &mut Draft<'_>, new: &NewSession) -> Result<Outcome, PartyError
     let account = draft.actor().and_then(|actor| actor.account.clone());
     let creator = account.ok_or_else(PartyError::authentication_required)?;
     if draft.session.exists() {
-        // Whoever names what it asks for gets the same id again.
+        // A repeated request with the same correlation id has the same session id.
         let is_again = draft.session.details.creator.as_ref() == Some(&creator)
             && draft.context.correlation_id.is_some();
         let exists = PartyError::new(ErrorCode::Conflict, "Session exists already");
@@ -139,8 +138,8 @@ fn finish(draft: &mut Draft<'_>, reason: &str) {
     draft.session_event(SessionChange::Ended { reason, ended_at_ms });
 }
 
-/// What the archive holds may be older than what clients saw, so the session goes on well above it;
-/// the new incarnation tells everybody that these numbers do not follow those.
+/// The archived state may be older than the state that clients saw, so the numbers continue well
+/// above it; the new incarnation shows that they do not follow the old ones.
 fn restore(draft: &mut Draft<'_>, seen: Option<(u64, u64)>) -> Result<Outcome, PartyError> {
     if !draft.session.exists() {
         return Err(PartyError::session_not_found());

@@ -1,5 +1,5 @@
-//! Coming and going. A member is a connection, and keeps its identity over a new socket if it asked
-//! for a resume token.
+//! Joining and leaving. A member is a connection, and keeps its identity on a new socket if it
+//! asked for a resume token.
 
 use heartline_protocol::{ErrorCode, NodeId};
 
@@ -14,32 +14,32 @@ use crate::value::roster::{Attachment, Away, Member, MemberId, Resume, TokenDige
 use crate::value::session::Status;
 use crate::value::validate;
 
-/// A change of who is a member, or of what a member is called.
+/// A change of the members, or of a member's name.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Membership {
-    /// The actor becomes a member, or says again that it is one.
+    /// The actor joins, or joins again.
     Join(Box<Join>),
-    /// The actor goes, at once and for good.
+    /// The actor leaves at once.
     Leave,
-    /// A socket closed. Does nothing if its member has a newer one, or if nobody came on it.
+    /// A socket closed. Does nothing if its member has a newer one, or if no member used it.
     Depart {
-        /// Which.
+        /// Its id.
         attachment: Attachment,
     },
-    /// Those who are away past their deadline are out.
+    /// Absent members past their deadline are removed.
     Expire,
-    /// A node died, or says goodbye: its sockets are closed.
+    /// A node died or is shutting down: its sockets are closed.
     NodeLost {
-        /// Which.
+        /// Its id.
         node: NodeId,
     },
-    /// A node says again that one of its open sockets belongs to a member. It does so when it was
-    /// taken for dead, and when the store lost or restored the session.
+    /// A node claims again that one of its open sockets is a member, after it was taken for dead or
+    /// after the store lost or restored the session.
     Reattach {
         /// The member as the node knew it last.
         member: Member,
     },
-    /// The actor is called something else.
+    /// The actor changes its name or picture.
     UpdateUsername {
         /// The name to show.
         username: String,
@@ -48,25 +48,25 @@ pub enum Membership {
     },
 }
 
-/// What somebody who joins says. Empty text is as if it was not given.
+/// The arguments of a join. Empty text counts as not given.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Join {
-    /// The board; taken from whoever joins first.
+    /// The board; only the first join sets it.
     pub board_path: String,
     /// The name to show.
     pub username: Option<String>,
     /// The picture to show.
     pub avatar_url: Option<String>,
-    /// The session's name; taken from whoever joins first.
+    /// The session's name; only the first join sets it.
     pub session_name: Option<String>,
-    /// The queue that the caller brings; taken from whoever joins first.
+    /// The seed of the queue; only the first join sets it.
     pub initial_queue: Vec<Item>,
-    /// The current climb that the caller brings; taken from whoever joins first.
+    /// The seed of the current climb; only the first join sets it.
     pub initial_current: Option<Item>,
-    /// The digest of the token that the caller gets to come back with, if it wants one. Whoever
-    /// comes back without asking for a new one cannot come back again.
+    /// The digest of the caller's new resume token, if it asked for one. A caller that resumes
+    /// without asking for a new one cannot resume again.
     pub resume_token: Option<TokenDigest>,
-    /// The digest of the token that the caller comes back with.
+    /// The digest of the token with which the caller resumes.
     pub resumed_token: Option<TokenDigest>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn apply(draft: &mut Draft<'_>, change: &Membership) -> Result<Outcom
     }
 }
 
-/// Clients send empty text for what they do not know.
+/// Clients send empty text for unknown values.
 fn given(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
@@ -141,7 +141,7 @@ fn returning(
     Ok(member.map(|member| member.id.clone()))
 }
 
-/// Answers who came back, and whether it was on a new socket.
+/// Returns the member that resumed, and whether its socket is new.
 fn come_back(draft: &mut Draft<'_>, actor: &Actor, id: MemberId, join: &Join) -> (MemberId, bool) {
     let member = draft.session.roster.get(&id).expect("it was just found");
     let is_new_socket = member.attachment != actor.attachment;
@@ -159,8 +159,8 @@ fn come_back(draft: &mut Draft<'_>, actor: &Actor, id: MemberId, join: &Join) ->
     (id, is_new_socket)
 }
 
-/// The tokens that stay good until the client shows that it got the new one: on a new socket the
-/// one that was presented, on the same socket those that were given out before.
+/// The tokens that stay valid until the client is known to have the new one: on a new socket the
+/// presented one, on the same socket those issued before.
 fn former_tokens(present: Option<&Resume>, presented: Option<&TokenDigest>) -> Vec<TokenDigest> {
     let Some(present) = present else { return presented.cloned().into_iter().collect() };
     let mut tokens = present.previous.clone();
@@ -189,7 +189,7 @@ fn come_in(draft: &mut Draft<'_>, actor: &Actor, join: &Join) -> Result<MemberId
     Ok(actor.member.clone())
 }
 
-/// What only the first join decides.
+/// The details that only the first join sets.
 fn begin(draft: &mut Draft<'_>, actor: &Actor, join: &Join) {
     if draft.session.details.seeded {
         return;
@@ -223,7 +223,7 @@ fn leave(draft: &mut Draft<'_>) -> Outcome {
     Outcome::Left { was_member }
 }
 
-/// One socket of a member closed: the member is away if it may come back, and else out.
+/// Closes a member's socket: the member is absent if it may resume, and removed otherwise.
 fn depart(draft: &mut Draft<'_>, id: &MemberId) {
     let Some(member) = draft.session.roster.get(id) else { return };
     if member.resume.is_none() {
@@ -277,7 +277,7 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
     }
     let outcome = Outcome::Joined { member: known.id.clone(), resumed: true };
     let Some(member) = draft.session.roster.get(&known.id) else {
-        // It was taken for lost. It may be that the session is full by now: it was here before.
+        // The member was taken for lost. It returns even if the session is full by now.
         let member = Member { away: None, ..known.clone() };
         draft.session_event(SessionChange::MemberJoined { member });
         reinstate(draft, &known.id);
@@ -291,7 +291,7 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
     Ok(outcome)
 }
 
-/// Lets a member lead who led before the session was lost, also where another came back first.
+/// Makes the former leader lead again, also if another member returned first.
 fn reinstate(draft: &mut Draft<'_>, id: &MemberId) {
     let now_ms = draft.context.now_ms;
     let heir = draft.session.roster.heir.as_ref();
@@ -300,7 +300,7 @@ fn reinstate(draft: &mut Draft<'_>, id: &MemberId) {
     }
 }
 
-/// Gives a member another name or picture, if they are given and others than the present ones.
+/// Changes a member's name and picture, if they are given and differ from the present ones.
 fn update(draft: &mut Draft<'_>, id: &MemberId, username: Option<&str>, avatar_url: Option<&str>) {
     let member = draft.session.roster.get(id).expect("only members are updated");
     let new_username = username.unwrap_or(&member.username).to_owned();
