@@ -208,7 +208,9 @@ impl Buffer {
             SessionUpdateKind::UserJoined { user } => {
                 let _ = self.known_members.insert(user.id.clone());
             }
-            SessionUpdateKind::UserLeft { user_id } => let _ = self.known_members.remove(user_id);
+            SessionUpdateKind::UserLeft { user_id } => {
+                let _ = self.known_members.remove(user_id);
+            }
             SessionUpdateKind::LeaderChanged { .. } | SessionUpdateKind::SessionEnded { .. } => {}
         }
     }
