@@ -88,7 +88,7 @@ pub struct Api {
     /// What is stored.
     pub chat: ChatParts,
     /// Party sessions.
-    pub party: PartyParts,
+    pub party: PartyApi,
     /// What signs tokens for those who sign in by name; none unless `heartline dev` runs the node.
     pub development: Option<Development>,
     /// The site of party sessions.
@@ -120,7 +120,7 @@ pub struct ChatParts {
 
 /// Party sessions, for requests without a socket.
 #[derive(Debug, Clone)]
-pub struct PartyParts {
+pub struct PartyApi {
     /// Answers GraphQL.
     pub party: Party,
     /// The sessions of this node.

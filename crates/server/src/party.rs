@@ -15,6 +15,7 @@ use heartline_party::{
 };
 use heartline_protocol::graphql::{GraphQlRequest, Reply};
 use heartline_protocol::{NodeId, UserId};
+use heartline_rest::PartyApi;
 use heartline_routing::rate::Rate;
 use heartline_runtime::{Clock, Random};
 use prometheus_client::registry::Registry;
@@ -85,9 +86,9 @@ impl PartyPlane {
     }
 
     /// Sessions and GraphQL for requests without a socket.
-    pub(crate) fn parts(&self) -> PartyParts {
+    pub(crate) fn parts(&self) -> PartyApi {
         let Self { rooms, party, query_rate, .. } = self;
-        PartyParts { party: party.clone(), rooms: rooms.clone(), query_rate: *query_rate }
+        PartyApi { party: party.clone(), rooms: rooms.clone(), query_rate: *query_rate }
     }
 
     /// What answers GraphQL sockets.
