@@ -3,6 +3,8 @@
 //! Each module implements a port that a plane owns. No plane knows that this crate exists; only
 //! the server, which puts the parts together, does.
 
+#[cfg(test)]
+mod append_all;
 pub mod direct;
 mod document;
 mod geography;
@@ -10,7 +12,6 @@ pub mod jwks;
 pub mod postgres;
 pub mod redis;
 mod parcel_queue;
-mod rules;
 pub mod sqlite;
 
 pub use jwks::{HttpJwks, JwksUrlError};

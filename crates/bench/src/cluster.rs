@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use heartline_durability::members::GROUP_MEMBERS_MAX;
+use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_engines::{Postgres, Redis};
 
 use self::side::{Side, Size};

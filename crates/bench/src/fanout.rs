@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use heartline_durability::members::GROUP_MEMBERS_MAX;
+use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_protocol::server_frame::{ChatKind, Message};
 use heartline_protocol::{ChatId, MessageId, ServerFrame, encode_server};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
-use heartline_durability::{ChatLog, Members, NewChat, NewMessage};
+use heartline_durability::{ChatLog, Chats, NewChat, NewMessage};
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Clock;
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,7 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
             .collect();
         let (cpu_before, began) = (Usage::of(this)?.cpu, Clock::system().now());
         for batch in batches {
-            let answers = store.append(batch).await?;
+            let answers = store.append(batch).await;
             let is_new = answers.iter().all(|answer| matches!(answer, Ok(new) if !new.duplicate));
             ensure!(is_new, "the store refused a message");
             stored += answers.len() as u64;

@@ -1,4 +1,4 @@
-//! Whether the store works, found out by asking it and not by waiting for a send to fail.
+//! Whether the store takes writes, by probing it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +10,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tracing::{info, warn};
 
-use crate::members::Members;
+use crate::store::Chain;
+use crate::upkeep::Upkeep;
 
-/// How often the store is asked, and how long it may take.
+/// The time between two probes, and how long one may take.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Which store, as a label.
@@ -21,7 +22,7 @@ struct EngineLabel {
     engine: &'static str,
 }
 
-/// Whether the store works. Clones share it.
+/// Whether the store takes writes. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Availability {
     is_available: Arc<AtomicBool>,
@@ -29,7 +30,7 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// A store of this engine, taken to work until it is asked.
+    /// A store of this engine, which counts as available until it is probed.
     pub fn new(engine: &'static str, registry: &mut Registry) -> Self {
         let gauges = Family::<EngineLabel, Gauge>::default();
         let gauge = gauges.get_or_create_owned(&EngineLabel { engine });
@@ -39,21 +40,20 @@ impl Availability {
         Self { is_available: Arc::new(AtomicBool::new(true)), gauge }
     }
 
-    /// Whether the store answered when it was last asked.
+    /// Whether the last probe succeeded.
     pub fn is_available(&self) -> bool {
         self.is_available.load(Ordering::Relaxed)
     }
 
-    /// Asks for ever, by a write of nothing, which goes the way of every write.
-    pub async fn run(self, members: Arc<dyn Members>) {
+    /// Probes for ever.
+    pub async fn run(self, store: Arc<dyn Upkeep>) {
         let mut ticks = tokio::time::interval(PROBE_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let probe = members.record_watermarks(Vec::new());
-            let failure = match tokio::time::timeout(PROBE_INTERVAL, probe).await {
+            let failure = match tokio::time::timeout(PROBE_INTERVAL, store.probe()).await {
                 Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error.reason),
+                Ok(Err(error)) => Some(Chain(&error).to_string()),
                 Err(_) => Some("no answer in time".to_owned()),
             };
             self.found(failure.as_deref());
@@ -64,8 +64,8 @@ impl Availability {
         let was_available = self.is_available.swap(failure.is_none(), Ordering::Relaxed);
         self.gauge.set(i64::from(failure.is_none()));
         match failure {
-            Some(reason) if was_available => warn!(reason, "the store does not take writes"),
-            None if !was_available => info!("the store takes writes again"),
+            Some(error) if was_available => warn!(error, "store writes failing"),
+            None if !was_available => info!("store writes recovered"),
             Some(_) | None => {}
         }
     }

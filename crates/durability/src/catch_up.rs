@@ -18,7 +18,7 @@ use crate::lazy_writes::LazyWrites;
 use crate::log::{ChatLog, LogPage, LogRead, Position};
 use crate::metrics::Metrics;
 use crate::send_error::not_a_member;
-use crate::store::StoreError;
+use crate::store::{Chain, StoreError};
 
 /// Bytes of a message as JSON besides its content: names, ids of full length, times.
 const MESSAGE_JSON_OVERHEAD_BYTES: usize = 512;
@@ -178,12 +178,12 @@ impl CatchUp {
                 pass.succeeded();
                 return Ok(answer);
             }
-            Ok(Err(error)) => error.reason,
+            Ok(Err(error)) => Chain(&error).to_string(),
             Err(_) => "no answer in time".to_owned(),
         };
         pass.failed();
         self.metrics.reads_failed.inc();
-        warn!(reason = failure, "a read failed");
+        warn!(error = failure, "store read failed");
         Err(ReadRefusal::Unavailable { retry_after: Duration::from_secs(1) })
     }
 }

@@ -1,91 +1,109 @@
-//! The suite that every store must pass: what the docs of [`ChatLog`], [`Members`] and
-//! [`Profiles`] promise, each sentence proved through the ports and nothing else.
+//! The suite that every store must pass: what the docs of the ports promise, each sentence proved
+//! through the ports and nothing else.
 //!
 //! Every run names users of its own, so one engine can serve any number of runs. Only the last
 //! step, retention, removes what others have stored.
 
 mod chat_log;
-mod companions;
+mod chats;
 mod contacts;
 mod event_bus;
 mod halted;
-mod members;
-mod profiles;
+mod people;
 
-pub use event_bus::prove_event_bus;
+pub use event_bus::{BusUnderTest, prove_event_bus};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
 use heartline_protocol::{ChatId, UserId};
 
-use crate::log::{AppendError, Appended, ChatLog, LogPage, LogRead, Position};
-use crate::members::{Actor, ChatEdit, EditError, Edited, Members, NewChat};
+use crate::announcements::Announcements;
+use crate::chats::{Actor, ChatEdit, Chats, EditError, Edited, NewChat};
+use crate::contacts::Contacts;
+use crate::lazy_writes::LazyStore;
+use crate::log::{AppendError, AppendRefusal, Appended, ChatLog, LogPage, LogRead, Position};
 use crate::message::{DEFAULT_CONTENT_TYPE, NewMessage};
-use crate::profiles::Profiles;
+use crate::people::People;
+use crate::privacy::Privacy;
+use crate::upkeep::Upkeep;
 
-/// The three ports of one store, and names that nobody has used.
+/// Every port of durability, as one store implements them.
+pub trait StorePorts:
+    ChatLog + Announcements + Upkeep + Chats + LazyStore + People + Contacts + Privacy
+{
+}
+
+impl<Store> StorePorts for Store where
+    Store: ChatLog + Announcements + Upkeep + Chats + LazyStore + People + Contacts + Privacy
+{
+}
+
+/// A store under test, and names that nobody has used.
 #[derive(Debug)]
 pub struct Contract<'store> {
-    log: &'store dyn ChatLog,
-    members: &'store dyn Members,
-    profiles: &'store dyn Profiles,
+    store: &'store dyn StorePorts,
     run: u64,
     names: AtomicU64,
 }
 
 impl<'store> Contract<'store> {
-    /// A suite for the store behind these three ports.
-    pub fn new(
-        log: &'store dyn ChatLog,
-        members: &'store dyn Members,
-        profiles: &'store dyn Profiles,
-    ) -> Self {
-        Self { log, members, profiles, run: rand::random(), names: AtomicU64::new(0) }
+    /// A suite for this store.
+    pub fn new(store: &'store dyn StorePorts) -> Self {
+        Self { store, run: rand::random(), names: AtomicU64::new(0) }
     }
 
     /// Runs the whole suite but [`Contract::prove_halted`], which needs help from the engine.
     pub async fn run(&self) {
-        self.prove_members().await;
+        self.store.probe().await.expect("the store takes writes");
+        self.prove_chats().await;
         self.prove_chat_log().await;
-        self.prove_companions().await;
-        self.prove_profiles().await;
+        self.prove_people().await;
         self.prove_contacts().await;
         self.prove_retention().await;
     }
 
     /// A user whom nobody has named before.
-    fn user(&self, name: &str) -> UserId {
+    pub fn user(&self, name: &str) -> UserId {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         format!("{name}-{number}-{:x}", self.run).parse().expect("a legal user id")
     }
 
-    async fn group(&self, owner: &UserId, others: &[&UserId]) -> Chat {
+    /// A new group.
+    pub async fn group(&self, owner: &UserId, others: &[&UserId]) -> Chat {
         let new = NewChat {
             kind: ChatKind::Group,
             name: Some("contract".to_owned()),
             creator_id: owner.clone(),
             member_ids: others.iter().map(|other| (*other).clone()).collect(),
         };
-        let created = self.members.create(new, None).await.expect("the store works");
+        let created = self.store.create(new, None).await.expect("the store works");
         created.expect("a group may be made").chat
     }
 
-    async fn edit(
+    /// Changes a chat.
+    ///
+    /// # Errors
+    /// The actor may not.
+    pub async fn edit(
         &self,
         chat_id: ChatId,
         actor: &UserId,
         edit: ChatEdit,
     ) -> Result<Edited, EditError> {
         let actor = Actor::User(actor.clone());
-        self.members.edit(chat_id, actor, edit, None).await.expect("the store works")
+        self.store.edit(chat_id, actor, edit, None).await.expect("the store works")
     }
 
-    async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>> {
+    async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendRefusal>> {
         let count = batch.len();
-        let answers = self.log.append(batch).await.expect("the store works");
+        let answers = self.store.append(batch).await;
         assert_eq!(answers.len(), count, "one answer per message");
-        answers
+        let refusal = |error| match error {
+            AppendError::Refused(refusal) => refusal,
+            AppendError::Store(error) => panic!("the store works: {error:?}"),
+        };
+        answers.into_iter().map(|answer| answer.map_err(refusal)).collect()
     }
 
     async fn say(
@@ -93,12 +111,12 @@ impl<'store> Contract<'store> {
         chat_id: ChatId,
         sender: &UserId,
         name: &str,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<Appended, AppendRefusal> {
         self.append(vec![message(chat_id, sender, name)]).await.remove(0)
     }
 
-    /// Says something that must be stored, and answers it as it is stored.
-    async fn stored(&self, chat_id: ChatId, sender: &UserId, name: &str) -> Message {
+    /// Sends a message that must be stored, and answers it as the store holds it.
+    pub async fn stored(&self, chat_id: ChatId, sender: &UserId, name: &str) -> Message {
         let appended = self.say(chat_id, sender, name).await.expect("a member may speak");
         assert!(!appended.duplicate, "{name} is new");
         appended.message
@@ -118,7 +136,7 @@ impl<'store> Contract<'store> {
             limit,
             content_bytes_max: usize::MAX,
         };
-        self.log.read(read).await.expect("the store works")
+        self.store.read(read).await.expect("the store works")
     }
 
     /// The whole chat as the server sees it, which must have no hole.
@@ -134,14 +152,14 @@ impl<'store> Contract<'store> {
     }
 
     async fn role_of(&self, chat_id: ChatId, user_id: &UserId) -> Option<Role> {
-        let chat = self.members.chat(chat_id, None).await.expect("the store works");
+        let chat = self.store.chat(chat_id, None).await.expect("the store works");
         let members = chat.map_or(Vec::new(), |chat| chat.members);
         members.into_iter().find(|member| member.user_id == *user_id).map(|member| member.role)
     }
 
     async fn forget_all(&self) {
-        while self.log.forget(None, 2).await.expect("the store works") == 2 {}
-        assert_eq!(self.log.forget(None, 2).await.expect("the store works"), 0, "it stays done");
+        while self.store.forget(None, 2).await.expect("the store works") == 2 {}
+        assert_eq!(self.store.forget(None, 2).await.expect("the store works"), 0, "it stays done");
     }
 }
 

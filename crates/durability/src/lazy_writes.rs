@@ -1,31 +1,43 @@
-//! What is written by and by: how far users have acknowledged, and when they were last online.
+//! Lazy writes: watermarks (how far users have acknowledged) and last-seen times.
 //!
-//! Both only rise and are repeated by nature, so they are kept in memory, written together every
-//! few seconds, and outside of the breaker: they never make a send fail.
+//! Both only rise and clients repeat them, so they are kept in memory, written together every few
+//! seconds, and outside of the breaker: they never make a send fail.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::members::{Members, Watermark};
+use crate::chats::Watermark;
 use crate::metrics::Metrics;
-use crate::profiles::Profiles;
-use crate::store::StoreError;
+use crate::store::{Chain, StoreError};
 
-/// How often what is pending is written.
+/// The time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Users whose facts may wait. Beyond, newer ones are not kept: a client acknowledges again.
+/// Users with pending writes. Beyond, writes of other users are dropped: a client acknowledges
+/// again.
 const USERS_MAX: usize = 50_000;
 
-/// Chats whose watermark may wait per user.
+/// Chats with a pending watermark, per user.
 const CHATS_PER_USER_MAX: usize = 1000;
 
-/// What waits to be written. Clones share it.
+/// The port of what is written lazily.
+#[async_trait]
+pub trait LazyStore: Send + Sync + std::fmt::Debug {
+    /// Raises watermarks, each clamped to its chat's head; one never falls. Users who are not
+    /// members are ignored.
+    async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError>;
+
+    /// Raises the times at which users were last online; one never falls.
+    async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError>;
+}
+
+/// The pending writes of a node. Clones share them.
 #[derive(Debug, Clone)]
 pub struct LazyWrites {
     pending: Arc<Mutex<HashMap<UserId, Pending>>>,
@@ -45,7 +57,7 @@ impl LazyWrites {
         Self { pending: Arc::default(), hurry: Arc::default(), metrics }
     }
 
-    /// Remembers how far a user has acknowledged a chat.
+    /// Adds a watermark: how far a user has acknowledged a chat.
     pub fn acknowledged(&self, user_id: &UserId, chat_id: ChatId, sequence: u64) {
         self.with(user_id, |pending| {
             let is_full = pending.acked.len() >= CHATS_PER_USER_MAX;
@@ -58,13 +70,14 @@ impl LazyWrites {
         });
     }
 
-    /// Remembers when a user was last online, and has everything written soon.
+    /// Adds a last-seen time, and has everything written soon.
     pub fn left(&self, user_id: &UserId, at: Timestamp) {
         self.seen(user_id, at);
         self.hurry.notify_one();
     }
 
-    /// How far a user has acknowledged a chat, whose head this is, if so much of it is stored.
+    /// How far a user has acknowledged a chat with this head: the pending watermark, or the stored
+    /// one if that is higher.
     pub fn acked(&self, user_id: &UserId, chat_id: ChatId, head: u64, stored: u64) -> u64 {
         let pending = self.lock();
         let acked = pending.get(user_id).and_then(|pending| pending.acked.get(&chat_id));
@@ -72,50 +85,38 @@ impl LazyWrites {
     }
 
     /// Writes for ever.
-    pub async fn run(self, members: Arc<dyn Members>, profiles: Arc<dyn Profiles>) {
+    pub async fn run(self, store: Arc<dyn LazyStore>) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(WRITE_INTERVAL) => {}
                 () = self.hurry.notified() => {
-                    // Who leaves together is written together.
+                    // Users who leave together are written together.
                     tokio::time::sleep(WRITE_INTERVAL / 20).await;
                 }
             }
-            self.write(&*members, &*profiles).await;
+            self.write(&*store).await;
         }
     }
 
-    /// Writes what is pending. What cannot be written waits for the next time, also if nobody waits
-    /// for the end of this one: a node that stops drops what it is doing, and writes once more.
-    pub async fn write(&self, members: &dyn Members, profiles: &dyn Profiles) {
-        let watermarks = |watermarks| members.record_watermarks(watermarks);
-        self.write_by(watermarks, |seen| profiles.record_last_seen(seen)).await;
-    }
-
-    async fn write_by<W, S>(
-        &self,
-        record_watermarks: impl FnOnce(Vec<Watermark>) -> W,
-        record_last_seen: impl FnOnce(Vec<(UserId, Timestamp)>) -> S,
-    ) where
-        W: Future<Output = Result<(), StoreError>>,
-        S: Future<Output = Result<(), StoreError>>,
-    {
-        let mut taken = self.take();
+    /// Writes what is pending. A write that fails stays pending, also when this future is dropped:
+    /// a node that stops drops its tasks and then writes once more.
+    pub async fn write(&self, store: &dyn LazyStore) {
+        let mut taken = self.take_pending();
         if !taken.watermarks.is_empty() {
-            match record_watermarks(taken.watermarks.clone()).await {
+            match store.record_watermarks(taken.watermarks.clone()).await {
                 Ok(()) => taken.watermarks.clear(),
-                Err(error) => warn!(%error, "watermarks could not be written"),
+                Err(error) => warn!(error = %Chain(&error), "writing watermarks failed"),
             }
         }
         if !taken.seen.is_empty() {
-            match record_last_seen(taken.seen.clone()).await {
+            match store.record_last_seen(taken.seen.clone()).await {
                 Ok(()) => taken.seen.clear(),
-                Err(error) => warn!(%error, "last-seen times could not be written"),
+                Err(error) => warn!(error = %Chain(&error), "writing last-seen times failed"),
             }
         }
     }
 
-    fn take(&self) -> Taken<'_> {
+    fn take_pending(&self) -> Taken<'_> {
         let pending = std::mem::take(&mut *self.lock());
         let mut taken = Taken { writes: self, watermarks: Vec::new(), seen: Vec::new() };
         for (user_id, Pending { acked, last_seen }) in pending {
@@ -151,7 +152,7 @@ impl LazyWrites {
     }
 }
 
-/// What is being written. What is left of it when this is dropped waits again.
+/// Writes under way. Those that are left when this is dropped are pending again.
 struct Taken<'writes> {
     writes: &'writes LazyWrites,
     watermarks: Vec<Watermark>,
@@ -186,35 +187,45 @@ mod tests {
         let watermark = Watermark { user_id: ana.clone(), chat_id: CHAT, last_acked_sequence: 3 };
         // The first write ends while the store has answered nothing, the second after one answer.
         for answers in [0, 1] {
-            let permits = Semaphore::new(answers);
-            let (watermarks, last_seen) = (Mutex::default(), Mutex::default());
+            let store = SlowStore {
+                permits: Semaphore::new(answers),
+                watermarks: Mutex::default(),
+                last_seen: Mutex::default(),
+            };
             let writes = LazyWrites::new(Metrics::default());
             writes.acknowledged(&ana, CHAT, 3);
             writes.left(&ana, at);
-            let write = || {
-                let record_watermarks = |written| record(&permits, &watermarks, written);
-                let record_last_seen = |written| record(&permits, &last_seen, written);
-                writes.write_by(record_watermarks, record_last_seen)
-            };
-            let cut = timeout(Duration::ZERO, write()).await;
+            let cut = timeout(Duration::ZERO, writes.write(&store)).await;
             assert!(cut.is_err(), "the store is slow");
-            assert!(last_seen.lock().unwrap().is_empty());
+            assert!(store.last_seen.lock().unwrap().is_empty());
 
-            permits.add_permits(2);
-            write().await;
-            assert_eq!(*watermarks.lock().unwrap(), std::slice::from_ref(&watermark));
-            assert_eq!(*last_seen.lock().unwrap(), [(ana.clone(), at)]);
+            store.permits.add_permits(2);
+            writes.write(&store).await;
+            assert_eq!(*store.watermarks.lock().unwrap(), std::slice::from_ref(&watermark));
+            assert_eq!(*store.last_seen.lock().unwrap(), [(ana.clone(), at)]);
         }
     }
 
-    /// Keeps what is written, one call for each permit.
-    async fn record<T>(
-        permits: &Semaphore,
-        kept: &Mutex<Vec<T>>,
-        written: Vec<T>,
-    ) -> Result<(), StoreError> {
-        permits.acquire().await.unwrap().forget();
-        kept.lock().unwrap().extend(written);
-        Ok(())
+    /// Keeps what is written; each call waits for a permit.
+    #[derive(Debug)]
+    struct SlowStore {
+        permits: Semaphore,
+        watermarks: Mutex<Vec<Watermark>>,
+        last_seen: Mutex<Vec<(UserId, Timestamp)>>,
+    }
+
+    #[async_trait]
+    impl LazyStore for SlowStore {
+        async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError> {
+            self.permits.acquire().await.unwrap().forget();
+            self.watermarks.lock().unwrap().extend(watermarks);
+            Ok(())
+        }
+
+        async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
+            self.permits.acquire().await.unwrap().forget();
+            self.last_seen.lock().unwrap().extend(seen);
+            Ok(())
+        }
     }
 }

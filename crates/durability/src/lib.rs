@@ -1,16 +1,22 @@
-//! What is kept: messages, chats and people; numbered once, stored, then announced.
+//! Stored messages, chats and users: numbered once, stored, then published.
 //!
 //! The ports say what a store and a bus must do; [`contract`] proves it of any of them. The rest
 //! is the plane that uses them, in the order in which a message meets it: [`ingest`] gathers sends
-//! and has them stored, [`bus`] announces them, [`relay`] announces what stayed behind, and
+//! and has them stored, [`bus`] publishes them, [`relay`] publishes those that stayed behind, and
 //! [`catch_up`] reads them back.
 
 pub mod message;
 pub mod repair;
 pub mod store;
 pub mod log;
-pub mod members;
-pub mod profiles;
+pub mod announcements;
+pub mod upkeep;
+pub mod chats;
+pub mod chat_rules;
+pub mod people;
+pub mod contacts;
+pub mod privacy;
+pub mod event;
 pub mod bus;
 pub mod contract;
 pub mod breaker;
@@ -25,22 +31,29 @@ pub mod retention;
 pub mod availability;
 pub mod metrics;
 
+pub use announcements::{Announcements, Published, Unpublished};
 pub use availability::Availability;
 pub use breaker::{Breaker, BreakerConfig};
-pub use bus::{BusError, Event, EventBus, InProcessBus, Stored};
-pub use catch_up::{CatchUp, ReadRefusal};
-pub use ingest::{Ingest, IngestLimits, Submission};
-pub use lazy_writes::LazyWrites;
-pub use log::{AppendError, Appended, ChatLog, LogPage, LogRead, Position, Published, Unpublished};
-pub use members::{
-    Actor, Audience, ChatEdit, ChatSummary, Created, EditError, Edited, Idempotency, Members,
-    NewChat, Watermark,
+pub use bus::{
+    Attempt, BusError, EventBus, EventPosition, EventSource, InProcessBus, Received, Report,
 };
+pub use catch_up::{CatchUp, ReadRefusal};
+pub use chats::{
+    Actor, ChatEdit, ChatSummary, Chats, Created, EditError, Edited, Idempotency, NewChat,
+    Watermark,
+};
+pub use contacts::{Contacts, ContactsFull};
+pub use event::{Event, Stored};
+pub use ingest::{Ingest, IngestLimits, Submission};
+pub use lazy_writes::{LazyStore, LazyWrites};
+pub use log::{AppendError, AppendRefusal, Appended, ChatLog, LogPage, LogRead, Position};
 pub use message::{NewMessage, Receipt};
 pub use metrics::Metrics;
-pub use profiles::{ContactsFull, Profile, Profiles, Relation, Sight};
+pub use people::{People, Profile};
+pub use privacy::{Privacy, Relation, Sight};
 pub use publications::Publications;
 pub use ranges::Ranges;
 pub use repair::Repair;
 pub use send_error::SendError;
-pub use store::StoreError;
+pub use store::{Chain, StoreError};
+pub use upkeep::Upkeep;

@@ -1,10 +1,8 @@
-//! The port [`ChatLog`]: messages, numbered and kept.
-
-use std::time::Duration;
+//! The port [`ChatLog`]: stored messages.
 
 use async_trait::async_trait;
 use heartline_protocol::server_frame::{ManifestChat, Message};
-use heartline_protocol::{ChatId, Timestamp, UserId};
+use heartline_protocol::{ChatId, UserId};
 
 use crate::message::NewMessage;
 use crate::store::StoreError;
@@ -12,7 +10,7 @@ use crate::store::StoreError;
 /// A message that is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Appended {
-    /// As it is stored.
+    /// The message as the store holds it.
     pub message: Message,
     /// Whether an earlier attempt had stored it.
     pub duplicate: bool,
@@ -22,18 +20,29 @@ pub struct Appended {
     pub members_version: u64,
 }
 
-/// Why one message of a batch was not stored, though the store works.
+/// Why the store refused one message of a batch, though it works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AppendError {
-    /// The sender does not belong to the chat, or there is no such chat.
+pub enum AppendRefusal {
+    /// The sender is not a member of the chat, or there is no such chat.
     #[error("not a member of this chat")]
     NotAMember,
-    /// The sender used the same `client_message_id` in this chat for something else.
+    /// The sender used the same `client_message_id` in this chat for another message.
     #[error("this client_message_id was used for another message")]
     Conflict,
-    /// The chat's counter is missing or wrong: nothing is numbered until an operator has acted.
+    /// The chat's counter is missing or wrong. Nothing is numbered until an operator repairs it.
     #[error("this chat is halted")]
     Halted,
+}
+
+/// Why one message of a batch was not stored, or may not have been.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// The store refused the message.
+    #[error(transparent)]
+    Refused(#[from] AppendRefusal),
+    /// The store failed. Its outcome says whether the message may be stored all the same.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Where a page of the log begins.
@@ -45,12 +54,12 @@ pub enum Position {
     Before(u64),
 }
 
-/// What to read.
+/// A request for a page of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogRead {
     /// The chat.
     pub chat_id: ChatId,
-    /// Who reads, and must be a member; none for the server itself.
+    /// The user who reads, who must be a member; none for the server itself.
     pub reader: Option<UserId>,
     /// Where the page begins.
     pub position: Position,
@@ -71,46 +80,21 @@ pub struct LogPage {
     pub head_sequence: u64,
 }
 
-/// A range of a chat's messages that was announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Published {
-    /// The chat.
-    pub chat_id: ChatId,
-    /// The first of them.
-    pub first: u64,
-    /// The last of them.
-    pub last: u64,
-}
-
-/// Messages that were stored and not announced in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unpublished {
-    /// The chat.
-    pub chat_id: ChatId,
-    /// Everything up to here was announced.
-    pub published_sequence: u64,
-    /// The chat's newest sequence.
-    pub head_sequence: u64,
-    /// The version of the chat's membership.
-    pub members_version: u64,
-}
-
-/// Messages, numbered and kept.
+/// Stored messages.
 ///
 /// Per chat the sequences run 1, 2, 3, …; commit order is sequence order, so a reader that has
 /// seen a number will never meet a lower one that it could not see before.
 #[async_trait]
 pub trait ChatLog: Send + Sync + std::fmt::Debug {
     /// Stop 6 of the life of a message: stored. Answers one result per message, in order. Within
-    /// one transaction, for each: a row that the same sender stored in this chat under the same
-    /// `client_message_id` answers first, also after the sender was removed (other content is a
-    /// conflict, unless the stored content was deleted); then membership; then the next number.
-    /// One message's refusal spoils no other. When the call fails, no message of it is stored, or,
-    /// if the outcome is unknown, all or none.
-    async fn append(
-        &self,
-        batch: Vec<NewMessage>,
-    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError>;
+    /// one transaction per chat, for each: a row that the same sender stored in this chat under the
+    /// same `client_message_id` answers first, also after the sender was removed (other content is
+    /// a conflict, unless the stored content was deleted); then membership; then the next number.
+    ///
+    /// One message's refusal affects no other. A failure of the store affects the messages of a
+    /// chat alike: none of them is stored, or, if the outcome is unknown, all or none. The messages
+    /// of another chat may be stored nevertheless.
+    async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>>;
 
     /// A page of a chat; none when the reader is not a member or there is no such chat.
     async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError>;
@@ -123,26 +107,16 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
         after: Option<ChatId>,
         limit: usize,
     ) -> Result<Vec<ManifestChat>, StoreError>;
+}
 
-    /// Records what was announced, in any order and by any node. A chat counts as announced up to
-    /// the first number that nobody has recorded, and that never falls.
-    async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError>;
-
-    /// Chats whose oldest unannounced message has waited this long by the store's own clock. On a
-    /// store that several nodes share, a chat that one caller was given is not given to another
-    /// for a while.
-    async fn unpublished(
-        &self,
-        older_than: Duration,
-        limit: usize,
-    ) -> Result<Vec<Unpublished>, StoreError>;
-
-    /// Removes up to `limit` messages: those of deleted chats, the content of deleted users'
-    /// messages, and, with a time, those that were stored before it. Answers how many it changed;
-    /// fewer than `limit` means that nothing is left to do. A call is made of short transactions, so
-    /// that sends never wait long for it.
-    async fn forget(&self, before: Option<Timestamp>, limit: usize) -> Result<usize, StoreError>;
-
-    /// Up to `limit` chats that are halted.
-    async fn halted(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
+/// The answers to a batch that the store treated as one: its own results, or the same failure for
+/// every message.
+pub fn answers(
+    count: usize,
+    results: Result<Vec<Result<Appended, AppendRefusal>>, StoreError>,
+) -> Vec<Result<Appended, AppendError>> {
+    match results {
+        Ok(results) => results.into_iter().map(|result| Ok(result?)).collect(),
+        Err(error) => vec![Err(AppendError::Store(error)); count],
+    }
 }

@@ -7,7 +7,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::breaker::BreakerMetrics;
-use crate::log::AppendError;
+use crate::log::AppendRefusal;
 
 /// What became of a send, as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -95,13 +95,12 @@ impl Metrics {
         plane.register_with_unit("persist", persist, seconds, self.persist_seconds.clone());
         let batch = "Messages stored together";
         plane.register("batch_messages", batch, self.batch_messages.clone());
-        let gateway = registry.sub_registry_with_prefix("gateway");
         for (name, breaker) in [("write", &self.write_breaker), ("read", &self.read_breaker)] {
             let state = format!("circuit_breaker_{name}_state");
             let help = "0 closed, 1 open, 2 waiting for its probe";
-            gateway.register(state, help, breaker.state.clone());
+            plane.register(state, help, breaker.state.clone());
             let openings = format!("circuit_breaker_{name}_openings");
-            gateway.register(openings, "Times that it opened", breaker.openings.clone());
+            plane.register(openings, "Times that it opened", breaker.openings.clone());
         }
     }
 
@@ -109,13 +108,13 @@ impl Metrics {
         self.sends.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    pub(crate) fn refused(&self, error: AppendError) {
-        match error {
-            AppendError::NotAMember => {}
-            AppendError::Conflict => {
+    pub(crate) fn refused(&self, refusal: AppendRefusal) {
+        match refusal {
+            AppendRefusal::NotAMember => {}
+            AppendRefusal::Conflict => {
                 self.conflicts.inc();
             }
-            AppendError::Halted => {
+            AppendRefusal::Halted => {
                 self.halted_sends.inc();
             }
         }

@@ -1,7 +1,7 @@
-//! What was announced and must be recorded, by and by.
+//! Messages that were published and are not recorded as such yet.
 //!
-//! Recording is lazy: a number that is recorded late is announced again after a crash, and
-//! delivery drops what it has had.
+//! Recording is lazy: a message that is recorded late may be published again after a crash, and
+//! delivery drops a repeated one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,23 +10,25 @@ use std::time::Duration;
 use heartline_protocol::ChatId;
 use tracing::warn;
 
-use crate::log::{ChatLog, Published};
+use crate::announcements::{Announcements, Published};
 use crate::ranges::Ranges;
+use crate::store::Chain;
 
-/// How often what was announced is recorded: well before the relay would take it for lost.
+/// The time between two records: well below the age at which the relay publishes again.
 const RECORD_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Chats that may wait to be recorded. Beyond, what is not remembered is announced again.
+/// Chats with pending records. Beyond, messages of other chats stay unrecorded, and the relay
+/// publishes them again.
 const CHATS_MAX: usize = 100_000;
 
-/// What was announced since it was last recorded. Clones share it.
+/// Published messages that are to be recorded. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Publications {
     pending: Arc<Mutex<HashMap<ChatId, Ranges>>>,
 }
 
 impl Publications {
-    /// Remembers that messages were announced.
+    /// Adds published messages.
     pub fn published(&self, range: Published) {
         let mut pending = self.lock();
         if pending.len() < CHATS_MAX || pending.contains_key(&range.chat_id) {
@@ -34,8 +36,8 @@ impl Publications {
         }
     }
 
-    /// Records what is pending; what could not be recorded waits for the next time.
-    pub async fn record(&self, log: &dyn ChatLog) {
+    /// Records what is pending. A record that fails stays pending.
+    pub async fn record(&self, store: &dyn Announcements) {
         let pending = std::mem::take(&mut *self.lock());
         let of_chat = |(chat_id, ranges): (&ChatId, &Ranges)| {
             let chat_id = *chat_id;
@@ -46,19 +48,19 @@ impl Publications {
         if ranges.is_empty() {
             return;
         }
-        if let Err(error) = log.record_published(ranges.clone()).await {
-            warn!(%error, "what was announced could not be recorded");
+        if let Err(error) = store.record_published(ranges.clone()).await {
+            warn!(error = %Chain(&error), "recording published messages failed");
             ranges.into_iter().for_each(|range| self.published(range));
         }
     }
 
     /// Records for ever.
-    pub async fn run(self, log: Arc<dyn ChatLog>) {
+    pub async fn run(self, store: Arc<dyn Announcements>) {
         let mut ticks = tokio::time::interval(RECORD_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.record(&*log).await;
+            self.record(&*store).await;
         }
     }
 

@@ -1,6 +1,6 @@
-//! Ranges of sequence numbers that were announced, in whatever order that came to be known.
+//! Ranges of sequences that were published, in whatever order that became known.
 
-/// Ranges that are kept at most. The highest give way: what they hold is announced again.
+/// Ranges that are kept. Beyond, the highest are dropped, and the relay publishes them again.
 const RANGES_MAX: usize = 256;
 
 /// Ranges, each with its first and last number, ascending and apart from each other.
@@ -22,7 +22,7 @@ impl Ranges {
         self.0.truncate(RANGES_MAX);
     }
 
-    /// How far one comes from a number without a hole. What lies before is taken out.
+    /// The sequence that is reached from `from` without a hole. Ranges up to it are removed.
     pub fn advance(&mut self, from: u64) -> u64 {
         let mut reached = from;
         self.0.retain(|&(first, last)| {

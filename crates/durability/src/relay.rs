@@ -1,5 +1,5 @@
-//! Announces what was stored and stayed behind: after a crash, when the bus was away, or when nobody
-//! could say whom a message concerns.
+//! The relay: publishes stored messages that were not published in time, after a crash, while the
+//! bus was away, or because a chat's members could not be read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,31 +9,36 @@ use heartline_protocol::ChatId;
 use heartline_protocol::limits::{SYNC_PAGE_BYTES_MAX, SYNC_PAGE_MESSAGES};
 use tracing::{info, warn};
 
-use crate::bus::{Event, EventBus, Stored};
-use crate::log::{ChatLog, LogRead, Position, Published, Unpublished};
+use crate::announcements::{Announcements, Published, Unpublished};
+use crate::bus::EventBus;
+use crate::event::{Event, Stored};
+use crate::log::{ChatLog, LogRead, Position};
 use crate::metrics::Metrics;
 use crate::publications::Publications;
+use crate::store::Chain;
 
-/// How long a message may stay unannounced before the relay takes it up.
+/// The age at which the relay publishes a message that is not recorded as published.
 pub const RELAY_AFTER: Duration = Duration::from_secs(2);
 
-/// How often the relay looks.
+/// The time between two looks at the store.
 const RELAY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Chats that one look takes up, and pages of each: more than a busy chat gains until the next.
+/// Chats of one look, and pages of each: more than a busy chat gains until the next look.
 const CHATS_PER_LOOK: usize = 100;
 const PAGES_PER_LOOK: usize = 20;
 
 /// The relay.
 #[derive(Debug)]
 pub struct Relay {
-    /// Where messages are stored.
+    /// The stored messages.
     pub log: Arc<dyn ChatLog>,
-    /// Where they are announced.
+    /// Which of them were published.
+    pub announcements: Arc<dyn Announcements>,
+    /// Publishes messages.
     pub bus: Arc<dyn EventBus>,
-    /// What was announced.
+    /// Records messages that need no publishing.
     pub publications: Publications,
-    /// What is counted.
+    /// The counters of the plane.
     pub metrics: Metrics,
 }
 
@@ -45,9 +50,11 @@ impl Relay {
         let mut taken_up = HashMap::new();
         loop {
             ticks.tick().await;
-            match self.log.unpublished(RELAY_AFTER, CHATS_PER_LOOK).await {
+            match self.announcements.unpublished(RELAY_AFTER, CHATS_PER_LOOK).await {
                 Ok(chats) => taken_up = self.announce_chats(chats, &taken_up).await,
-                Err(error) => warn!(%error, "the relay could not look for what stayed behind"),
+                Err(error) => {
+                    warn!(error = %Chain(&error), "relay: reading unpublished chats failed")
+                }
             }
         }
     }
@@ -97,14 +104,14 @@ impl Relay {
         let mut page = match self.log.read(read).await {
             Ok(page) => page.unwrap_or_default(),
             Err(error) => {
-                warn!(%error, %chat_id, "the relay could not read a chat");
+                warn!(error = %Chain(&error), %chat_id, "relay: reading a chat failed");
                 return None;
             }
         };
         // What was stored since the chat was taken up may have a later version of its membership,
         // and is too young to have stayed behind.
         page.messages.retain(|message| message.sequence <= head_sequence);
-        // What a retention has removed needs no announcing.
+        // Messages that the retention has removed need no publishing.
         let first = page.messages.first().map_or(head_sequence + 1, |message| message.sequence);
         let last = page.messages.last().map_or(head_sequence, |message| message.sequence);
         if first > published_sequence + 1 {
@@ -122,13 +129,10 @@ impl Relay {
         match self.bus.publish(events.collect()).await {
             Ok(()) => {
                 self.metrics.relayed.inc_by(count as u64);
-                if self.bus.records_on_publish() {
-                    self.publications.published(Published { chat_id, first, last });
-                }
                 Some(last)
             }
             Err(error) => {
-                warn!(%error, %chat_id, "the relay could not announce");
+                warn!(error = %Chain(&error), %chat_id, "relay: publishing failed");
                 None
             }
         }

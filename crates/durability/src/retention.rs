@@ -1,45 +1,44 @@
-//! Forgetting: what was deleted, and what is older than it may be.
+//! Removes deleted messages, and those that are older than the retention.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_routing::Clock;
 use tracing::{info, warn};
 
-use crate::log::ChatLog;
+use crate::store::Chain;
+use crate::upkeep::Upkeep;
 
-/// How often it is looked for what must go.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// The time between two runs.
+const RUN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Messages that go in one transaction: a short one, so that sends do not wait for it.
+/// Messages that one call removes: few, so that sends do not wait for it.
 const BATCH_MESSAGES: usize = 500;
 
-/// How long the store rests between two such transactions.
-const REST: Duration = Duration::from_millis(20);
+/// The pause between two calls of a run.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// Forgets for ever. Without a retention only what was deleted goes.
-pub async fn run(log: Arc<dyn ChatLog>, retention: Option<Duration>, clock: Clock) {
+/// Removes messages for ever. Without a retention only deleted ones are removed.
+pub async fn run(store: Arc<dyn Upkeep>, retention: Option<Duration>) {
     loop {
-        tokio::time::sleep(LOOK_INTERVAL).await;
-        let before = retention.map(|retention| clock.wall().minus(retention));
-        let mut forgotten = 0;
+        tokio::time::sleep(RUN_INTERVAL).await;
+        let mut removed = 0;
         loop {
-            match log.forget(before, BATCH_MESSAGES).await {
+            match store.forget(retention, BATCH_MESSAGES).await {
                 Ok(count) => {
-                    forgotten += count;
+                    removed += count;
                     if count < BATCH_MESSAGES {
                         break;
                     }
                 }
                 Err(error) => {
-                    warn!(%error, "messages could not be forgotten");
+                    warn!(error = %Chain(&error), "removing messages failed");
                     break;
                 }
             }
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(PAUSE).await;
         }
-        if forgotten > 0 {
-            info!(messages = forgotten, "forgot what was deleted or too old");
+        if removed > 0 {
+            info!(messages = removed, "messages removed: deleted, or older than the retention");
         }
     }
 }

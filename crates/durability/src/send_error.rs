@@ -1,25 +1,27 @@
-//! Why a message was not acknowledged, in the words of the wire.
+//! Why a message was not acknowledged, and the error frame that says so.
 
 use std::time::Duration;
 
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
 use heartline_protocol::{ErrorCode, Outcome, retry_after_seconds};
 
-use crate::log::AppendError;
+use crate::log::AppendRefusal;
 
 /// Why a message was not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// The store answered that it must not be stored.
-    Refused(AppendError),
+    /// The store refused it.
+    Refused(AppendRefusal),
     /// Too many sends are under way, in this chat or on this node.
     Busy,
-    /// The breaker is open: the store is not even asked.
+    /// The breaker is open, so the store was not called.
     BreakerOpen {
         /// When to try again.
         retry_after: Duration,
     },
-    /// The store or the bus failed, or did not answer in time.
+    /// The message is stored, but the bus did not take it in time. The relay publishes it.
+    NotPublished,
+    /// The store failed, or did not answer in time.
     Unavailable {
         /// Whether the message may be stored all the same.
         outcome: Outcome,
@@ -30,11 +32,12 @@ impl SendError {
     /// The label under which sends are counted by outcome.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Refused(AppendError::NotAMember) => "not_a_member",
-            Self::Refused(AppendError::Conflict) => "conflict",
-            Self::Refused(AppendError::Halted) => "chat_halted",
+            Self::Refused(AppendRefusal::NotAMember) => "not_a_member",
+            Self::Refused(AppendRefusal::Conflict) => "conflict",
+            Self::Refused(AppendRefusal::Halted) => "chat_halted",
             Self::Busy => "busy",
             Self::BreakerOpen { .. } => "breaker_open",
+            Self::NotPublished => "not_published",
             Self::Unavailable { outcome: Outcome::Rejected } => "unavailable_rejected",
             Self::Unavailable { outcome: Outcome::Unknown } => "unavailable_unknown",
         }
@@ -44,12 +47,12 @@ impl SendError {
 impl From<SendError> for ErrorFrame {
     fn from(error: SendError) -> Self {
         let (code, message, outcome, retry_after) = match error {
-            SendError::Refused(AppendError::NotAMember) => return not_a_member(),
-            SendError::Refused(AppendError::Conflict) => {
+            SendError::Refused(AppendRefusal::NotAMember) => return not_a_member(),
+            SendError::Refused(AppendRefusal::Conflict) => {
                 let message = "this client_message_id was used for another message";
                 (ErrorCode::Conflict, message, Outcome::Rejected, None)
             }
-            SendError::Refused(AppendError::Halted) => {
+            SendError::Refused(AppendRefusal::Halted) => {
                 let message = "this chat takes no messages until an operator has repaired it";
                 (ErrorCode::ChatHalted, message, Outcome::Rejected, None)
             }
@@ -61,6 +64,9 @@ impl From<SendError> for ErrorFrame {
                 let message = "messages cannot be stored at the moment";
                 let seconds = Some(retry_after_seconds(retry_after));
                 (ErrorCode::ServiceUnavailable, message, Outcome::Rejected, seconds)
+            }
+            SendError::NotPublished => {
+                return Self::from(SendError::Unavailable { outcome: Outcome::Unknown });
             }
             SendError::Unavailable { outcome } => {
                 let message = match outcome {

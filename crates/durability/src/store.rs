@@ -1,26 +1,59 @@
-//! What every store has in common: how it fails.
+//! How a store fails.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 
 use heartline_protocol::Outcome;
 
-/// The store could not do what it was asked, for a reason that lies in the machine and not in the
-/// request.
+/// A failure of the store that lies in the machine and not in the request. Clones share the cause.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the store is unavailable: {reason}")]
+#[error("the store is unavailable")]
 pub struct StoreError {
     /// Whether something may have been written all the same.
     pub outcome: Outcome,
-    /// Why, for the operator's log; never for a client.
-    pub reason: String,
+    /// The cause, for the operator's log; never for a client.
+    #[source]
+    source: Arc<dyn Error + Send + Sync>,
 }
 
 impl StoreError {
-    /// Nothing was written.
-    pub fn rejected(reason: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Rejected, reason: reason.into() }
+    /// A failure that wrote nothing.
+    pub fn rejected(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { outcome: Outcome::Rejected, source: Arc::from(source.into()) }
     }
 
-    /// Something may have been written: the commit itself failed, or its answer was lost.
-    pub fn unknown(reason: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Unknown, reason: reason.into() }
+    /// A failure that may have written something: the commit failed, or its answer was lost.
+    pub fn unknown(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { outcome: Outcome::Unknown, source: Arc::from(source.into()) }
+    }
+}
+
+/// Shows an error with its causes, for a log line: `the store is unavailable: disk full`.
+#[derive(Debug)]
+pub struct Chain<'error>(pub &'error (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(cause) = source {
+            write!(formatter, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_line_shows_every_cause() {
+        let cause = StoreError::rejected(std::io::Error::other("disk full"));
+        let error = crate::BusError::Engine(Box::new(cause));
+        let shown = Chain(&error).to_string();
+        assert_eq!(shown, "the event bus failed: the store is unavailable: disk full");
     }
 }

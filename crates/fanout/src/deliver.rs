@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use heartline_protocol::{ChatId, NodeId, Timestamp, UserId};
+use heartline_protocol::{ChatId, NodeId, UserId};
 use heartline_routing::{
     Clock, Delivery, DirectoryError, Envelope, LocalSockets, NodeLink, ResyncReason, Route, Routes,
 };
-use tokio::time::Instant;
 use tracing::debug;
 
 use crate::metrics::Metrics;
 
-/// Reads of routes, and how long all of them together may take.
+/// Attempts to read routes, and the time for all of them.
 const ATTEMPTS_MAX: u32 = 3;
 const ATTEMPTS_TIME: Duration = Duration::from_millis(250);
 
-/// How long the directory may be silent before it is asked only once.
+/// How long the directory may be silent before its routes are read only once.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Sends frames to where their receivers are.
@@ -37,26 +36,26 @@ pub struct Fanout {
     pub metrics: Metrics,
 }
 
-/// The other nodes on which some users are, each with its users.
+/// The other nodes to which some users are connected, each with its users.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Whereabouts {
+pub(crate) struct NodeRoutes {
     pub(crate) nodes: Vec<(NodeId, Arc<[UserId]>)>,
 }
 
-/// Nobody could say where users are, and there is nobody to ask instead.
+/// The routes of users could not be read, and no peer is known for a broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Nowhere;
+pub(crate) struct RoutesUnreadable;
 
 impl Fanout {
-    /// Where these users are besides this node. What is read after a message was stored is good
-    /// for that message: who registers later reads it from the log.
+    /// The routes of these users to other nodes. Routes that were read after a message was stored
+    /// are good for that message: a client that connects later reads it from the log.
     ///
-    /// While the directory cannot be read, everybody may be everywhere: each node's own memory
-    /// decides. The same holds for single nodes that the directory does not hear.
-    pub(crate) async fn whereabouts(
+    /// While the directory cannot be read, every peer gets all users, and decides by its own
+    /// connections. So does a node that the directory does not hear.
+    pub(crate) async fn routes_of(
         &self,
         user_ids: &Arc<[UserId]>,
-    ) -> Result<Whereabouts, Nowhere> {
+    ) -> Result<NodeRoutes, RoutesUnreadable> {
         let mut nodes: Vec<(NodeId, Arc<[UserId]>)> = match self.routes(user_ids).await {
             Ok(routes) => {
                 routes.into_iter().map(|route| (route.node_id, route.user_ids.into())).collect()
@@ -65,7 +64,7 @@ impl Fanout {
                 let peers = self.link.peers();
                 if peers.is_empty() {
                     self.metrics.skipped("routes_unreadable");
-                    return Err(Nowhere);
+                    return Err(RoutesUnreadable);
                 }
                 self.metrics.broadcasts.inc();
                 peers.into_iter().map(|peer| (peer, Arc::clone(user_ids))).collect()
@@ -75,24 +74,17 @@ impl Fanout {
             nodes.retain(|(known, _)| *known != node_id);
             nodes.push((node_id, Arc::clone(user_ids)));
         }
-        Ok(Whereabouts { nodes })
+        Ok(NodeRoutes { nodes })
     }
 
-    /// The wall clock's time at an instant of this process.
-    pub(crate) fn wall_of(&self, at: Instant) -> Timestamp {
-        let ago = self.clock.now().saturating_duration_since(at);
-        let now = self.clock.wall().unix_ms;
-        Timestamp { unix_ms: now.saturating_sub(ago.as_millis() as u64) }
-    }
-
-    /// Sends a message to every node where somebody of its audience is.
-    pub(crate) async fn deliver(&self, delivery: Delivery, whereabouts: &Whereabouts) {
-        for (node_id, user_ids) in &whereabouts.nodes {
+    /// Sends a message to every node to which some of its audience are connected.
+    pub(crate) async fn deliver(&self, delivery: Delivery, routes: &NodeRoutes) {
+        for (node_id, user_ids) in &routes.nodes {
             let user_ids = Arc::clone(user_ids);
             let delivery = Delivery { user_ids, ..delivery.clone() };
             self.send(node_id, Envelope::Message(delivery)).await;
         }
-        // This node's own memory knows who is here.
+        // This node needs no route: its hub knows its connections.
         self.send(&self.node_id, Envelope::Message(delivery)).await;
     }
 
@@ -102,7 +94,7 @@ impl Fanout {
         self.tell_each(user_ids, envelope).await;
     }
 
-    /// Sends an envelope of the same kind to every node where some of these users are.
+    /// Sends an envelope of the same kind to every node to which some of these users are connected.
     pub(crate) async fn tell_each(
         &self,
         user_ids: Arc<[UserId]>,
@@ -111,18 +103,18 @@ impl Fanout {
         if user_ids.is_empty() {
             return;
         }
-        let whereabouts = self.whereabouts(&user_ids).await.unwrap_or_default();
-        self.tell_there(user_ids, whereabouts, envelope).await;
+        let routes = self.routes_of(&user_ids).await.unwrap_or_default();
+        self.tell_along(user_ids, routes, envelope).await;
     }
 
-    /// The same to where they are known to be.
-    async fn tell_there(
+    /// The same along routes that were read before.
+    async fn tell_along(
         &self,
         user_ids: Arc<[UserId]>,
-        whereabouts: Whereabouts,
+        routes: NodeRoutes,
         envelope: impl Fn(Arc<[UserId]>) -> Envelope,
     ) {
-        for (node_id, user_ids) in whereabouts.nodes {
+        for (node_id, user_ids) in routes.nodes {
             self.send(&node_id, envelope(user_ids)).await;
         }
         self.send(&self.node_id, envelope(user_ids)).await;
@@ -132,7 +124,7 @@ impl Fanout {
     pub(crate) async fn resync(
         &self,
         user_ids: Arc<[UserId]>,
-        whereabouts: Whereabouts,
+        routes: NodeRoutes,
         chat_id: ChatId,
     ) {
         let envelope = |user_ids| Envelope::Resync {
@@ -140,7 +132,7 @@ impl Fanout {
             chat_ids: Some(vec![chat_id]),
             reason: ResyncReason::Undelivered,
         };
-        self.tell_there(user_ids, whereabouts, envelope).await;
+        self.tell_along(user_ids, routes, envelope).await;
     }
 
     /// Tells everybody to sync everything.
@@ -163,11 +155,10 @@ impl Fanout {
         self.send(&self.node_id, envelope()).await;
     }
 
-    /// What does not leave for another node uses up one of the link's numbers, by which the node
-    /// learns that it has missed something, if it is still there.
+    /// An envelope that is not sent uses up a number of the link, so that the receiver sees a gap.
     pub(crate) async fn send(&self, node_id: &NodeId, envelope: Envelope) {
         if let Err(error) = self.link.send(node_id, envelope).await {
-            debug!(node = %node_id, %error, "an envelope did not leave");
+            debug!(node = %node_id, %error, "envelope not sent");
             self.metrics.skipped("node_unreachable");
         }
     }
@@ -189,7 +180,7 @@ impl Fanout {
         loop {
             match self.routes.routes(user_ids, &self.node_id).await {
                 Err(error) if attempt == ATTEMPTS_MAX => {
-                    debug!(%error, "it cannot be read where users are");
+                    debug!(%error, "reading routes failed");
                     return Err(error);
                 }
                 Err(_) => self.metrics.retries.inc(),

@@ -1,19 +1,23 @@
-//! Who should hear: one encoding, one envelope per node.
+//! Delivery: from events to envelopes, one per node, encoded once.
 //!
-//! Fanout never sees a socket. It asks the store who belongs to a chat and the directory where
-//! they are, and hands one envelope to each node; the node's own memory decides which sockets get
-//! it.
+//! Fanout never sees a socket. It reads a chat's members from the store and their routes from the
+//! directory, and sends one envelope to each node; that node decides which sockets get it.
 
+pub mod audiences;
+pub mod contract;
 pub mod consume;
-mod audience;
+mod audience_cache;
 mod dirty;
 mod deliver;
 pub mod presence;
 pub mod push;
+pub mod typing;
 pub mod metrics;
 
+pub use audiences::{Audience, Audiences};
 pub use consume::Consumer;
 pub use deliver::Fanout;
 pub use metrics::Metrics;
 pub use presence::PresenceFanout;
 pub use push::{Push, PushError};
+pub use typing::{TypingFanout, TypingQueue, TypingReceiver};

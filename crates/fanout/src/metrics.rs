@@ -27,6 +27,8 @@ pub struct Metrics {
     pub dirty_chats: Gauge,
     /// Typing indicators that were not passed on.
     pub typing_dropped: Counter,
+    /// Times that the consumer was started again after it failed or panicked.
+    pub consumer_restarts: Counter,
     /// Times that every known node was sent something, because routes could not be read.
     pub broadcasts: Counter,
     /// Transitions of which those who share an active chat could not be told.
@@ -48,6 +50,8 @@ impl Metrics {
         fanout.register("dirty_chats", dirty, self.dirty_chats.clone());
         let typing = "Typing indicators that were not passed on";
         fanout.register("typing_dropped", typing, self.typing_dropped.clone());
+        let restarts = "Times that the consumer was started again";
+        fanout.register("consumer_restarts", restarts, self.consumer_restarts.clone());
         let broadcasts = "Times that all nodes were sent something for want of routes";
         fanout.register("broadcasts", broadcasts, self.broadcasts.clone());
         let untold = "Transitions of which companions could not be told";

@@ -8,13 +8,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_durability::{LazyWrites, Members};
+use heartline_durability::{Chain, LazyWrites};
 use heartline_protocol::{NodeId, UserId};
 use heartline_routing::{Change, Envelope, PresenceNews, PresenceStates, Transition};
 use tokio::sync::broadcast;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
+use crate::audiences::Audiences;
 use crate::deliver::Fanout;
 use crate::metrics::Metrics;
 
@@ -59,23 +60,23 @@ struct Decisions {
 #[derive(Debug)]
 struct Teller {
     fanout: Fanout,
-    members: Arc<dyn Members>,
+    audiences: Arc<dyn Audiences>,
 }
 
 /// What is to be told: the latest transition of each user.
 type Untold = HashMap<UserId, Transition>;
 
 impl PresenceFanout {
-    /// Takes up what the directory decides from now on.
+    /// Delivers the transitions that the directory decides from now on.
     pub fn new(
         fanout: Fanout,
         presence: &dyn PresenceStates,
-        members: Arc<dyn Members>,
+        audiences: Arc<dyn Audiences>,
         lazy_writes: LazyWrites,
     ) -> Self {
         let (changes, metrics) = (presence.changes(), fanout.metrics.clone());
         let decisions = Decisions { changes, lazy_writes, metrics };
-        Self { decisions, teller: Teller { fanout, members } }
+        Self { decisions, teller: Teller { fanout, audiences } }
     }
 
     /// Works until the directory is gone.
@@ -170,17 +171,17 @@ impl Teller {
     /// Answers those that must be told later, because the store did not say to whom.
     async fn tell(&self, transitions: Vec<Transition>) -> Vec<Transition> {
         let user_ids: Vec<UserId> = transitions.iter().map(|it| it.user_id.clone()).collect();
-        let companions = self.members.companions(&user_ids, ACTIVE_WITHIN, CHAT_MEMBERS_MAX);
-        let reason = match timeout(COMPANIONS_DEADLINE, companions).await {
+        let companions = self.audiences.companions(&user_ids, ACTIVE_WITHIN, CHAT_MEMBERS_MAX);
+        let error = match timeout(COMPANIONS_DEADLINE, companions).await {
             Ok(Ok(companions)) => {
                 self.tell_them(transitions, companions).await;
                 return Vec::new();
             }
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => Chain(&error).to_string(),
             Err(_) => "the store did not answer in time".to_owned(),
         };
         let count = transitions.len();
-        warn!(count, reason, "those who share a chat are told later who came and left");
+        warn!(count, error, "reading companions failed; their presence updates are delayed");
         transitions
     }
 
@@ -197,8 +198,8 @@ impl Teller {
         let mut observers: Vec<UserId> = batch.iter().flat_map(|(_, them)| them).cloned().collect();
         observers.sort_unstable();
         observers.dedup();
-        let whereabouts = self.fanout.whereabouts(&observers.into()).await.unwrap_or_default();
-        for (node_id, here) in &whereabouts.nodes {
+        let routes = self.fanout.routes_of(&observers.into()).await.unwrap_or_default();
+        for (node_id, here) in &routes.nodes {
             let here: HashSet<&UserId> = here.iter().collect();
             let is_here = |observer: &&UserId| here.contains(*observer);
             let narrowed = |(transition, them): &(Transition, Vec<UserId>)| PresenceNews {

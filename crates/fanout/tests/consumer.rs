@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_durability::{
-    Actor, AppendError, Appended, Audience, ChatEdit, ChatLog, ChatSummary, Created, EditError,
-    Edited, Event, EventBus, Idempotency, InProcessBus, LogPage, LogRead, Members, NewChat,
-    NewMessage, Publications, Published, StoreError, Stored, Unpublished, Watermark,
+    Announcements, Event, EventBus, InProcessBus, Publications, Published, StoreError, Stored,
+    Unpublished,
 };
-use heartline_fanout::{Consumer, Fanout, Metrics};
-use heartline_protocol::server_frame::{
-    Chat, ChatChange, ChatKind, ChatMember, ManifestChat, Message, Role,
-};
+use heartline_fanout::{Audience, Audiences, Consumer, Fanout, Metrics, TypingFanout, TypingQueue};
+use heartline_protocol::server_frame::{Chat, ChatChange, ChatKind, ChatMember, Message, Role};
 use heartline_protocol::{
     ChatId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
 };
@@ -36,38 +33,7 @@ struct Membership {
 }
 
 #[async_trait]
-impl Members for Membership {
-    async fn create(
-        &self,
-        _: NewChat,
-        _: Option<Idempotency>,
-    ) -> Result<Result<Created, EditError>, StoreError> {
-        unreachable!("fanout makes no chats")
-    }
-
-    async fn chat(&self, _: ChatId, _: Option<&UserId>) -> Result<Option<Chat>, StoreError> {
-        unreachable!("fanout shows no chats")
-    }
-
-    async fn chats_of(
-        &self,
-        _: &UserId,
-        _: Option<ChatId>,
-        _: usize,
-    ) -> Result<Vec<ChatSummary>, StoreError> {
-        unreachable!("fanout lists no chats")
-    }
-
-    async fn edit(
-        &self,
-        _: ChatId,
-        _: Actor,
-        _: ChatEdit,
-        _: Option<Idempotency>,
-    ) -> Result<Result<Edited, EditError>, StoreError> {
-        unreachable!("fanout changes no chats")
-    }
-
+impl Audiences for Membership {
     async fn audience(&self, _: ChatId) -> Result<Option<Audience>, StoreError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         if self.is_down.load(Ordering::Relaxed) {
@@ -77,69 +43,29 @@ impl Members for Membership {
         Ok(Some(Audience { members_version, user_ids: user_ids.into() }))
     }
 
-    async fn watermarks(
-        &self,
-        _: ChatId,
-        _: &UserId,
-    ) -> Result<Option<Vec<Watermark>>, StoreError> {
-        unreachable!("fanout reads no watermarks")
-    }
-
-    async fn record_watermarks(&self, _: Vec<Watermark>) -> Result<(), StoreError> {
-        unreachable!("fanout writes nothing")
-    }
-
     async fn companions(
         &self,
-        _: &[UserId],
+        user_ids: &[UserId],
         _: Duration,
         _: usize,
     ) -> Result<Vec<Vec<UserId>>, StoreError> {
-        unreachable!("fanout asks for no companions")
+        Ok(vec![Vec::new(); user_ids.len()])
     }
 }
 
-/// Remembers what was recorded as announced.
+/// Keeps what was recorded as published.
 #[derive(Debug, Default)]
 struct Records(Mutex<Vec<Published>>);
 
 #[async_trait]
-impl ChatLog for Records {
-    async fn append(
-        &self,
-        _: Vec<NewMessage>,
-    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError> {
-        unreachable!("fanout stores nothing")
-    }
-
-    async fn read(&self, _: LogRead) -> Result<Option<LogPage>, StoreError> {
-        unreachable!("fanout reads no messages")
-    }
-
-    async fn manifest(
-        &self,
-        _: &UserId,
-        _: Option<ChatId>,
-        _: usize,
-    ) -> Result<Vec<ManifestChat>, StoreError> {
-        unreachable!("fanout lists no chats")
-    }
-
+impl Announcements for Records {
     async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError> {
         self.0.lock().unwrap().extend(ranges);
         Ok(())
     }
 
     async fn unpublished(&self, _: Duration, _: usize) -> Result<Vec<Unpublished>, StoreError> {
-        unreachable!("fanout does not relay")
-    }
-
-    async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
-        unreachable!("fanout forgets nothing")
-    }
-
-    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
-        unreachable!("fanout looks for no halted chats")
+        Ok(Vec::new())
     }
 }
 
@@ -167,6 +93,7 @@ impl Answering for Nowhere {
 
 struct Stage {
     bus: InProcessBus,
+    typing: TypingQueue,
     publications: Publications,
     membership: Arc<Membership>,
     routes: Arc<Nowhere>,
@@ -191,12 +118,16 @@ fn stage(members: &[&str]) -> Stage {
     let membership = Arc::new(Membership::default());
     *membership.audience.lock().unwrap() = (1, users(members));
     let publications = Publications::default();
-    let members = Arc::clone(&membership) as Arc<dyn Members>;
-    let consumer = Consumer::new(fanout, members, publications.clone());
-    let (bus, events) = InProcessBus::new();
+    let audiences = Arc::clone(&membership) as Arc<dyn Audiences>;
+    let (typing, notices) = TypingQueue::new(metrics.clone());
+    let typing_task = TypingFanout::new(notices, fanout.clone(), Arc::clone(&audiences));
+    let consumer = Consumer::new(fanout, audiences);
+    let bus = InProcessBus::new(publications.clone(), Clock::system());
+    let source = Box::new(bus.source());
     let mut tasks = JoinSet::new();
-    tasks.spawn(consumer.run(events));
-    Stage { bus, publications, membership, routes, envelopes, metrics, _tasks: tasks }
+    tasks.spawn(async move { consumer.run(source).await.unwrap() });
+    tasks.spawn(typing_task.run());
+    Stage { bus, typing, publications, membership, routes, envelopes, metrics, _tasks: tasks }
 }
 
 fn users(names: &[&str]) -> Vec<UserId> {
@@ -342,17 +273,25 @@ async fn a_change_is_told_to_members_with_the_chat_and_to_those_removed_without(
 #[tokio::test]
 async fn typing_reaches_the_other_members_and_only_from_a_member() {
     let mut stage = stage(&["ana", "bo", "cy"]);
-    let typing = |user: &str| {
-        let (chat_id, user_id) = (CHAT, user.parse().unwrap());
-        Event::Typing { chat_id, user_id, is_typing: true }
-    };
-    stage.publish(typing("eve")).await;
-    stage.publish(typing("ana")).await;
+    for user in ["eve", "ana"] {
+        assert!(stage.typing.typing(CHAT, user.parse().unwrap(), true));
+    }
     let envelope = stage.envelopes.recv().await.unwrap();
     let Envelope::Typing { user_ids, chat_id, user_id, is_typing } = envelope else {
         panic!("{envelope:?} is no typing")
     };
     assert_eq!((user_ids.to_vec(), chat_id, is_typing), (users(&["bo", "cy"]), CHAT, true));
     assert_eq!(user_id.as_str(), "ana");
+    assert_eq!(stage.metrics.typing_dropped.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_drops_typing_and_counts_it() {
+    let stage = stage(&["ana", "bo"]);
+    let typing = || stage.typing.typing(CHAT, "ana".parse().unwrap(), true);
+    for _ in 0..heartline_fanout::typing::TYPING_QUEUE_NOTICES {
+        assert!(typing());
+    }
+    assert!(!typing());
     assert_eq!(stage.metrics.typing_dropped.get(), 1);
 }

@@ -6,13 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use heartline_durability::{
-    Actor, Audience, ChatEdit, ChatSummary, ContactsFull, Created, EditError, Edited, Idempotency,
-    LazyWrites, Members, NewChat, Profile, Profiles, Relation, Sight, StoreError, Watermark,
-};
-use heartline_fanout::{Fanout, Metrics, PresenceFanout};
-use heartline_protocol::rest::Visibility;
-use heartline_protocol::server_frame::Chat;
+use heartline_durability::{LazyStore, LazyWrites, StoreError, Watermark};
+use heartline_fanout::{Audience, Audiences, Fanout, Metrics, PresenceFanout};
 use heartline_protocol::{ChatId, ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
     Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NoSockets,
@@ -39,52 +34,9 @@ struct Store {
 }
 
 #[async_trait]
-impl Members for Store {
-    async fn create(
-        &self,
-        _: NewChat,
-        _: Option<Idempotency>,
-    ) -> Result<Result<Created, EditError>, StoreError> {
-        unreachable!("presence makes no chats")
-    }
-
-    async fn chat(&self, _: ChatId, _: Option<&UserId>) -> Result<Option<Chat>, StoreError> {
-        unreachable!("presence shows no chats")
-    }
-
-    async fn chats_of(
-        &self,
-        _: &UserId,
-        _: Option<ChatId>,
-        _: usize,
-    ) -> Result<Vec<ChatSummary>, StoreError> {
-        unreachable!("presence lists no chats")
-    }
-
-    async fn edit(
-        &self,
-        _: ChatId,
-        _: Actor,
-        _: ChatEdit,
-        _: Option<Idempotency>,
-    ) -> Result<Result<Edited, EditError>, StoreError> {
-        unreachable!("presence changes no chats")
-    }
-
+impl Audiences for Store {
     async fn audience(&self, _: ChatId) -> Result<Option<Audience>, StoreError> {
-        unreachable!("presence has no audience")
-    }
-
-    async fn watermarks(
-        &self,
-        _: ChatId,
-        _: &UserId,
-    ) -> Result<Option<Vec<Watermark>>, StoreError> {
-        unreachable!("presence reads no watermarks")
-    }
-
-    async fn record_watermarks(&self, _: Vec<Watermark>) -> Result<(), StoreError> {
-        unreachable!("nobody acknowledged anything")
+        Ok(None)
     }
 
     async fn companions(
@@ -104,55 +56,14 @@ impl Members for Store {
 }
 
 #[async_trait]
-impl Profiles for Store {
-    async fn profile(&self, _: &UserId) -> Result<Profile, StoreError> {
-        unreachable!("presence reads no profiles")
-    }
-
-    async fn set_display_name(&self, _: &UserId, _: Option<String>) -> Result<Profile, StoreError> {
-        unreachable!("presence names nobody")
+impl LazyStore for Store {
+    async fn record_watermarks(&self, _: Vec<Watermark>) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
         self.seen.lock().unwrap().extend(seen.into_iter().map(|(user_id, _)| user_id));
         Ok(())
-    }
-
-    async fn visibility(&self, _: &UserId) -> Result<Option<Visibility>, StoreError> {
-        unreachable!("the delivering node asks that")
-    }
-
-    async fn set_visibility(&self, _: &UserId, _: Visibility) -> Result<bool, StoreError> {
-        unreachable!("presence chooses nothing")
-    }
-
-    async fn contacts(
-        &self,
-        _: &UserId,
-        _: Option<&UserId>,
-        _: usize,
-    ) -> Result<Vec<UserId>, StoreError> {
-        unreachable!("presence lists no contacts")
-    }
-
-    async fn put_contact(
-        &self,
-        _: &UserId,
-        _: &UserId,
-    ) -> Result<Result<bool, ContactsFull>, StoreError> {
-        unreachable!("presence makes no contacts")
-    }
-
-    async fn remove_contact(&self, _: &UserId, _: &UserId) -> Result<bool, StoreError> {
-        unreachable!("presence removes no contacts")
-    }
-
-    async fn relations(&self, _: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
-        unreachable!("the delivering node asks that")
-    }
-
-    async fn delete_user(&self, _: &UserId) -> Result<Vec<Edited>, StoreError> {
-        unreachable!("presence removes nobody")
     }
 }
 
@@ -184,9 +95,9 @@ fn stage(mood: Mood) -> Stage {
         seen: Mutex::default(),
     });
     let lazy_writes = LazyWrites::new(heartline_durability::Metrics::default());
-    let members = Arc::clone(&store) as Arc<dyn Members>;
+    let audiences = Arc::clone(&store) as Arc<dyn Audiences>;
     let mut tasks = JoinSet::new();
-    tasks.spawn(PresenceFanout::new(fanout, &*directory, members, lazy_writes.clone()).run());
+    tasks.spawn(PresenceFanout::new(fanout, &*directory, audiences, lazy_writes.clone()).run());
     Stage { directory, store, lazy_writes, envelopes, metrics, _tasks: tasks }
 }
 
@@ -255,7 +166,7 @@ async fn what_is_decided_while_the_store_hangs_is_taken_up() {
     while told < VISITORS {
         told += stage.news().await;
     }
-    stage.lazy_writes.write(&*stage.store, &*stage.store).await;
+    stage.lazy_writes.write(&*stage.store).await;
     assert_eq!(stage.store.seen.lock().unwrap().len(), VISITORS, "and when they were last seen");
     assert_eq!(stage.metrics.transitions_untold.get(), 0);
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heartline_durability::EventBus;
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
 use heartline_runtime::Tasks;
@@ -15,6 +14,7 @@ use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::ports::DurabilityPorts;
 use crate::presence::{PresenceHandle, PresenceReader, PresenceTask};
+use crate::typing::TypingNotices;
 use heartline_auth::Authenticator;
 
 /// The gateway of one node.
@@ -27,7 +27,7 @@ pub struct Gateway {
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) link: Arc<dyn NodeLink>,
     pub(crate) durability: DurabilityPorts,
-    pub(crate) bus: Arc<dyn EventBus>,
+    pub(crate) typing: Arc<dyn TypingNotices>,
     pub(crate) presence: PresenceHandle,
     pub(crate) hub: Arc<Hub>,
     pub(crate) budget: Arc<Budget>,
@@ -58,8 +58,8 @@ pub struct Parts {
     pub link: Arc<dyn NodeLink>,
     /// Stores and reads messages, records facts and answers who may see whom.
     pub durability: DurabilityPorts,
-    /// Takes typing indicators, which may be lost.
-    pub bus: Arc<dyn EventBus>,
+    /// Delivers typing notices.
+    pub typing: Arc<dyn TypingNotices>,
     /// The gateway's metrics.
     pub metrics: Metrics,
 }
@@ -68,7 +68,7 @@ impl Gateway {
     /// Assembles a gateway, and the task that pushes presence. Nothing runs yet.
     pub fn new(parts: Parts) -> (Self, PresenceTask) {
         let Parts { config, node_id, clock, authenticator, leases, link, .. } = parts;
-        let (durability, bus, metrics) = (parts.durability, parts.bus, parts.metrics);
+        let (durability, typing, metrics) = (parts.durability, parts.typing, parts.metrics);
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
         let hub = Arc::new(Hub::new(clock, metrics.clone(), &config.limits));
         let (config, addresses) = (Arc::new(config), Addresses::default());
@@ -89,7 +89,7 @@ impl Gateway {
             leases,
             link,
             durability,
-            bus,
+            typing,
             hub,
             budget,
             addresses,

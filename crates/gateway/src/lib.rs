@@ -29,6 +29,7 @@ pub mod drain;
 pub mod budget;
 pub mod metrics;
 mod sync;
+pub mod typing;
 
 pub use accept::Accepted;
 pub use config::{Config, Limits, SessionPolicy};
@@ -40,3 +41,4 @@ pub use ports::DurabilityPorts;
 pub use presence::{PresenceReader, PresenceTask};
 pub use refusal::Refusal;
 pub use transport::Transport;
+pub use typing::TypingNotices;

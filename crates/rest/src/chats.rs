@@ -97,7 +97,7 @@ pub(super) async fn delete(
 
 /// A chat that the caller may see.
 pub(super) async fn visible(api: &Api, caller: &Caller, chat_id: ChatId) -> Result<Chat, Refusal> {
-    let found = store::read(api.chat.members.chat(chat_id, caller.viewer())).await?;
+    let found = store::read(api.chat.chats.chat(chat_id, caller.viewer())).await?;
     found.ok_or_else(|| store::as_refusal(not_a_member()))
 }
 
@@ -138,7 +138,7 @@ async fn found(
     let mut found = Vec::new();
     while found.len() <= limit && page_length(&found, limit) == found.len() {
         let step = (limit + 1 - found.len()).min(CHATS_PER_READ);
-        let more = store::read(api.chat.members.chats_of(user_id, after, step)).await?;
+        let more = store::read(api.chat.chats.chats_of(user_id, after, step)).await?;
         let is_last = more.len() < step;
         after = more.last().map(|summary| summary.chat.chat_id);
         found.extend(more);

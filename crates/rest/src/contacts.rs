@@ -25,7 +25,7 @@ pub(super) async fn list(
         after.map(|position| position.parse()).transpose().map_err(|_| cursor::foreign())?;
     let limit = query.limit()?;
     // One more than is shown tells whether there are more.
-    let found = api.chat.profiles.contacts(&user_id, after.as_ref(), limit + 1);
+    let found = api.chat.contacts.contacts(&user_id, after.as_ref(), limit + 1);
     let mut found = store::read(found).await?;
     let has_more = found.len() > limit;
     found.truncate(limit);

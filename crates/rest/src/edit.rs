@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use heartline_durability::send_error::not_a_member;
 use heartline_durability::{
-    Actor, ChatEdit, ContactsFull, Created, EditError, Edited, Event, EventBus, Idempotency,
-    Members, NewChat, Profile, Profiles, StoreError,
+    Actor, Chain, ChatEdit, Chats, Contacts, ContactsFull, Created, EditError, Edited, Event,
+    EventBus, Idempotency, NewChat, People, Privacy, Profile, StoreError,
 };
 use heartline_gateway::Refusal;
 use heartline_protocol::rest::Visibility;
@@ -22,8 +22,10 @@ use super::{Api, ChatParts};
 #[derive(Debug, Clone)]
 pub(super) struct Edits {
     changes: Changes,
-    members: Arc<dyn Members>,
-    profiles: Arc<dyn Profiles>,
+    chats: Arc<dyn Chats>,
+    people: Arc<dyn People>,
+    contacts: Arc<dyn Contacts>,
+    privacy: Arc<dyn Privacy>,
     bus: Arc<dyn EventBus>,
     privacy_changes: PrivacyChanges,
 }
@@ -31,11 +33,13 @@ pub(super) struct Edits {
 impl Edits {
     /// Changes of this node's store, in tasks that the node owns.
     pub(super) fn new(api: &Api) -> Self {
-        let ChatParts { members, profiles, bus, .. } = &api.chat;
+        let ChatParts { chats, people, contacts, privacy, bus, .. } = &api.chat;
         Self {
             changes: Changes::new(api.tasks.clone(), api.cut.clone()),
-            members: Arc::clone(members),
-            profiles: Arc::clone(profiles),
+            chats: Arc::clone(chats),
+            people: Arc::clone(people),
+            contacts: Arc::clone(contacts),
+            privacy: Arc::clone(privacy),
             bus: Arc::clone(bus),
             privacy_changes: api.privacy_changes.clone(),
         }
@@ -47,9 +51,9 @@ impl Edits {
         chat: NewChat,
         idempotency: Option<Idempotency>,
     ) -> Result<Created, Refusal> {
-        let Self { changes, members, bus, .. } = self.clone();
+        let Self { changes, chats, bus, .. } = self.clone();
         let made = changes.make(async move {
-            let created = members.create(chat, idempotency).await?;
+            let created = chats.create(chat, idempotency).await?;
             if let Ok(Created { chat, is_new: true, members_version }) = &created {
                 let edited = Edited {
                     chat: chat.clone(),
@@ -72,10 +76,10 @@ impl Edits {
         edit: ChatEdit,
         idempotency: Option<Idempotency>,
     ) -> Result<Edited, Refusal> {
-        let Self { changes, members, bus, .. } = self.clone();
+        let Self { changes, chats, bus, .. } = self.clone();
         let made = changes.make(async move {
             let change = kind(&edit);
-            let edited = members.edit(chat_id, actor, edit, idempotency).await?;
+            let edited = chats.edit(chat_id, actor, edit, idempotency).await?;
             if let Ok(edited) = &edited
                 && edited.has_changed
             {
@@ -92,8 +96,8 @@ impl Edits {
         user_id: UserId,
         display_name: Option<String>,
     ) -> Result<Profile, Refusal> {
-        let Self { changes, profiles, .. } = self.clone();
-        let change = async move { profiles.set_display_name(&user_id, display_name).await };
+        let Self { changes, people, .. } = self.clone();
+        let change = async move { people.set_display_name(&user_id, display_name).await };
         changes.make(change).await
     }
 
@@ -103,9 +107,9 @@ impl Edits {
         user_id: UserId,
         visibility: Visibility,
     ) -> Result<(), Refusal> {
-        let Self { changes, profiles, privacy_changes, .. } = self.clone();
+        let Self { changes, privacy, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
-            let set = profiles.set_visibility(&user_id, visibility).await;
+            let set = privacy.set_visibility(&user_id, visibility).await;
             if may_be_stored(&set) {
                 privacy_changes.changed(&[user_id]).await;
             }
@@ -120,9 +124,9 @@ impl Edits {
         user_id: UserId,
         contact_id: UserId,
     ) -> Result<(), Refusal> {
-        let Self { changes, profiles, privacy_changes, .. } = self.clone();
+        let Self { changes, contacts, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
-            let put = profiles.put_contact(&user_id, &contact_id).await;
+            let put = contacts.put_contact(&user_id, &contact_id).await;
             if may_be_stored(&put) && !matches!(put, Ok(Err(ContactsFull))) {
                 privacy_changes.changed(&[user_id, contact_id]).await;
             }
@@ -138,9 +142,9 @@ impl Edits {
         user_id: UserId,
         contact_id: UserId,
     ) -> Result<(), Refusal> {
-        let Self { changes, profiles, privacy_changes, .. } = self.clone();
+        let Self { changes, contacts, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
-            let removed = profiles.remove_contact(&user_id, &contact_id).await;
+            let removed = contacts.remove_contact(&user_id, &contact_id).await;
             if may_be_stored(&removed) {
                 privacy_changes.changed(&[user_id, contact_id]).await;
             }
@@ -151,9 +155,9 @@ impl Edits {
 
     /// Removes a person, from every chat and from everybody's contacts too.
     pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
-        let Self { changes, profiles, bus, privacy_changes, .. } = self.clone();
+        let Self { changes, people, bus, privacy_changes, .. } = self.clone();
         let made = changes.make(async move {
-            let edited = profiles.delete_user(&user_id).await?;
+            let edited = people.delete_user(&user_id).await?;
             privacy_changes.changed(&[user_id]).await;
             let changed = edited.into_iter().filter(|edited| edited.has_changed);
             let events = changed.map(|edited| event(ChatChange::MemberRemoved, edited)).collect();
@@ -186,7 +190,7 @@ fn event(change: ChatChange, edited: Edited) -> Event {
 /// who missed it finds out when it next asks for its chats.
 async fn announce(bus: &dyn EventBus, events: Vec<Event>) {
     if let Err(error) = bus.publish(events).await {
-        warn!(%error, "a change of a chat was not announced");
+        warn!(error = %Chain(&error), "publishing a chat change failed");
     }
 }
 

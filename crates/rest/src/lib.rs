@@ -40,7 +40,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use heartline_auth::Authenticator;
 use heartline_durability::{
-    Availability, CatchUp, EventBus, Ingest, LazyWrites, Members, Profiles,
+    Availability, CatchUp, Chats, Contacts, EventBus, Ingest, LazyWrites, People, Privacy,
 };
 use heartline_fanout::Fanout;
 use heartline_gateway::{Gateway, Refusal};
@@ -107,9 +107,13 @@ pub struct ChatParts {
     /// Reads pages.
     pub catch_up: Arc<CatchUp>,
     /// Chats and who belongs to them.
-    pub members: Arc<dyn Members>,
-    /// What is known of people.
-    pub profiles: Arc<dyn Profiles>,
+    pub chats: Arc<dyn Chats>,
+    /// Profiles of users.
+    pub people: Arc<dyn People>,
+    /// Contacts of users.
+    pub contacts: Arc<dyn Contacts>,
+    /// Who may see whose presence.
+    pub privacy: Arc<dyn Privacy>,
     /// What this node has heard and not yet written.
     pub lazy_writes: LazyWrites,
     /// Where changes are announced.

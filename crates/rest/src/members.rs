@@ -74,7 +74,7 @@ pub(super) async fn delivery(
     let viewer = caller.viewer().cloned().or_else(first);
     let gone = || store::as_refusal(not_a_member());
     let viewer = viewer.ok_or_else(gone)?;
-    let found = store::read(api.chat.members.watermarks(chat_id, &viewer)).await?;
+    let found = store::read(api.chat.chats.watermarks(chat_id, &viewer)).await?;
     let watermarks = found.ok_or_else(gone)?;
     // What somebody has received tells when they were there, so it is shown as their presence is.
     let shown = if caller.is_service {

@@ -28,7 +28,7 @@ pub(super) async fn may_see(
     let sight =
         |user_id: &UserId| Sight { observer_id: observer_id.clone(), user_id: user_id.clone() };
     let sights: Vec<_> = user_ids.map(sight).collect();
-    let relations = store::read(api.chat.profiles.relations(sights.clone())).await?;
+    let relations = store::read(api.chat.privacy.relations(sights.clone())).await?;
     let pairs = sights.iter().zip(relations);
     Ok(pairs.map(|(sight, relation)| sight.is_allowed(relation, api.default_visibility)).collect())
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use heartline_durability::StoreError;
+use heartline_durability::{Chain, StoreError};
 use heartline_gateway::Refusal;
 use heartline_protocol::limits::DURABILITY_DEADLINE;
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
@@ -32,7 +32,7 @@ pub(super) async fn read<T>(
 ) -> Result<T, Refusal> {
     match timeout(DURABILITY_DEADLINE, call).await {
         Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) => Err(unavailable(&error.reason, None)),
+        Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string(), None)),
         Err(_) => Err(unavailable("no answer in time", None)),
     }
 }
@@ -82,15 +82,15 @@ impl Changes {
         });
         match timeout(patience, answered).await {
             Ok(Ok(Ok(made))) => Ok(made),
-            Ok(Ok(Err(error))) => Err(unavailable(&error.reason, Some(error.outcome))),
+            Ok(Ok(Err(error))) => Err(unavailable(&Chain(&error).to_string(), Some(error.outcome))),
             Ok(Err(_)) => Err(unavailable("its task ended", Some(Outcome::Unknown))),
             Err(_) => Err(unavailable("no answer in time", Some(Outcome::Unknown))),
         }
     }
 }
 
-fn unavailable(reason: &str, outcome: Option<Outcome>) -> Refusal {
-    warn!(reason, "a request found no store");
+fn unavailable(error: &str, outcome: Option<Outcome>) -> Refusal {
+    warn!(error, "store call of a request failed");
     let message = match outcome {
         None => "this cannot be read at the moment",
         Some(Outcome::Rejected) => "this cannot be changed at the moment",
@@ -118,7 +118,7 @@ pub(super) fn as_refusal(frame: impl Into<ErrorFrame>) -> Refusal {
 mod tests {
     use std::future::pending;
 
-    use heartline_durability::{AppendError, ReadRefusal, SendError};
+    use heartline_durability::{AppendRefusal, ReadRefusal, SendError};
 
     use super::*;
 
@@ -177,7 +177,7 @@ mod tests {
         let unavailable = SendError::Unavailable { outcome: Outcome::Unknown };
         for refusal in [
             as_refusal(SendError::Busy),
-            as_refusal(SendError::Refused(AppendError::Halted)),
+            as_refusal(SendError::Refused(AppendRefusal::Halted)),
             as_refusal(unavailable),
             as_refusal(ReadRefusal::Busy),
             as_refusal(ReadRefusal::Unavailable { retry_after: Duration::ZERO }),

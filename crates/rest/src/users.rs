@@ -47,7 +47,7 @@ pub(super) async fn delete(
 }
 
 async fn shown(api: &Api, user_id: &UserId) -> Result<Json<User>, Refused> {
-    let profile = store::read(api.chat.profiles.profile(user_id)).await?;
+    let profile = store::read(api.chat.people.profile(user_id)).await?;
     Ok(Json(user(profile)))
 }
 

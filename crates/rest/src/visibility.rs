@@ -13,7 +13,7 @@ pub(super) async fn read(
     State(api): State<Api>,
     caller: Caller,
 ) -> Result<Json<VisibilitySetting>, Refused> {
-    let chosen = store::read(api.chat.profiles.visibility(&caller.user_id)).await?;
+    let chosen = store::read(api.chat.privacy.visibility(&caller.user_id)).await?;
     Ok(Json(VisibilitySetting { visibility: chosen.unwrap_or(api.default_visibility) }))
 }
 

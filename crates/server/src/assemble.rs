@@ -54,10 +54,12 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let authenticator = authenticator(auth_keys, clock)?;
     let (mut registry, metrics) = metrics(&lifecycle);
     let store = Store::open(&config, clock).await?;
-    let chat = Chat::new(store.clone(), &config, clock, &mut registry);
     let routing = RoutingMetrics::default();
     routing.register(&mut registry);
     let rebuilds = routing.rebuilds.clone();
+    let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
+    fanout_metrics.register(&mut registry);
+    let chat = Chat::new(store.clone(), &config, clock, fanout_metrics.clone(), &mut registry);
     let counters = RedisCounters { rebuilds, ..RedisCounters::default() };
     let connecting =
         Cluster::connect(&config, planes, node_id.clone(), clock, counters, &mut registry);
@@ -66,8 +68,6 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     let sources = (clock, Random::system());
     let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), sources, &mut registry);
     let party = opening.await?;
-    let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
-    fanout_metrics.register(&mut registry);
     let registry = Arc::new(registry);
     let (gateway, presence) = Gateway::new(Parts {
         config: config.gateway(),
@@ -78,7 +78,7 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         presence: Arc::clone(&directory.presence),
         link: Arc::clone(&link),
         durability: chat.ports(),
-        bus: chat.bus(),
+        typing: chat.typing(),
         metrics,
     });
     let routes = Arc::clone(&directory.routes);

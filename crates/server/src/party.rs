@@ -62,7 +62,8 @@ impl PartyPlane {
             subscription_queue: party.subscription_queue,
         };
         let elsewhere = Store::open_archive(config, clock).await?;
-        let archive = elsewhere.as_ref().unwrap_or(store).archive();
+        let archive = elsewhere.as_ref().unwrap_or(store).archive.clone();
+        let archive = archive.context("the store has no archive for party sessions")?;
         let rooms = Rooms::new(PartyParts {
             store: party_store,
             archive,
@@ -118,9 +119,9 @@ async fn party_store(
         let store = patiently(clock, || RedisPartyStore::connect(client.clone(), settings, clock));
         return Ok(PartyStore::shared(Arc::new(store.await?)));
     }
-    let file = match store {
-        Store::Sqlite(store) => store.clone(),
-        Store::Postgres(_) => {
+    let file = match &store.file {
+        Some(file) => file.clone(),
+        None => {
             let file = SqliteConfig::from_url(PARTY_FILE, &config.server.data_dir)?;
             SqliteStore::open(&file, clock).context("the file of party sessions")?
         }

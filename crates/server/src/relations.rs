@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use heartline_durability::{Profiles, Relation, Sight};
+use heartline_durability::{Privacy, Relation, Sight};
 use heartline_gateway::ports::{Relations, RelationsError};
 use tokio::time::{Instant, timeout_at};
 
 /// Reads relations from the store.
 #[derive(Debug)]
-pub(crate) struct StoreRelations(pub(crate) Arc<dyn Profiles>);
+pub(crate) struct StoreRelations(pub(crate) Arc<dyn Privacy>);
 
 #[async_trait]
 impl Relations for StoreRelations {

@@ -1,13 +1,17 @@
-//! Which store a node keeps everything in.
+//! The store of a node: every port of it, opened by URL.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use async_trait::async_trait;
 use heartline_adapters::postgres::{PostgresConfig, PostgresStore};
 use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
-use heartline_durability::{ChatLog, Members, Profiles, Repair, StoreError};
+use heartline_durability::{
+    Announcements, ChatLog, Chats, Contacts, LazyStore, People, Privacy, StoreError, Upkeep,
+};
+use heartline_fanout::Audiences;
 use heartline_party::PartyArchive;
-use heartline_protocol::ChatId;
+use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
 use prometheus_client::registry::Registry;
 
@@ -17,111 +21,158 @@ use crate::config::{Config, is_postgres};
 /// while others wait for their commit, few enough for batches to be large.
 const POSTGRES_SHARDS: usize = 4;
 
-/// An open store of either kind. Clones share it.
+/// An open store. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) enum Store {
-    /// A file of this node alone.
-    Sqlite(SqliteStore),
-    /// A database that nodes share.
-    Postgres(PostgresStore),
+pub(crate) struct Store {
+    /// The engine's name, as metrics label it.
+    pub(crate) name: &'static str,
+    /// Batches of messages that may be stored at the same time.
+    pub(crate) ingest_shards: usize,
+    /// What opening has proved about the durability of commits.
+    pub(crate) proof: &'static str,
+    pub(crate) log: Arc<dyn ChatLog>,
+    pub(crate) announcements: Arc<dyn Announcements>,
+    pub(crate) upkeep: Arc<dyn Upkeep>,
+    pub(crate) chats: Arc<dyn Chats>,
+    pub(crate) lazy: Arc<dyn LazyStore>,
+    pub(crate) audiences: Arc<dyn Audiences>,
+    pub(crate) people: Arc<dyn People>,
+    pub(crate) contacts: Arc<dyn Contacts>,
+    pub(crate) privacy: Arc<dyn Privacy>,
+    /// The archive of party sessions, if the engine has one.
+    pub(crate) archive: Option<Arc<dyn PartyArchive>>,
+    /// The file of an embedded store, which can hold party sessions too.
+    pub(crate) file: Option<SqliteStore>,
+    engine: Arc<dyn Engine>,
+}
+
+/// What assembly asks of an engine beside its ports.
+#[async_trait]
+trait Engine: Send + Sync + std::fmt::Debug {
+    /// Registers the engine's metrics.
+    fn register(&self, registry: &mut Registry);
+
+    /// The time by the clock of the engine's server; none if it runs in this process.
+    async fn now(&self) -> Option<Result<Timestamp, StoreError>>;
+
+    /// Finishes the calls under way and closes in order.
+    async fn close(&self);
 }
 
 impl Store {
-    /// Opens what the configuration names.
+    /// Opens the store that the configuration names.
     pub(crate) async fn open(config: &Config, clock: Clock) -> Result<Self> {
         Self::open_at(&config.store.url, config, clock).await.context("store.url")
     }
 
-    /// Opens where party sessions are kept for good, if that is elsewhere.
+    /// Opens the store of the party archive, if the configuration names another one for it.
     pub(crate) async fn open_archive(config: &Config, clock: Clock) -> Result<Option<Self>> {
         let elsewhere = config.party.archive_url.as_deref().filter(|url| *url != config.store.url);
         let Some(url) = elsewhere else { return Ok(None) };
         Ok(Some(Self::open_at(url, config, clock).await.context("party.archive_url")?))
     }
 
+    /// The only place that decides between engines.
     async fn open_at(url: &str, config: &Config, clock: Clock) -> Result<Self> {
         let store = &config.store;
         if is_postgres(url) {
             let mut postgres = PostgresConfig::from_url(url)?;
             postgres.allow_unsafe = store.allow_unsafe;
-            return Ok(Self::Postgres(PostgresStore::open(&postgres, clock).await?));
+            return Ok(Self::postgres(PostgresStore::open(&postgres, clock).await?));
         }
         let mut sqlite = SqliteConfig::from_url(url, &config.server.data_dir)?;
         sqlite.disk_reserve_bytes = store.disk_reserve;
         sqlite.allow_unsafe = store.allow_unsafe;
-        Ok(Self::Sqlite(SqliteStore::open(&sqlite, clock)?))
+        Ok(Self::sqlite(SqliteStore::open(&sqlite, clock)?))
     }
 
-    /// The engine's name, as metrics label it.
-    pub(crate) fn engine(&self) -> &'static str {
-        match self {
-            Self::Sqlite(_) => "sqlite",
-            Self::Postgres(_) => "postgres",
+    /// An open PostgreSQL database, which nodes share.
+    fn postgres(store: PostgresStore) -> Self {
+        let archive: Arc<dyn PartyArchive> = Arc::new(store.clone());
+        Self {
+            name: "postgres",
+            ingest_shards: POSTGRES_SHARDS,
+            proof: "fsync, full_page_writes and synchronous_commit were read back",
+            archive: Some(archive),
+            file: None,
+            ..Self::of(Arc::new(store))
         }
     }
 
-    /// How many batches may be stored at the same time.
-    pub(crate) fn ingest_shards(&self) -> usize {
-        match self {
+    /// An open file of this node alone.
+    pub(crate) fn sqlite(store: SqliteStore) -> Self {
+        let archive: Arc<dyn PartyArchive> = Arc::new(store.clone());
+        Self { archive: Some(archive), file: Some(store.clone()), ..Self::of(Arc::new(store)) }
+    }
+
+    /// The ports of one object that implements them all, with the settings of an embedded store.
+    fn of<S>(store: Arc<S>) -> Self
+    where
+        S: ChatLog + Announcements + Upkeep + Chats + LazyStore + Audiences,
+        S: People + Contacts + Privacy + Engine + 'static,
+    {
+        Self {
+            name: "sqlite",
             // One thread writes to the file, so more shards would only make smaller batches.
-            Self::Sqlite(_) => 1,
-            Self::Postgres(_) => POSTGRES_SHARDS,
+            ingest_shards: 1,
+            proof: "journal_mode=wal and synchronous=FULL were set and read back",
+            log: Arc::clone(&store) as _,
+            announcements: Arc::clone(&store) as _,
+            upkeep: Arc::clone(&store) as _,
+            chats: Arc::clone(&store) as _,
+            lazy: Arc::clone(&store) as _,
+            audiences: Arc::clone(&store) as _,
+            people: Arc::clone(&store) as _,
+            contacts: Arc::clone(&store) as _,
+            privacy: Arc::clone(&store) as _,
+            archive: None,
+            file: None,
+            engine: store,
         }
     }
 
-    /// Registers what the engine counts.
+    /// Registers the engine's metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
-        match self {
-            Self::Sqlite(store) => store.counters().register(registry),
-            Self::Postgres(store) => store.counters().register(registry),
-        }
+        self.engine.register(registry);
     }
 
-    /// Messages.
-    pub(crate) fn log(&self) -> Arc<dyn ChatLog> {
-        match self {
-            Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Postgres(store) => Arc::new(store.clone()),
-        }
+    /// The time by the clock of the engine's server; none if it runs in this process.
+    pub(crate) async fn now(&self) -> Option<Result<Timestamp, StoreError>> {
+        self.engine.now().await
     }
 
-    /// Chats and who belongs to them.
-    pub(crate) fn members(&self) -> Arc<dyn Members> {
-        match self {
-            Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Postgres(store) => Arc::new(store.clone()),
-        }
-    }
-
-    /// People.
-    pub(crate) fn profiles(&self) -> Arc<dyn Profiles> {
-        match self {
-            Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Postgres(store) => Arc::new(store.clone()),
-        }
-    }
-
-    /// Party sessions that are kept for good.
-    pub(crate) fn archive(&self) -> Arc<dyn PartyArchive> {
-        match self {
-            Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Postgres(store) => Arc::new(store.clone()),
-        }
-    }
-
-    /// Sets a halted chat's counter to exactly its newest number and lifts the halt.
-    pub(crate) async fn repair_counter(&self, chat_id: ChatId) -> Result<Repair, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.repair_counter(chat_id).await,
-            Self::Postgres(store) => store.repair_counter(chat_id).await,
-        }
-    }
-
-    /// Finishes what it was asked for and closes in order.
+    /// Finishes the calls under way and closes in order.
     pub(crate) async fn close(&self) {
-        match self {
-            Self::Sqlite(store) => store.close().await,
-            Self::Postgres(store) => store.close().await,
-        }
+        self.engine.close().await;
+    }
+}
+
+#[async_trait]
+impl Engine for SqliteStore {
+    fn register(&self, registry: &mut Registry) {
+        self.counters().register(registry);
+    }
+
+    async fn now(&self) -> Option<Result<Timestamp, StoreError>> {
+        None
+    }
+
+    async fn close(&self) {
+        Self::close(self).await;
+    }
+}
+
+#[async_trait]
+impl Engine for PostgresStore {
+    fn register(&self, registry: &mut Registry) {
+        self.counters().register(registry);
+    }
+
+    async fn now(&self) -> Option<Result<Timestamp, StoreError>> {
+        Some(Self::now(self).await)
+    }
+
+    async fn close(&self) {
+        Self::close(self).await;
     }
 }

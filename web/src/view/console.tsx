@@ -100,8 +100,8 @@ function Figures({ console }: { console: Console }) {
           <Figure label="Connections without lease" value={value("routing_connections_unleased")} />
         </Group>
         <Group title="Breakers">
-          <Breaker label="Writing" state={metrics.value("gateway_circuit_breaker_write_state")} />
-          <Breaker label="Reading" state={metrics.value("gateway_circuit_breaker_read_state")} />
+          <Breaker label="Writing" state={metrics.value("durability_circuit_breaker_write_state")} />
+          <Breaker label="Reading" state={metrics.value("durability_circuit_breaker_read_state")} />
           {metrics.has("redis_breaker_state") && (
             <Breaker label="Redis" state={metrics.value("redis_breaker_state")} />
           )}

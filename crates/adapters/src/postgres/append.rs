@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use heartline_durability::{AppendError, Appended, NewMessage};
+use heartline_durability::{AppendRefusal, Appended, NewMessage};
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, ClientMessageId, MessageId, Timestamp, UserId};
 use tokio_postgres::Row;
@@ -17,8 +17,8 @@ use super::failure::Failure;
 use super::lease::Lease;
 use super::rows::{Id, content_type, content_type_bytes, get, number, timestamp, utf8};
 
-/// One message's fate.
-pub(super) type Answer = Result<Appended, AppendError>;
+/// The result of one message.
+pub(super) type Answer = Result<Appended, AppendRefusal>;
 
 /// Stores messages: see the function in the migrations.
 const APPEND: &str = "SELECT place, outcome, sequence, created_at, members_version, published,
@@ -109,7 +109,7 @@ enum Fate {
     /// An earlier attempt has stored this.
     Found { found: Box<FoundMessage>, published: bool, members_version: u64 },
     /// It is not stored.
-    Refused(AppendError),
+    Refused(AppendRefusal),
     /// The chat's counter is wrong, and the chat must be halted.
     WrongCounter { is_taken: bool },
 }
@@ -154,8 +154,8 @@ fn fate(row: &Row) -> Result<Fate, Failure> {
             published: get(row, 5)?,
             members_version: number(row, 4)?,
         },
-        2 => Fate::Refused(AppendError::NotAMember),
-        3 => Fate::Refused(AppendError::Halted),
+        2 => Fate::Refused(AppendRefusal::NotAMember),
+        3 => Fate::Refused(AppendRefusal::Halted),
         4 => Fate::WrongCounter { is_taken: false },
         5 => Fate::WrongCounter { is_taken: true },
         other => return Err(Failure::rejected(format!("there is no outcome {other}"))),
@@ -178,7 +178,7 @@ impl Fate {
                 answer.map(|appended| Appended { duplicate: !is_own, ..appended })
             }
             Self::Refused(refusal) => Err(*refusal),
-            Self::WrongCounter { .. } => Err(AppendError::Halted),
+            Self::WrongCounter { .. } => Err(AppendRefusal::Halted),
         }
     }
 
@@ -211,7 +211,7 @@ impl FoundMessage {
     /// The answer to a retry: the first result, or a conflict if it says something else.
     fn answer(&self, new: &NewMessage, published: bool, members_version: u64) -> Answer {
         if !self.may_be(new) {
-            return Err(AppendError::Conflict);
+            return Err(AppendRefusal::Conflict);
         }
         Ok(Appended { message: self.message(new), duplicate: true, published, members_version })
     }

@@ -1,6 +1,7 @@
 //! Reading chats: who belongs to them, and how far each has come.
 
-use heartline_durability::{Audience, ChatSummary, Watermark};
+use heartline_durability::{ChatSummary, Watermark};
+use heartline_fanout::Audience;
 use heartline_protocol::server_frame::{Chat, ChatMember};
 use heartline_protocol::{ChatId, UserId};
 use tokio_postgres::Row;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use heartline_durability::members::COMPANIONS_MAX;
-use heartline_durability::profiles::CONTACTS_MAX;
+use heartline_durability::contacts::CONTACTS_MAX;
 use heartline_durability::{ContactsFull, Relation, Sight};
+use heartline_fanout::audiences::COMPANIONS_MAX;
 use heartline_protocol::UserId;
 use heartline_protocol::rest::Visibility;
 use tokio_postgres::Row;

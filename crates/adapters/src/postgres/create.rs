@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heartline_durability::members::GROUP_MEMBERS_MAX;
+use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_durability::{Created, EditError, Idempotency, NewChat};
 use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{ChatId, Timestamp, UserId};

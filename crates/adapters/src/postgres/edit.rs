@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::lease::Lease;
 use super::rows::role_number;
 use super::{keys, users};
-use crate::rules::{self, Change};
+use heartline_durability::chat_rules::{self, Change};
 
 /// Changes a chat, if the actor may.
 pub(super) async fn edit(
@@ -35,7 +35,7 @@ pub(super) async fn edit(
     let Some(whole) = chats::find(&mut lease, chat_id).await? else {
         return refuse(lease, EditError::NotAMember).await;
     };
-    let change = match rules::decide(&whole.chat, actor, edit) {
+    let change = match chat_rules::decide(&whole.chat, actor, edit) {
         Ok(change) => change,
         Err(refusal) => return refuse(lease, refusal).await,
     };

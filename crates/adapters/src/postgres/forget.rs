@@ -1,25 +1,16 @@
 //! Forgetting: the messages of deleted chats, the content of deleted people, and what is older
 //! than the retention. In small bites, so that sends never wait long.
 
-use heartline_protocol::Timestamp;
+use std::time::Duration;
+
 use tokio_postgres::Row;
 
 use super::failure::Failure;
 use super::lease::Lease;
-use super::rows::{get, milliseconds, row_limit};
+use super::rows::{get, row_limit};
 
 /// Messages that one transaction removes, or looks at.
 const BITE_MESSAGES: usize = 500;
-
-/// How old what is removed must be at least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Age {
-    /// It was stored before this.
-    pub(super) before: Timestamp,
-    /// What time it is by the clock that said so. Messages have the server's times, and a node
-    /// whose clock is ahead of that must not remove what is still young.
-    pub(super) now: Timestamp,
-}
 
 /// What one bite came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,19 +24,19 @@ pub(super) struct Bite {
 /// Takes one bite of at most `limit` messages, in one short transaction.
 pub(super) async fn forget(
     mut lease: Lease<'_>,
-    age: Option<Age>,
+    retention: Option<Duration>,
     limit: usize,
 ) -> Result<Bite, Failure> {
-    const BEFORE: &str = "SELECT forget_before(
-        least($1::bigint, now_ms() - ($2::bigint - $1::bigint)), $3)";
+    // Messages have the server's times, so its clock decides how old they are.
+    const BEFORE: &str = "SELECT forget_before(now_ms() - $1::bigint, $2)";
     let limit = row_limit(limit.min(BITE_MESSAGES));
     let mut rows = lease.write("SELECT forget_deleted_chat($1)", &[&limit]).await?;
     if changed(&rows)?.is_none() {
         rows = lease.write("SELECT forget_content($1)", &[&limit]).await?;
     }
-    if let (None, Some(Age { before, now })) = (changed(&rows)?, age) {
-        let (before, now) = (milliseconds(before), milliseconds(now));
-        rows = lease.write(BEFORE, &[&before, &now, &limit]).await?;
+    if let (None, Some(retention)) = (changed(&rows)?, retention) {
+        let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
+        rows = lease.write(BEFORE, &[&retention, &limit]).await?;
     }
     let changed = changed(&rows)?;
     let count = changed.and_then(|changed| usize::try_from(changed).ok()).unwrap_or(0);

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::lease::Lease;
 use super::rows::{Id, get, head, milliseconds, signed, some_timestamp};
 use super::users;
-use crate::rules;
+use heartline_durability::chat_rules;
 
 /// Users that are noted in one transaction.
 pub(super) const NOTES_MAX: usize = 1000;
@@ -178,7 +178,7 @@ async fn leave(
             if chat.kind == ChatKind::Direct {
                 pairs.push(key);
             }
-            if let Some(heir) = rules::heir(&chat, user_id) {
+            if let Some(heir) = chat_rules::heir(&chat, user_id) {
                 set_role(&mut chat, &heir, Role::Owner);
                 inherited.push(key);
                 heirs.push(heir);

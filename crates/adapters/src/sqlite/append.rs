@@ -1,7 +1,7 @@
 //! Stop 6 of the life of a message, in SQLite: numbered once and stored.
 
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
-use heartline_durability::{AppendError, Appended, NewMessage};
+use heartline_durability::{AppendRefusal, Appended, NewMessage};
 use heartline_protocol::MessageId;
 use heartline_protocol::server_frame::Message;
 use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_ROWID};
@@ -11,8 +11,8 @@ use ulid::Ulid;
 use super::rows::{self, MESSAGE_COLUMNS, SEQUENCE_MAX, message_row_id, milliseconds};
 use super::session::{ChatState, Session};
 
-/// One message's fate.
-pub(super) type Answer = Result<Appended, AppendError>;
+/// The result of one message.
+pub(super) type Answer = Result<Appended, AppendRefusal>;
 
 /// Stores messages in their order. The common path is one statement per message: the index over
 /// (client_message_id, sender, chat) refuses what was stored before, and only then is it looked
@@ -26,13 +26,13 @@ pub(super) fn append(
 }
 
 fn append_one(session: &mut Session<'_>, new: NewMessage) -> rusqlite::Result<Answer> {
-    let Some(chat) = session.chat(new.chat_id)? else { return Ok(Err(AppendError::NotAMember)) };
+    let Some(chat) = session.chat(new.chat_id)? else { return Ok(Err(AppendRefusal::NotAMember)) };
     let Some(sender_key) = session.user(&new.sender_id)? else {
-        return Ok(Err(AppendError::NotAMember));
+        return Ok(Err(AppendRefusal::NotAMember));
     };
     let is_member = session.is_member(&chat, sender_key)?;
     if !is_member || chat.halted || chat.head >= SEQUENCE_MAX {
-        let refusal = if is_member { AppendError::Halted } else { AppendError::NotAMember };
+        let refusal = if is_member { AppendRefusal::Halted } else { AppendRefusal::NotAMember };
         let stored = stored_before(session, &chat, sender_key, &new)?;
         return Ok(stored.unwrap_or(Err(refusal)));
     }
@@ -55,7 +55,7 @@ fn append_one(session: &mut Session<'_>, new: NewMessage) -> rusqlite::Result<An
             }
             session.counters.duplicate_sequences.inc();
             session.halt(new.chat_id, chat.key, "its next number is taken")?;
-            Ok(Err(AppendError::Halted))
+            Ok(Err(AppendRefusal::Halted))
         }
         Err(error) => Err(error),
     }
@@ -127,7 +127,7 @@ fn stored_before(
     Ok(found.map(|message| {
         let is_same = message.content == new.content && message.content_type == new.content_type;
         if !is_same && !message.deleted {
-            return Err(AppendError::Conflict);
+            return Err(AppendRefusal::Conflict);
         }
         let published = message.sequence <= chat.published;
         let members_version = chat.members_version;

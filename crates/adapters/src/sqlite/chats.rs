@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use heartline_durability::{Audience, ChatSummary, Watermark};
+use heartline_durability::{ChatSummary, Watermark};
+use heartline_fanout::Audience;
 use heartline_protocol::server_frame::{Chat, ChatMember, Message};
 use heartline_protocol::{ChatId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row, params};

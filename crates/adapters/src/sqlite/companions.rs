@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use heartline_durability::members::COMPANIONS_MAX;
+use heartline_fanout::audiences::COMPANIONS_MAX;
 use heartline_protocol::{Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension};
 

@@ -1,6 +1,6 @@
 //! Who may see whom: contacts, the choice of each, and what is between two.
 
-use heartline_durability::profiles::CONTACTS_MAX;
+use heartline_durability::contacts::CONTACTS_MAX;
 use heartline_durability::{ContactsFull, Relation, Sight};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::{Timestamp, UserId};

@@ -1,6 +1,6 @@
 //! Making chats.
 
-use heartline_durability::members::GROUP_MEMBERS_MAX;
+use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_durability::{Created, EditError, Idempotency, NewChat};
 use heartline_protocol::ChatId;
 use heartline_protocol::server_frame::{ChatKind, Role};

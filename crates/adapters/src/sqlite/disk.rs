@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heartline_durability::StoreError;
+use heartline_durability::{Chain, StoreError};
 use heartline_routing::Clock;
 use tokio::time::Instant;
 
@@ -54,8 +54,10 @@ impl DiskGuard {
             ))
         });
         match (&self.refusal, was_refusing) {
-            (Some(refusal), false) => tracing::error!(reason = refusal.reason, "writes stop"),
-            (None, true) => tracing::info!(free, "the disk has room again: writes go on"),
+            (Some(refusal), false) => {
+                tracing::error!(error = %Chain(refusal), "store writes refused: disk reserve reached");
+            }
+            (None, true) => tracing::info!(free, "store writes resumed: disk reserve free again"),
             (Some(_), true) | (None, false) => {}
         }
     }
@@ -75,7 +77,8 @@ mod tests {
         let database = Path::new("/data/heartline.db");
         let mut guard = DiskGuard::with(database, 100, |_| Ok(99));
         let refusal = guard.refusal(Clock::system()).unwrap();
-        assert!(refusal.reason.contains("the disk of /data has 99 bytes left"), "{refusal}");
+        let cause = Chain(&refusal).to_string();
+        assert!(cause.contains("the disk of /data has 99 bytes left"), "{cause}");
 
         guard.free_bytes = |_| Ok(100);
         assert!(guard.refusal(Clock::system()).is_some(), "a look counts for a while");

@@ -10,7 +10,7 @@ use super::create::insert_member;
 use super::keys;
 use super::rows::role_number;
 use super::session::Session;
-use crate::rules::{self, Change};
+use heartline_durability::chat_rules::{self, Change};
 
 /// Changes a chat, if the actor may.
 pub(super) fn edit(
@@ -32,7 +32,7 @@ pub(super) fn edit(
     let Some(whole) = chats::find(session.connection, chat_id)? else {
         return Ok(Err(EditError::NotAMember));
     };
-    let change = match rules::decide(&whole.chat, actor, edit) {
+    let change = match chat_rules::decide(&whole.chat, actor, edit) {
         Ok(change) => change,
         Err(refusal) => return Ok(Err(refusal)),
     };

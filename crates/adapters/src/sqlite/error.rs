@@ -1,21 +1,40 @@
-//! How the database's failures are told to the plane.
+//! How the database's failures reach the plane.
+
+use std::error::Error;
+use std::fmt;
 
 use heartline_durability::StoreError;
 
-/// Nothing was written.
-pub(super) fn rejected(doing: &str, error: &rusqlite::Error) -> StoreError {
-    StoreError::rejected(format!("{doing} failed: {}", detailed(error)))
+/// A step that the database failed.
+#[derive(Debug)]
+struct SqliteFailure {
+    step: &'static str,
+    error: rusqlite::Error,
 }
 
-/// Something may have been written.
-pub(super) fn unknown(doing: &str, error: &rusqlite::Error) -> StoreError {
-    StoreError::unknown(format!("{doing} failed: {}", detailed(error)))
-}
-
-/// The sentence with the number, which names the exact kind (a failed write, a failed sync, …).
-fn detailed(error: &rusqlite::Error) -> String {
-    match error.sqlite_error() {
-        Some(code) => format!("{error} (SQLite code {})", code.extended_code),
-        None => error.to_string(),
+impl fmt::Display for SqliteFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} failed", self.step)?;
+        // The number names the exact kind: a failed write, a failed sync, …
+        match self.error.sqlite_error() {
+            Some(code) => write!(formatter, " (SQLite code {})", code.extended_code),
+            None => Ok(()),
+        }
     }
+}
+
+impl Error for SqliteFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// A failure that wrote nothing.
+pub(super) fn rejected(step: &'static str, error: rusqlite::Error) -> StoreError {
+    StoreError::rejected(SqliteFailure { step, error })
+}
+
+/// A failure that may have written something.
+pub(super) fn unknown(step: &'static str, error: rusqlite::Error) -> StoreError {
+    StoreError::unknown(SqliteFailure { step, error })
 }

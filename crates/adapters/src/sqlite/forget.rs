@@ -1,6 +1,8 @@
 //! Forgetting: the messages of deleted chats, the content of deleted people, and what is older
 //! than the retention. In small bites, so that sends never wait long.
 
+use std::time::Duration;
+
 use heartline_protocol::{ChatId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
@@ -22,7 +24,7 @@ pub(super) struct Bite {
 /// Takes one bite of at most `limit` messages, in one short transaction.
 pub(super) fn forget(
     session: &mut Session<'_>,
-    before: Option<Timestamp>,
+    retention: Option<Duration>,
     limit: usize,
 ) -> rusqlite::Result<Bite> {
     let mut left = limit;
@@ -30,9 +32,9 @@ pub(super) fn forget(
     let erased = erasures(session, left)?;
     left -= erased.changed;
     if erased.is_last
-        && let Some(before) = before
+        && let Some(retention) = retention
     {
-        left -= outdated(session, before, left)?;
+        left -= outdated(session, session.now.minus(retention), left)?;
     }
     Ok(Bite { changed: limit - left, is_last: erased.is_last && left > 0 })
 }

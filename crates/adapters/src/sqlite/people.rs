@@ -9,7 +9,7 @@ use super::chats;
 use super::edit::{apply, set_role};
 use super::rows::{self, milliseconds, sequence_of, signed, unsigned};
 use super::session::{Session, message_range};
-use crate::rules::{self, Change};
+use heartline_durability::chat_rules::{self, Change};
 
 /// A user's profile; one who never came has an empty one.
 pub(super) fn profile(connection: &Connection, user_id: &UserId) -> rusqlite::Result<Profile> {
@@ -98,7 +98,7 @@ fn leave(session: &mut Session<'_>, chat_id: ChatId, user_id: &UserId) -> rusqli
     if whole.chat.members.len() <= 1 {
         return apply(session, whole, Change::End);
     }
-    if let Some(heir) = rules::heir(&whole.chat, user_id) {
+    if let Some(heir) = chat_rules::heir(&whole.chat, user_id) {
         set_role(session, whole.key, &heir, Role::Owner)?;
     }
     if whole.chat.kind == ChatKind::Direct {

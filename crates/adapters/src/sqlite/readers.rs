@@ -51,7 +51,7 @@ impl Readers {
             }
             let result = in_one_instant(connection, function);
             // Who has gone does not want to know.
-            let _ = reply.send(result.map_err(|error| rejected("a read", &error)));
+            let _ = reply.send(result.map_err(|error| rejected("a read", error)));
         });
         let reads = self.reads.as_ref().expect("the way is there until it is dropped");
         reads.send(read).await.map_err(|_| StoreError::rejected("the store is closed"))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use heartline_durability::{NewMessage, StoreError};
+use heartline_durability::{Chain, NewMessage, StoreError};
 use heartline_routing::Clock;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -167,11 +167,11 @@ impl WriterLoop {
         };
         if let Err(error) = begin(self) {
             self.roll_back();
-            return Err(rejected("beginning a transaction", &error));
+            return Err(rejected("beginning a transaction", error));
         }
         if let Err(error) = self.run_all(group) {
             self.roll_back();
-            return Err(rejected("a write", &error));
+            return Err(rejected("a write", error));
         }
         // Exists only to prove that the tests catch a server that acknowledges too early.
         if cfg!(feature = "planted-early-ack") {
@@ -180,7 +180,7 @@ impl WriterLoop {
         }
         execute(&self.parts.connection, "COMMIT").map_err(|error| {
             self.roll_back();
-            unknown("a commit", &error)
+            unknown("a commit", error)
         })
     }
 
@@ -225,7 +225,7 @@ impl WriterLoop {
         }
         execute(connection, "ROLLBACK TO piece")?;
         execute(connection, "RELEASE piece")?;
-        Ok(Some(rejected("a write", &error)))
+        Ok(Some(rejected("a write", error)))
     }
 
     fn session(&mut self) -> Session<'_> {
@@ -255,7 +255,8 @@ impl WriterLoop {
         let own = group.works.iter().filter_map(|(_, failure)| failure.as_ref());
         for failure in committed.as_ref().err().into_iter().chain(&group.appends_failed).chain(own)
         {
-            tracing::warn!(outcome = ?failure.outcome, reason = failure.reason, "a write failed");
+            let outcome = failure.outcome;
+            tracing::warn!(?outcome, error = %Chain(failure), "store write failed");
         }
     }
 

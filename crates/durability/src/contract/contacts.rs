@@ -1,4 +1,4 @@
-//! What every [`Profiles`](crate::profiles::Profiles) promises of who may see whom.
+//! What every [`Contacts`](crate::Contacts) and [`Privacy`](crate::Privacy) promise.
 
 use std::slice;
 
@@ -6,7 +6,8 @@ use heartline_protocol::rest::Visibility;
 use heartline_protocol::{Timestamp, UserId};
 
 use super::Contract;
-use crate::profiles::{CONTACTS_MAX, ContactsFull, Relation, Sight};
+use crate::contacts::{CONTACTS_MAX, ContactsFull};
+use crate::privacy::{Relation, Sight};
 
 const CHOICES: [Visibility; 3] =
     [Visibility::Everyone, Visibility::ContactsOnly, Visibility::Nobody];
@@ -26,15 +27,15 @@ impl Contract<'_> {
     }
 
     async fn choose(&self, user_id: &UserId, visibility: Visibility) -> bool {
-        self.profiles.set_visibility(user_id, visibility).await.expect("the store works")
+        self.store.set_visibility(user_id, visibility).await.expect("the store works")
     }
 
     async fn chosen(&self, user_id: &UserId) -> Option<Visibility> {
-        self.profiles.visibility(user_id).await.expect("the store works")
+        self.store.visibility(user_id).await.expect("the store works")
     }
 
     async fn try_put(&self, user_id: &UserId, contact_id: &UserId) -> Result<bool, ContactsFull> {
-        self.profiles.put_contact(user_id, contact_id).await.expect("the store works")
+        self.store.put_contact(user_id, contact_id).await.expect("the store works")
     }
 
     async fn put(&self, user_id: &UserId, contact_id: &UserId) -> bool {
@@ -42,16 +43,16 @@ impl Contract<'_> {
     }
 
     async fn take_away(&self, user_id: &UserId, contact_id: &UserId) -> bool {
-        self.profiles.remove_contact(user_id, contact_id).await.expect("the store works")
+        self.store.remove_contact(user_id, contact_id).await.expect("the store works")
     }
 
     async fn contacts(&self, user_id: &UserId) -> Vec<UserId> {
-        let all = self.profiles.contacts(user_id, None, CONTACTS_MAX + 1).await;
+        let all = self.store.contacts(user_id, None, CONTACTS_MAX + 1).await;
         all.expect("the store works")
     }
 
     async fn relation(&self, observer_id: &UserId, user_id: &UserId) -> Relation {
-        let relations = self.profiles.relations(vec![sight(observer_id, user_id)]).await;
+        let relations = self.store.relations(vec![sight(observer_id, user_id)]).await;
         let relations = relations.expect("the store works");
         assert_eq!(relations.len(), 1, "one answer per question");
         relations[0]
@@ -73,7 +74,7 @@ impl Contract<'_> {
             assert_eq!(self.relation(&bo, &ana).await.visibility, Some(choice));
         }
         assert_eq!(self.chosen(&bo).await, None, "others chose nothing");
-        let named = self.profiles.set_display_name(&ana, Some("Ana".to_owned())).await;
+        let named = self.store.set_display_name(&ana, Some("Ana".to_owned())).await;
         named.expect("the store works");
         let last = CHOICES[CHOICES.len() - 1];
         assert_eq!(self.chosen(&ana).await, Some(last), "a name changes nothing of it");
@@ -107,7 +108,7 @@ impl Contract<'_> {
         assert_eq!(self.contacts(&ana).await, expected);
 
         let page = async |after: Option<&UserId>, limit| {
-            let page = self.profiles.contacts(&ana, after, limit).await.expect("the store works");
+            let page = self.store.contacts(&ana, after, limit).await.expect("the store works");
             assert!(page.len() <= limit);
             page
         };
@@ -138,7 +139,7 @@ impl Contract<'_> {
             assert_eq!(self.contacts(&nobody).await, []);
             assert_eq!(self.profile(&nobody).await.last_seen, None);
         }
-        assert_eq!(self.profiles.relations(Vec::new()).await.expect("the store works"), []);
+        assert_eq!(self.store.relations(Vec::new()).await.expect("the store works"), []);
         assert!(self.put(&ana, &nobody).await, "one who never came may be put");
         assert_eq!(self.relation(&ana, &nobody).await, Relation::default());
     }
@@ -166,7 +167,7 @@ impl Contract<'_> {
         assert!(self.choose(&cy, Visibility::Everyone).await);
         let last_seen = Some(Timestamp { unix_ms: 1_700_000_000_123 });
         let seen = last_seen.map(|at| (cy.clone(), at)).into_iter().collect();
-        self.profiles.record_last_seen(seen).await.expect("the store works");
+        self.store.record_last_seen(seen).await.expect("the store works");
 
         let of_bo = |are_contacts| Relation {
             visibility: Some(Visibility::ContactsOnly),
@@ -187,11 +188,11 @@ impl Contract<'_> {
             (sight(&cy, &cy), of_cy),
         ];
         let (sights, expected): (Vec<_>, Vec<_>) = table.into_iter().unzip();
-        let relations = self.profiles.relations(sights.clone()).await.expect("the store works");
+        let relations = self.store.relations(sights.clone()).await.expect("the store works");
         assert_eq!(relations, expected);
 
         let many = sights.iter().cycle().take(10_000).cloned().collect();
-        let relations = self.profiles.relations(many).await.expect("the store works");
+        let relations = self.store.relations(many).await.expect("the store works");
         assert_eq!(relations.len(), 10_000);
         for (index, relation) in relations.iter().enumerate() {
             assert_eq!(*relation, expected[index % expected.len()], "number {index}");
@@ -205,9 +206,9 @@ impl Contract<'_> {
         }
         assert!(self.choose(&ana, Visibility::Everyone).await);
         let seen = vec![(ana.clone(), Timestamp { unix_ms: 1000 })];
-        self.profiles.record_last_seen(seen).await.expect("the store works");
+        self.store.record_last_seen(seen).await.expect("the store works");
 
-        let edited = self.profiles.delete_user(&ana).await.expect("the store works");
+        let edited = self.store.delete_user(&ana).await.expect("the store works");
         assert_eq!(edited, [], "a person without chats can go too");
         assert_eq!(self.chosen(&ana).await, None);
         assert_eq!(self.contacts(&ana).await, []);

@@ -3,7 +3,7 @@
 use heartline_protocol::ChatId;
 
 use super::{Contract, Position};
-use crate::log::AppendError;
+use crate::log::AppendRefusal;
 
 impl Contract<'_> {
     /// Proves what a lost counter does. No port can lose one, so whoever knows the engine says how:
@@ -18,7 +18,7 @@ impl Contract<'_> {
             assert!(!self.halted(10_000).await.contains(&chat_id), "a sound chat goes on");
             lose_counter(chat_id).await;
             let refused = self.say(chat_id, &ana, "after").await;
-            assert_eq!(refused.err(), Some(AppendError::Halted));
+            assert_eq!(refused.err(), Some(AppendRefusal::Halted));
             lost.push(chat_id);
         }
         let sound = self.group(&ana, &[]).await.chat_id;
@@ -38,7 +38,7 @@ impl Contract<'_> {
     }
 
     async fn halted(&self, limit: usize) -> Vec<ChatId> {
-        let halted = self.log.halted(limit).await.expect("the store works");
+        let halted = self.store.halted(limit).await.expect("the store works");
         assert!(halted.len() <= limit);
         halted
     }

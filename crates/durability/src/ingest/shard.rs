@@ -1,19 +1,21 @@
-//! One shard: a loop that has batches stored, one after the other.
+//! One shard of ingest: a loop that has batches stored, one after the other.
 
 use std::sync::Arc;
 
-use heartline_protocol::Outcome;
+use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::Item;
-use crate::bus::{Event, EventBus, Stored};
+use crate::bus::EventBus;
+use crate::event::{Event, Stored};
 use crate::log::{AppendError, Appended, ChatLog};
 use crate::message::{NewMessage, Receipt};
 use crate::metrics::Metrics;
 use crate::send_error::SendError;
+use crate::store::Chain;
 
 /// Messages that are stored together.
 const BATCH_MESSAGES_MAX: usize = 512;
@@ -28,7 +30,7 @@ pub struct Shard {
     metrics: Metrics,
 }
 
-/// Who waits for a message of a batch.
+/// The sender that waits for a message of a batch.
 struct Waiting {
     submitted_at: Instant,
     origin: Option<heartline_protocol::ConnectionId>,
@@ -52,7 +54,7 @@ impl Shard {
     pub async fn run(mut self) {
         let mut items = Vec::with_capacity(BATCH_MESSAGES_MAX);
         while self.items.recv_many(&mut items, BATCH_MESSAGES_MAX).await > 0 {
-            let (messages, waiting) = take(items.drain(..));
+            let (messages, waiting) = begin(items.drain(..));
             if !messages.is_empty() {
                 self.store(messages, waiting).await;
             }
@@ -61,45 +63,49 @@ impl Shard {
 
     async fn store(&self, messages: Vec<NewMessage>, waiting: Vec<Waiting>) {
         self.metrics.batch_messages.observe(messages.len() as f64);
-        let results = match self.log.append(messages).await {
-            Ok(results) => results,
-            Err(error) => {
-                warn!(reason = error.reason, outcome = ?error.outcome, "messages were not stored");
-                return fail(waiting, error.outcome);
-            }
-        };
-        let now = self.clock.now();
+        let results = self.log.append(messages).await;
+        let committed = Committed { now: self.clock.now(), wall: self.clock.wall() };
+        log_failure(&results);
         let mut events = Vec::new();
         let mut outcomes = Vec::with_capacity(waiting.len());
         for (result, waiting) in results.into_iter().zip(waiting) {
-            let outcome = self.stored(result, &waiting, now, &mut events);
+            let outcome = self.stored(result, &waiting, committed, &mut events);
             outcomes.push((outcome, waiting));
         }
+        let mut is_published = true;
         if !events.is_empty()
             && let Err(error) = self.bus.publish(events).await
         {
-            warn!(%error, "stored messages were not announced; the relay will do it");
-            return fail(outcomes.into_iter().map(|(_, waiting)| waiting), Outcome::Unknown);
+            warn!(error = %Chain(&error), "stored messages not published; the relay will do it");
+            is_published = false;
         }
         for (outcome, waiting) in outcomes {
-            // Whoever sent it may have given up; the message is stored all the same.
+            let outcome = outcome.and_then(|receipt| match receipt {
+                (receipt, Publishing::Done) => Ok(receipt),
+                (receipt, Publishing::Needed) if is_published => Ok(receipt),
+                (_, Publishing::Needed) => Err(SendError::NotPublished),
+            });
+            // The sender may have given up; the message is stored all the same.
             let _ = waiting.answer.send(outcome);
         }
     }
 
-    /// Counts what became of a message, and adds what must be announced.
+    /// Counts the result of a message, and adds the event that must be published.
     fn stored(
         &self,
         result: Result<Appended, AppendError>,
         waiting: &Waiting,
-        now: Instant,
+        committed: Committed,
         events: &mut Vec<Event>,
-    ) -> Result<Receipt, SendError> {
+    ) -> Result<(Receipt, Publishing), SendError> {
         let appended = match result {
             Ok(appended) => appended,
-            Err(error) => {
-                self.metrics.refused(error);
-                return Err(SendError::Refused(error));
+            Err(AppendError::Refused(refusal)) => {
+                self.metrics.refused(refusal);
+                return Err(SendError::Refused(refusal));
+            }
+            Err(AppendError::Store(error)) => {
+                return Err(SendError::Unavailable { outcome: error.outcome });
             }
         };
         let Appended { message, duplicate, published, members_version } = appended;
@@ -108,22 +114,51 @@ impl Shard {
             self.metrics.idempotency_hits.inc();
         } else {
             self.metrics.messages_persisted.inc();
-            self.metrics.persist_seconds.observe((now - waiting.submitted_at).as_secs_f64());
+            let persist = committed.now - waiting.submitted_at;
+            self.metrics.persist_seconds.observe(persist.as_secs_f64());
         }
-        if !published {
-            events.push(Event::Message(Stored {
-                message: Arc::clone(&message),
-                members_version,
-                origin: waiting.origin,
-                committed_at: (!duplicate).then_some(now),
-            }));
+        if published {
+            return Ok((Receipt { message, duplicate }, Publishing::Done));
         }
-        Ok(Receipt { message, duplicate })
+        events.push(Event::Message(Stored {
+            message: Arc::clone(&message),
+            members_version,
+            origin: waiting.origin,
+            committed_at: (!duplicate).then_some(committed.wall),
+        }));
+        Ok((Receipt { message, duplicate }, Publishing::Needed))
     }
 }
 
-/// Parts the messages that still may be stored from those who wait for them.
-fn take(items: impl Iterator<Item = Item>) -> (Vec<NewMessage>, Vec<Waiting>) {
+/// When the commit of a batch was known, by both clocks of this node.
+#[derive(Clone, Copy)]
+struct Committed {
+    now: Instant,
+    wall: Timestamp,
+}
+
+/// Whether a stored message must be published before it is acknowledged.
+enum Publishing {
+    Done,
+    Needed,
+}
+
+/// One line for a batch that the store failed, however many messages it has.
+fn log_failure(results: &[Result<Appended, AppendError>]) {
+    let failures = || {
+        results.iter().filter_map(|result| match result {
+            Err(AppendError::Store(error)) => Some(error),
+            Ok(_) | Err(AppendError::Refused(_)) => None,
+        })
+    };
+    if let Some(error) = failures().next() {
+        let (messages, outcome) = (failures().count(), error.outcome);
+        warn!(messages, ?outcome, error = %Chain(error), "storing messages failed");
+    }
+}
+
+/// Splits the messages that still may be stored from their waiting senders.
+fn begin(items: impl Iterator<Item = Item>) -> (Vec<NewMessage>, Vec<Waiting>) {
     items
         .filter(|item| item.passage.take())
         .map(|item| {
@@ -132,10 +167,4 @@ fn take(items: impl Iterator<Item = Item>) -> (Vec<NewMessage>, Vec<Waiting>) {
             (message, Waiting { submitted_at, origin, answer, _place })
         })
         .unzip()
-}
-
-fn fail(waiting: impl IntoIterator<Item = Waiting>, outcome: Outcome) {
-    for waiting in waiting {
-        let _ = waiting.answer.send(Err(SendError::Unavailable { outcome }));
-    }
 }

@@ -12,34 +12,38 @@ use ulid::Ulid;
 
 use super::*;
 use crate::breaker::{BreakerConfig, BreakerMetrics};
-use crate::bus::{BusError, Event, InProcessBus};
-use crate::log::{AppendError, Appended, LogPage, LogRead, Published, Unpublished};
+use crate::bus::{BusError, EventSource, InProcessBus, InProcessSource};
+use crate::event::Event;
+use crate::log::{AppendError, AppendRefusal, Appended, LogPage, LogRead};
+use crate::publications::Publications;
 use crate::store::StoreError;
 
-/// Numbers messages and keeps nothing; each batch waits for a permit, and may be made to fail.
+/// Numbers messages and keeps nothing; each batch waits for a permit, and may be made to fail,
+/// altogether or in one chat.
 #[derive(Debug)]
 struct Scripted {
     permits: Semaphore,
     failure: Mutex<Option<StoreError>>,
+    failing_chat: Option<ChatId>,
     heads: Mutex<HashMap<ChatId, u64>>,
     batches: Mutex<Vec<usize>>,
 }
 
 #[async_trait]
 impl ChatLog for Scripted {
-    async fn append(
-        &self,
-        batch: Vec<NewMessage>,
-    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError> {
+    async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>> {
         self.permits.acquire().await.unwrap().forget();
         self.batches.lock().unwrap().push(batch.len());
         if let Some(failure) = self.failure.lock().unwrap().clone() {
-            return Err(failure);
+            return vec![Err(failure.into()); batch.len()];
         }
         let mut heads = self.heads.lock().unwrap();
         let number = |new: NewMessage| {
             if new.content == "refuse" {
-                return Err(AppendError::NotAMember);
+                return Err(AppendRefusal::NotAMember.into());
+            }
+            if self.failing_chat == Some(new.chat_id) {
+                return Err(StoreError::rejected("a bad page").into());
             }
             let head = heads.entry(new.chat_id).or_default();
             *head += 1;
@@ -50,11 +54,11 @@ impl ChatLog for Scripted {
                 members_version: 1,
             })
         };
-        Ok(batch.into_iter().map(number).collect())
+        batch.into_iter().map(number).collect()
     }
 
     async fn read(&self, _: LogRead) -> Result<Option<LogPage>, StoreError> {
-        unreachable!("ingest does not read")
+        Ok(None)
     }
 
     async fn manifest(
@@ -63,23 +67,7 @@ impl ChatLog for Scripted {
         _: Option<ChatId>,
         _: usize,
     ) -> Result<Vec<ManifestChat>, StoreError> {
-        unreachable!("ingest does not read")
-    }
-
-    async fn record_published(&self, _: Vec<Published>) -> Result<(), StoreError> {
-        unreachable!("ingest does not record")
-    }
-
-    async fn unpublished(&self, _: Duration, _: usize) -> Result<Vec<Unpublished>, StoreError> {
-        unreachable!("ingest does not relay")
-    }
-
-    async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
-        unreachable!("ingest does not forget")
-    }
-
-    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
-        unreachable!("ingest does not look for halted chats")
+        Ok(Vec::new())
     }
 }
 
@@ -103,35 +91,29 @@ struct BrokenBus;
 #[async_trait]
 impl EventBus for BrokenBus {
     async fn publish(&self, _: Vec<Event>) -> Result<(), BusError> {
-        Err(BusError("broken".to_owned()))
-    }
-
-    fn whisper(&self, _: Event) -> bool {
-        false
-    }
-
-    fn records_on_publish(&self) -> bool {
-        false
+        Err(BusError::Full)
     }
 }
 
 struct Bench {
     ingest: Ingest,
     log: Arc<Scripted>,
-    events: mpsc::Receiver<Event>,
+    source: InProcessSource,
     _shards: tokio::task::JoinSet<()>,
 }
 
 const LIMITS: IngestLimits = IngestLimits { per_chat: 4, per_node: 6 };
 
-fn bench_with(bus: Option<Arc<dyn EventBus>>) -> Bench {
+fn bench_with(bus: Option<Arc<dyn EventBus>>, failing_chat: Option<ChatId>) -> Bench {
     let log = Arc::new(Scripted {
         permits: Semaphore::new(0),
         failure: Mutex::default(),
+        failing_chat,
         heads: Mutex::default(),
         batches: Mutex::default(),
     });
-    let (in_process, events) = InProcessBus::new();
+    let in_process = InProcessBus::new(Publications::default(), Clock::system());
+    let source = in_process.source();
     let breaker =
         Breaker::new("write", BreakerConfig::default(), Clock::system(), BreakerMetrics::default());
     let (ingest, shards) = Ingest::new(IngestParts {
@@ -147,11 +129,11 @@ fn bench_with(bus: Option<Arc<dyn EventBus>>) -> Bench {
     for shard in shards {
         tasks.spawn(shard.run());
     }
-    Bench { ingest, log, events, _shards: tasks }
+    Bench { ingest, log, source, _shards: tasks }
 }
 
 fn bench() -> Bench {
-    bench_with(None)
+    bench_with(None, None)
 }
 
 fn message(chat: u128, content: &str) -> NewMessage {
@@ -183,13 +165,15 @@ async fn what_waits_together_is_stored_together_and_in_order() {
     for submission in submissions {
         sequences.push(submission.outcome().await.map(|receipt| receipt.message.sequence));
     }
-    let refused = SendError::Refused(AppendError::NotAMember);
+    let refused = SendError::Refused(AppendRefusal::NotAMember);
     assert_eq!(sequences, [Ok(1), Ok(2), Err(refused), Ok(3)]);
     assert_eq!(*bench.log.batches.lock().unwrap(), [4]);
-    for sequence in 1..=3 {
-        let Some(Event::Message(stored)) = bench.events.recv().await else { panic!("an event") };
-        assert_eq!(stored.message.sequence, sequence);
-    }
+    let events = bench.source.receive(10).await.unwrap();
+    let published = events.iter().map(|received| match &received.event {
+        Event::Message(stored) => stored.message.sequence,
+        other => panic!("{other:?} is no message"),
+    });
+    assert_eq!(published.collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(bench.ingest.under_way(), 0);
 }
 
@@ -252,8 +236,28 @@ async fn refusals_of_the_request_never_open_the_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_announced_is_not_acknowledged() {
-    let bench = bench_with(Some(Arc::new(BrokenBus)));
+    let bench = bench_with(Some(Arc::new(BrokenBus)), None);
+    bench.log.permits.add_permits(100);
+    for _ in 0..50 {
+        let submission = bench.ingest.submit(message(1, "a"), deadline()).unwrap();
+        let error = submission.outcome().await.unwrap_err();
+        assert_eq!(error, SendError::NotPublished, "and the store's breaker stays closed");
+    }
+    let frame = heartline_protocol::server_frame::ErrorFrame::from(SendError::NotPublished);
+    assert_eq!(frame.details.unwrap().outcome, Some(Outcome::Unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_cannot_be_stored_affects_no_other_of_its_batch() {
+    let bench = bench_with(None, Some(ChatId(Ulid(2))));
+    let submissions: Vec<Submission> = [(1, "a"), (2, "b"), (3, "c")]
+        .map(|(chat, name)| bench.ingest.submit(message(chat, name), deadline()).unwrap())
+        .into();
     bench.log.permits.add_permits(1);
-    let submission = bench.ingest.submit(message(1, "a"), deadline()).unwrap();
-    assert_eq!(submission.outcome().await.unwrap_err(), UNKNOWN);
+    let mut outcomes = Vec::new();
+    for submission in submissions {
+        outcomes.push(submission.outcome().await.map(|receipt| receipt.message.sequence));
+    }
+    assert_eq!(outcomes, [Ok(1), Err(REJECTED), Ok(1)]);
+    assert_eq!(*bench.log.batches.lock().unwrap(), [3]);
 }

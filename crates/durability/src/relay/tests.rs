@@ -1,16 +1,16 @@
-//! The relay on a log that only remembers how far a chat was announced.
+//! The relay on a log that only knows how far a chat was published.
 
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use heartline_protocol::server_frame::{ManifestChat, Message};
 use heartline_protocol::{MessageId, Timestamp, UserId};
-use tokio::sync::mpsc::Receiver;
+use heartline_routing::Clock;
 use tokio::task::JoinSet;
 use ulid::Ulid;
 
 use super::*;
-use crate::bus::InProcessBus;
+use crate::bus::{EventSource, InProcessBus, InProcessSource};
 use crate::log::{AppendError, Appended, LogPage};
 use crate::message::NewMessage;
 use crate::store::StoreError;
@@ -28,11 +28,8 @@ struct OneChat {
 
 #[async_trait]
 impl ChatLog for OneChat {
-    async fn append(
-        &self,
-        _: Vec<NewMessage>,
-    ) -> Result<Vec<Result<Appended, AppendError>>, StoreError> {
-        unreachable!("the relay stores nothing")
+    async fn append(&self, _: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>> {
+        Vec::new()
     }
 
     async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError> {
@@ -48,11 +45,14 @@ impl ChatLog for OneChat {
         _: Option<ChatId>,
         _: usize,
     ) -> Result<Vec<ManifestChat>, StoreError> {
-        unreachable!("the relay lists no chats")
+        Ok(Vec::new())
     }
+}
 
+#[async_trait]
+impl Announcements for OneChat {
     async fn record_published(&self, _: Vec<Published>) -> Result<(), StoreError> {
-        unreachable!("whoever delivers records")
+        Ok(())
     }
 
     async fn unpublished(&self, _: Duration, _: usize) -> Result<Vec<Unpublished>, StoreError> {
@@ -64,14 +64,6 @@ impl ChatLog for OneChat {
             head_sequence,
             members_version: 1,
         }])
-    }
-
-    async fn forget(&self, _: Option<Timestamp>, _: usize) -> Result<usize, StoreError> {
-        unreachable!("the relay forgets nothing")
-    }
-
-    async fn halted(&self, _: usize) -> Result<Vec<ChatId>, StoreError> {
-        unreachable!("the relay does not look for halted chats")
     }
 }
 
@@ -90,27 +82,32 @@ fn message(sequence: u64) -> Message {
 }
 
 /// The sequences that the next look announces.
-async fn look(events: &mut Receiver<Event>) -> Vec<u64> {
+async fn look(source: &mut InProcessSource) -> Vec<u64> {
     let mut sequences = Vec::new();
     // Time stands still while anybody has something to do, so a pause is the end of the look.
-    while let Ok(event) = tokio::time::timeout(RELAY_INTERVAL / 2, events.recv()).await {
-        let Some(Event::Message(stored)) = event else { panic!("{event:?} is no message") };
-        sequences.push(stored.message.sequence);
+    while let Ok(batch) = tokio::time::timeout(RELAY_INTERVAL / 2, source.receive(64)).await {
+        for received in batch.unwrap() {
+            let Event::Message(stored) = received.event else { panic!("no message") };
+            sequences.push(stored.message.sequence);
+        }
     }
     tokio::time::sleep(RELAY_INTERVAL / 2).await;
     sequences
 }
 
 /// A relay of a chat, and what it announces.
-fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, Receiver<Event>) {
-    let (bus, events) = InProcessBus::new();
+fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, InProcessSource) {
+    let publications = Publications::default();
+    let bus = InProcessBus::new(publications.clone(), Clock::system());
+    let source = bus.source();
     let relay = Relay {
         log: Arc::clone(log) as Arc<dyn ChatLog>,
+        announcements: Arc::clone(log) as Arc<dyn Announcements>,
         bus: Arc::new(bus),
-        publications: Publications::default(),
+        publications,
         metrics: Metrics::default(),
     };
-    (JoinSet::from_iter([relay.run()]), events)
+    (JoinSet::from_iter([relay.run()]), source)
 }
 
 #[tokio::test(start_paused = true)]

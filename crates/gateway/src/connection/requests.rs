@@ -2,7 +2,6 @@
 
 use std::task::{Context, Poll};
 
-use heartline_durability::Event;
 use heartline_protocol::client_frame::{Ack, Typing};
 use heartline_protocol::limits::CLOSE_ANSWER_DEADLINE;
 use heartline_protocol::{ServerFrame, encode_server};
@@ -96,11 +95,10 @@ impl Connection {
         }
     }
 
-    /// Tells it to whom it concerns, unless too much else waits: typing may be lost.
+    /// Sends a typing notice. It is dropped when there is no room for it.
     pub(super) fn tell_typing(&self, frame: &Typing) {
         let Some(identity) = self.handle.identity() else { return };
         let (chat_id, user_id) = (frame.chat_id, identity.key.user_id.clone());
-        let event = Event::Typing { chat_id, user_id, is_typing: frame.is_typing };
-        self.gateway.bus.whisper(event);
+        self.gateway.typing.typing(chat_id, user_id, frame.is_typing);
     }
 }

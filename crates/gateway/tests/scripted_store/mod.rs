@@ -7,11 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use heartline_auth::{AuthConfig, Authenticator, Keys, Secret};
 use heartline_durability::catch_up::Manifest;
-use heartline_durability::{
-    InProcessBus, LogPage, LogRead, NewMessage, ReadRefusal, Relation, SendError, Sight,
-};
+use heartline_durability::{LogPage, LogRead, NewMessage, ReadRefusal, Relation, SendError, Sight};
 use heartline_gateway::ports::{Reads, Records, Relations, RelationsError, SendOutcome, Sends};
-use heartline_gateway::{Config, DurabilityPorts, Gateway, Metrics, Parts};
+use heartline_gateway::{Config, DurabilityPorts, Gateway, Metrics, Parts, TypingNotices};
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, NodeId, Outcome, Timestamp, UserId};
 use heartline_routing::{Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink};
@@ -49,7 +47,7 @@ pub(crate) fn gateway(
         authenticator: Authenticator::new(auth, Clock::system()).unwrap(),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
         durability: ports(messages),
-        bus: Arc::new(InProcessBus::new().0),
+        typing: Arc::new(Scripted { messages: Vec::new() }),
         metrics: Metrics::default(),
     });
     (Arc::new(gateway), link, envelopes)
@@ -74,6 +72,12 @@ fn ports(messages: Vec<Message>) -> DurabilityPorts {
 
 fn down() -> ReadRefusal {
     ReadRefusal::Unavailable { retry_after: Duration::from_secs(1) }
+}
+
+impl TypingNotices for Scripted {
+    fn typing(&self, _: ChatId, _: UserId, _: bool) -> bool {
+        false
+    }
 }
 
 impl Sends for Scripted {

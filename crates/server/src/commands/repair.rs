@@ -50,7 +50,7 @@ fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<Str
         .context("the runtime cannot start")?;
     let repaired = runtime.block_on(async {
         let store = open(location, clock).await?;
-        let repaired = store.repair_counter(chat_id).await;
+        let repaired = store.upkeep.repair_counter(chat_id).await;
         store.close().await;
         Ok::<_, anyhow::Error>(repaired?)
     })?;
@@ -82,14 +82,14 @@ async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
          with --data-dir",
         config.path.display()
     );
-    Ok(Store::Sqlite(SqliteStore::open(&config, clock)?))
+    Ok(Store::sqlite(SqliteStore::open(&config, clock)?))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
     use heartline_adapters::sqlite::SqliteConfig;
-    use heartline_durability::{Members, NewChat};
+    use heartline_durability::{Chats, NewChat};
     use heartline_protocol::server_frame::ChatKind;
 
     use super::*;

@@ -194,7 +194,7 @@ mod tests {
 
     use clap::Parser;
     use heartline_adapters::sqlite::SqliteStore;
-    use heartline_durability::Profiles;
+    use heartline_durability::People;
     use heartline_routing::Clock;
 
     use super::*;

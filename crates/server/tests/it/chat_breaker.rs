@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::HEARTLINE;
 use crate::peers::now;
 
-const STATE: &str = "gateway_circuit_breaker_write_state";
-const OPENINGS: &str = "gateway_circuit_breaker_write_openings_total";
-const READ_STATE: &str = "gateway_circuit_breaker_read_state";
+const STATE: &str = "durability_circuit_breaker_write_state";
+const OPENINGS: &str = "durability_circuit_breaker_write_openings_total";
+const READ_STATE: &str = "durability_circuit_breaker_read_state";
 
 /// Open for longer than a probe may take, so that there is one.
 const LIMITS: &str = "[limits]\nbreaker_failures = 3\nbreaker_open = \"6s\"\n";
@@ -113,7 +113,7 @@ async fn a_store_that_takes_nothing_opens_the_breaker_and_one_probe_closes_it() 
     }
     assert_eq!(bo.manifest_of(&chat).await, Some((6, 0)), "m1, g1, three failures and a probe");
     assert_eq!((server.metric(OPENINGS).await, server.metric(READ_STATE).await), (2.0, 0.0));
-    assert_eq!(server.metric("gateway_circuit_breaker_read_openings_total").await, 0.0);
+    assert_eq!(server.metric("durability_circuit_breaker_read_openings_total").await, 0.0);
 }
 
 #[tokio::test]

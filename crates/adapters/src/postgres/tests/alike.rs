@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
+use heartline_durability::contract::StorePorts;
 use heartline_durability::{
-    Actor, ChatEdit, ChatLog, Idempotency, LogRead, Members, NewChat, Position, Profiles,
-    Published, Sight, Watermark,
+    Actor, ChatEdit, Idempotency, LogRead, NewChat, Position, Published, Sight, Watermark,
 };
+use heartline_fanout::Audiences;
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{ChatId, Timestamp, UserId};
@@ -15,6 +16,7 @@ use heartline_routing::Clock;
 use proptest::prelude::*;
 
 use super::scratch::{Scratch, message, user};
+use crate::append_all::AppendAll;
 use crate::sqlite::{SqliteConfig, SqliteStore};
 
 const USERS: [&str; 5] = ["ana", "bo", "cy", "di", "ed"];
@@ -91,7 +93,7 @@ struct Subject<S> {
     chats: Vec<ChatId>,
 }
 
-impl<S: ChatLog + Members + Profiles> Subject<S> {
+impl<S: StorePorts + Audiences> Subject<S> {
     /// Does a step and answers what it came to, without what differs by nature.
     async fn step(&mut self, step: &Step) -> String {
         let told = match step {
@@ -114,7 +116,7 @@ impl<S: ChatLog + Members + Profiles> Subject<S> {
                     }
                     Some(new)
                 });
-                told(&self.store.append(batch.collect()).await.unwrap())
+                told(&self.store.append_all(batch.collect()).await.unwrap())
             }
             Step::Publish(ranges) => {
                 let range = |(chat, first, last): &(usize, u64, u64)| {

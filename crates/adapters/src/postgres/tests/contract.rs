@@ -1,15 +1,17 @@
-use heartline_durability::ChatLog;
 use heartline_durability::contract::Contract;
+use heartline_fanout::contract::AudienceContract;
 use heartline_routing::Clock;
 
 use super::scratch::{Scratch, group, message, whole};
+use crate::append_all::AppendAll;
 use crate::postgres::{PostgresConfig, PostgresStore};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_every_promise_of_its_ports() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
-    Contract::new(&store, &store, &store).run().await;
+    Contract::new(&store).run().await;
+    AudienceContract::new(&store, &store).run().await;
     assert_eq!(store.counters().connections_lost.get(), 0);
     scratch.check_marks();
     store.close().await;
@@ -21,8 +23,8 @@ async fn two_connections_and_one_runtime_thread_are_enough() {
     let scratch = Scratch::new();
     let config = PostgresConfig { pool_size: 2, ..scratch.config() };
     let store = PostgresStore::open(&config, Clock::system()).await.unwrap();
-    let contract = Contract::new(&store, &store, &store);
-    contract.prove_members().await;
+    let contract = Contract::new(&store);
+    contract.prove_chats().await;
     contract.prove_chat_log().await;
     assert!(store.counters().connections_opened.get() <= 2);
     assert!(store.counters().waits.get() > 0);
@@ -38,10 +40,10 @@ async fn content_may_hold_what_text_in_the_database_may_not() {
     odd.content = "nothing \0 and more \u{10ffff}".to_owned();
     odd.content_type = "text/\0".to_owned();
     let batch = vec![odd.clone(), message(chat_id, "ana", "even")];
-    let answers = store.append(batch).await.unwrap();
+    let answers = store.append_all(batch).await.unwrap();
     assert!(answers.iter().all(Result::is_ok));
     let stored = whole(&store, chat_id).await;
     assert_eq!((&stored[0].content, &stored[0].content_type), (&odd.content, &odd.content_type));
-    let again = store.append(vec![odd]).await.unwrap().remove(0).unwrap();
+    let again = store.append_all(vec![odd]).await.unwrap().remove(0).unwrap();
     assert!(again.duplicate);
 }

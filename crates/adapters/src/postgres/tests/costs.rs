@@ -1,9 +1,10 @@
 //! What the frequent calls read, in a database that is large and uneven.
 
 use super::scratch::{Scratch, group, message, page, user};
+use crate::append_all::AppendAll;
 use crate::postgres::connection::Patience;
 use crate::postgres::{open, pages, publish};
-use heartline_durability::{ChatLog, Members};
+use heartline_durability::Chats;
 
 /// Messages of the one long chat, and chats with one message each.
 const LONG: u32 = 20_000;
@@ -16,7 +17,7 @@ const PAGES_MAX: u64 = 120;
 async fn fill(scratch: &Scratch) -> heartline_protocol::ChatId {
     let store = scratch.open().await;
     let chat_id = group(&store, "ana", &[]).await;
-    store.append(vec![message(chat_id, "ana", "first")]).await.unwrap();
+    store.append_all(vec![message(chat_id, "ana", "first")]).await.unwrap();
     store.close().await;
     let short = SHORT + 1;
     scratch.sql(&format!(

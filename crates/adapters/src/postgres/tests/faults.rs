@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use heartline_durability::{Actor, Appended, ChatEdit, Members};
+use heartline_durability::{Actor, Appended, ChatEdit, Chats, LazyStore};
 use heartline_engines::Postgres;
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
@@ -234,7 +234,7 @@ async fn what_no_standby_has_is_not_acknowledged() {
     };
     while !has_heard().await {}
     let refused = send(&store, chat_id, "ana", "m").await.unwrap_err();
-    assert_eq!(refused.outcome, Outcome::Unknown, "{}", refused.reason);
+    assert_eq!(refused.outcome, Outcome::Unknown, "{refused:?}");
     set("");
     let again = send_until(&store, chat_id, "m").await;
     assert!(again.duplicate, "it was stored, and only the standby was missing");
@@ -249,7 +249,7 @@ async fn calls_that_the_breaker_should_hear_of_fail_at_once_while_the_database_i
     let before = Clock::system().now();
     for _ in 0..5 {
         let refused = send(&store, chat_id, "ana", "m").await.unwrap_err();
-        assert_eq!(refused.outcome, Outcome::Rejected, "{}", refused.reason);
+        assert_eq!(refused.outcome, Outcome::Rejected, "{refused:?}");
     }
     assert!(before.elapsed() < Duration::from_secs(4), "nobody waits for what is not there");
     postgres.restart();

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use heartline_durability::{AppendError, ChatLog, Members, Repair, Watermark};
+use heartline_durability::{AppendRefusal, Chats, LazyStore, Repair, Upkeep, Watermark};
 
 use super::scratch::{Scratch, group, message, page, send, user, whole};
+use crate::append_all::AppendAll;
 use crate::postgres::pool::Purpose;
 use crate::postgres::{append, chats};
 
@@ -23,12 +24,12 @@ async fn a_wrong_counter_halts_its_chat_alone_until_it_is_repaired() {
             "UPDATE heartline.chats SET head_sequence = {damage} WHERE chat_id = '{ill_id}'"
         ));
         let batch = vec![message(ill, "ana", "m6"), message(well, "ana", "m1")];
-        let answers = store.append(batch).await.unwrap();
-        assert_eq!(answers[0].clone().err(), Some(AppendError::Halted), "{damage}");
+        let answers = store.append_all(batch).await.unwrap();
+        assert_eq!(answers[0].clone().err(), Some(AppendRefusal::Halted), "{damage}");
         assert_eq!(answers[1].as_ref().map(|appended| appended.message.sequence), Ok(1));
         assert_eq!(store.halted(10).await.unwrap(), [ill]);
-        let again = store.append(vec![message(ill, "ana", "m7")]).await.unwrap();
-        assert_eq!(again[0].clone().err(), Some(AppendError::Halted));
+        let again = store.append_all(vec![message(ill, "ana", "m7")]).await.unwrap();
+        assert_eq!(again[0].clone().err(), Some(AppendRefusal::Halted));
         let retry = send(&store, ill, "ana", "m5").await.unwrap();
         assert!(retry.duplicate, "what is stored answers all the same");
         assert_eq!(page(&store, ill, 0).await.unwrap().messages.len(), 5, "history goes on");
@@ -53,8 +54,8 @@ async fn a_stranger_learns_nothing_of_a_halt() {
     let store = scratch.open().await;
     let chat_id = group(&store, "ana", &[]).await;
     scratch.sql("UPDATE heartline.chats SET head_sequence = NULL");
-    let answers = store.append(vec![message(chat_id, "bo", "m")]).await.unwrap();
-    assert_eq!(answers[0].clone().err(), Some(AppendError::NotAMember));
+    let answers = store.append_all(vec![message(chat_id, "bo", "m")]).await.unwrap();
+    assert_eq!(answers[0].clone().err(), Some(AppendRefusal::NotAMember));
     let unknown = "chat_00000000000000000000000016".parse().unwrap();
     assert_eq!(store.repair_counter(unknown).await.unwrap(), Repair::NoSuchChat);
 }

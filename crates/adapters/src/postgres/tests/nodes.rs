@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use heartline_durability::{ChatLog, Published, Unpublished};
+use heartline_durability::{Announcements, Published, Unpublished, Upkeep};
 use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 use tokio::task::JoinSet;
 
 use super::scratch::{Scratch, group, message, page, send, whole};
+use crate::append_all::AppendAll;
 use crate::postgres::PostgresStore;
-use crate::postgres::forget::{self, Age, Bite};
-use crate::postgres::pool::Purpose;
 
 /// Reads a chat to its end number `last`, a page after the other, as somebody who listens would.
 async fn follow(store: PostgresStore, chat_id: ChatId, last: u64) {
@@ -76,7 +75,7 @@ async fn batches_of_many_chats_cross_without_waiting_for_each_other_for_ever() {
             async move {
                 for round in 0..20 {
                     let name = |chat: &ChatId| message(*chat, "ana", &format!("l{lane}.{round}"));
-                    let answers = store.append(chats.iter().map(name).collect()).await.unwrap();
+                    let answers = store.append_all(chats.iter().map(name).collect()).await.unwrap();
                     assert!(answers.iter().all(Result::is_ok));
                     let published = |chat_id: &ChatId| Published {
                         chat_id: *chat_id,
@@ -190,7 +189,8 @@ async fn a_look_takes_no_more_than_it_asked_for() {
 async fn a_node_whose_clock_is_ahead_removes_nothing_that_is_young() {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let scratch = Scratch::new();
-    let store = scratch.open().await;
+    let ahead = Clock::simulated(Clock::system().wall().plus(365 * DAY));
+    let store = PostgresStore::open(&scratch.config(), ahead).await.unwrap();
     let chat_id = group(&store, "ana", &[]).await;
     for name in ["old", "young"] {
         send(&store, chat_id, "ana", name).await.unwrap();
@@ -200,10 +200,7 @@ async fn a_node_whose_clock_is_ahead_removes_nothing_that_is_young() {
         WHERE client_message_id = 'old';
         UPDATE heartline.chats SET oldest_at = oldest_at - 2 * 86400000",
     );
-    let now = Clock::system().wall().plus(365 * DAY);
-    let age = Some(Age { before: now.minus(DAY), now });
-    let bite = store.0.pool.call(Purpose::Note, |lease| forget::forget(lease, age, 10)).await;
-    assert_eq!(bite.unwrap(), Bite { changed: 1, is_last: false });
+    assert_eq!(store.forget(Some(DAY), 10).await.unwrap(), 1);
     let left = page(&store, chat_id, 0).await.unwrap().messages;
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].client_message_id.as_str(), "young");

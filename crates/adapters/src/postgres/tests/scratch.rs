@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use crate::append_all::AppendAll;
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{
-    Appended, ChatLog, LogPage, LogRead, Members, NewChat, NewMessage, Position, StoreError,
+    Appended, ChatLog, Chats, LogPage, LogRead, NewChat, NewMessage, Position, StoreError,
 };
 use heartline_engines::Postgres;
 use heartline_protocol::server_frame::{ChatKind, Message};
@@ -107,7 +108,7 @@ pub(super) async fn send(
     sender: &str,
     name: &str,
 ) -> Result<Appended, StoreError> {
-    let mut answers = store.append(vec![message(chat_id, sender, name)]).await?;
+    let mut answers = store.append_all(vec![message(chat_id, sender, name)]).await?;
     Ok(answers.remove(0).expect("a member may speak"))
 }
 

@@ -1,4 +1,5 @@
 use heartline_durability::contract::Contract;
+use heartline_fanout::contract::AudienceContract;
 use heartline_protocol::ChatId;
 
 use super::scratch::Scratch;
@@ -7,7 +8,8 @@ use super::scratch::Scratch;
 async fn the_store_keeps_every_promise_of_its_ports() {
     let scratch = Scratch::new();
     let store = scratch.open();
-    Contract::new(&store, &store, &store).run().await;
+    Contract::new(&store).run().await;
+    AudienceContract::new(&store, &store).run().await;
     store.close().await;
 }
 
@@ -19,7 +21,7 @@ async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
         let sql = "UPDATE chats SET head_sequence = NULL WHERE chat_id = ?1";
         scratch.shell().execute(sql, [chat_id.0.to_bytes()]).unwrap();
     };
-    Contract::new(&store, &store, &store).prove_halted(lose_counter).await;
+    Contract::new(&store).prove_halted(lose_counter).await;
 }
 
 #[tokio::test]
@@ -28,5 +30,6 @@ async fn one_reader_and_one_runtime_thread_are_enough() {
     let config = crate::sqlite::SqliteConfig { readers: 1, ..scratch.config() };
     let store =
         crate::sqlite::SqliteStore::open(&config, heartline_routing::Clock::system()).unwrap();
-    Contract::new(&store, &store, &store).run().await;
+    Contract::new(&store).run().await;
+    AudienceContract::new(&store, &store).run().await;
 }

@@ -1,14 +1,15 @@
 use std::time::Duration;
 
-use heartline_durability::{AppendError, ChatLog, LogRead, Position};
+use heartline_durability::{AppendRefusal, Chain, ChatLog, LogRead, Position, Repair, Upkeep};
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
 
 use super::scratch::{Scratch, group, message};
-use crate::sqlite::{Repair, SqliteConfig, SqliteStore};
+use crate::append_all::AppendAll;
+use crate::sqlite::{SqliteConfig, SqliteStore};
 
-async fn say(store: &SqliteStore, chat_id: ChatId, name: &str) -> Result<u64, AppendError> {
-    let answer = store.append(vec![message(chat_id, "ana", name)]).await.unwrap().remove(0);
+async fn say(store: &SqliteStore, chat_id: ChatId, name: &str) -> Result<u64, AppendRefusal> {
+    let answer = store.append_all(vec![message(chat_id, "ana", name)]).await.unwrap().remove(0);
     answer.map(|appended| appended.message.sequence)
 }
 
@@ -33,7 +34,7 @@ async fn a_piece_of_work_that_fails_spoils_no_other() {
         session.connection.execute_batch("INSERT INTO users (user_id) VALUES ('half')")?;
         session.connection.execute_batch("INSERT INTO nowhere VALUES (1)")
     });
-    let good = store.append(vec![message(chat_id, "ana", "good")]);
+    let good = store.append_all(vec![message(chat_id, "ana", "good")]);
     let (bad, good) = tokio::join!(bad, good);
     assert_eq!(bad.unwrap_err().outcome, Outcome::Rejected);
     assert_eq!(good.unwrap().remove(0).unwrap().message.sequence, 1);
@@ -101,12 +102,12 @@ async fn a_full_disk_refuses_everything_and_heals_by_itself() {
         large
     };
     let batch: Vec<_> = (0..20).map(|number| large(&format!("large{number}"))).collect();
-    let refused = store.append(batch.clone()).await.unwrap_err();
+    let refused = store.append_all(batch.clone()).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
-    assert!(refused.reason.contains("full"), "{refused}");
+    assert!(Chain(&refused).to_string().contains("full"), "{refused:?}");
     assert_eq!(head_and_count(&store, chat_id).await, (1, 1), "none of it was stored");
     set_room(None).await;
-    let answers = store.append(batch).await.unwrap();
+    let answers = store.append_all(batch).await.unwrap();
     let last = answers.into_iter().map(|answer| answer.unwrap().message.sequence).max();
     assert_eq!(last, Some(21));
     assert_eq!(head_and_count(&store, chat_id).await, (21, 21));
@@ -118,9 +119,9 @@ async fn a_disk_below_its_reserve_is_not_written_to() {
     drop(scratch.open());
     let config = SqliteConfig { disk_reserve_bytes: u64::MAX, ..scratch.config() };
     let store = SqliteStore::open(&config, Clock::system()).unwrap();
-    let refused = store.append(vec![message(ChatId(1.into()), "ana", "x")]).await.unwrap_err();
+    let refused = store.append_all(vec![message(ChatId(1.into()), "ana", "x")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
-    assert!(refused.reason.contains("less than the reserve"), "{refused}");
+    assert!(Chain(&refused).to_string().contains("less than the reserve"), "{refused:?}");
     assert_eq!(store.manifest(&"ana".parse().unwrap(), None, 1).await.unwrap(), []);
 }
 
@@ -139,9 +140,9 @@ async fn another_process_that_writes_is_waited_for() {
     assert_eq!(tokio::join!(send, release).0, Ok(1));
 
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = store.append(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
+    let refused = store.append_all(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
-    assert!(refused.reason.contains("locked"), "{refused}");
+    assert!(Chain(&refused).to_string().contains("locked"), "{refused:?}");
     assert_eq!(head_and_count(&store, chat_id).await, (1, 1), "reads go on");
     shell.execute_batch("ROLLBACK").unwrap();
     assert_eq!(say(&store, chat_id, "late").await, Ok(2));
@@ -159,11 +160,11 @@ async fn a_lost_counter_halts_its_chat_alone_until_it_is_repaired() {
         let sql = format!("UPDATE chats SET head_sequence = {damage} WHERE chat_id = ?1");
         scratch.shell().execute(&sql, [chat_id.0.to_bytes()]).unwrap();
 
-        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendError::Halted), "{damage}");
-        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendError::Halted), "{damage}");
+        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "{damage}");
+        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "{damage}");
         assert_eq!(say(&store, chat_id, "m5").await, Ok(5), "a retry is still answered");
-        let stranger = store.append(vec![message(chat_id, "bo", "x")]).await.unwrap().remove(0);
-        assert_eq!(stranger.err(), Some(AppendError::NotAMember));
+        let stranger = store.append_all(vec![message(chat_id, "bo", "x")]).await.unwrap().remove(0);
+        assert_eq!(stranger.err(), Some(AppendRefusal::NotAMember));
         assert_eq!(say(&store, other, "m1").await, Ok(1), "others go on");
         assert_eq!(head_and_count(&store, chat_id).await.1, 5, "and it can be read");
         assert_eq!(store.counters().counter_corruptions.get(), 1);
@@ -171,7 +172,7 @@ async fn a_lost_counter_halts_its_chat_alone_until_it_is_repaired() {
         drop(store);
 
         let store = scratch.open();
-        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendError::Halted), "it is kept");
+        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "it is kept");
         let before = damage.parse().ok();
         let repaired = store.repair_counter(chat_id).await.unwrap();
         assert_eq!(repaired, Repair::Done { before, after: 5 });
@@ -201,7 +202,7 @@ async fn a_number_that_is_taken_halts_the_chat() {
         )
     };
     store.0.writer.write(plant).await.unwrap();
-    assert_eq!(say(&store, chat_id, "m2").await, Err(AppendError::Halted));
+    assert_eq!(say(&store, chat_id, "m2").await, Err(AppendRefusal::Halted));
     assert_eq!(store.counters().duplicate_sequences.get(), 1);
     assert_eq!(
         store.repair_counter(chat_id).await.unwrap(),
@@ -217,7 +218,7 @@ async fn a_closed_store_refuses_and_keeps_what_came_before() {
     let chat_id = group(&store, "ana").await;
     let (said, ()) = tokio::join!(say(&store, chat_id, "last"), store.close());
     assert_eq!(said, Ok(1));
-    let refused = store.append(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
+    let refused = store.append_all(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
     assert_eq!(head_and_count(&store, chat_id).await, (1, 1));
     store.close().await;

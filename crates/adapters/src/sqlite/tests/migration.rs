@@ -1,10 +1,12 @@
 use std::time::Duration;
 
-use heartline_durability::{ChatLog, Members, Profiles};
+use heartline_durability::{ChatLog, Contacts, People, Privacy, Upkeep};
+use heartline_fanout::Audiences;
 use heartline_protocol::rest::Visibility;
 use rusqlite::params;
 
 use super::scratch::{Scratch, message, user};
+use crate::append_all::AppendAll;
 use crate::sqlite::schema::{APPLICATION_ID, VERSION};
 use crate::sqlite::{Thoroughness, back_up, check_store, restore};
 
@@ -46,7 +48,8 @@ async fn a_store_of_the_first_schema_goes_on_with_what_it_holds() {
     assert_eq!(store.halted(9).await.unwrap(), []);
     let chats = store.manifest(&user("bo"), None, 9).await.unwrap();
     assert_eq!((chats.len(), chats[0].head_sequence), (1, 1));
-    let said = store.append(vec![message(chats[0].chat_id, "bo", "m2")]).await.unwrap().remove(0);
+    let said =
+        store.append_all(vec![message(chats[0].chat_id, "bo", "m2")]).await.unwrap().remove(0);
     assert_eq!(said.unwrap().message.sequence, 2);
     assert!(store.set_visibility(&user("bo"), Visibility::Everyone).await.unwrap());
     let minute = Duration::from_secs(60);

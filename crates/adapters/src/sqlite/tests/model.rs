@@ -1,14 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heartline_durability::{
-    Actor, AppendError, ChatEdit, ChatLog, LogRead, Members, NewMessage, Position, Published,
-    Watermark,
+    Actor, Announcements, AppendRefusal, ChatEdit, ChatLog, Chats, LazyStore, LogRead, NewMessage,
+    Position, Published, Watermark,
 };
 use heartline_protocol::ChatId;
 use heartline_protocol::server_frame::Role;
 use proptest::prelude::*;
 
 use super::scratch::{Scratch, group, message, user};
+use crate::append_all::AppendAll;
 use crate::sqlite::SqliteStore;
 
 const USERS: [&str; 3] = ["ana", "bo", "cy"];
@@ -50,16 +51,16 @@ struct ModelChat {
 
 impl ModelChat {
     /// The sequence, whether it was there, and whether it was announced.
-    fn append(&mut self, who: usize, new: &NewMessage) -> Result<(u64, bool, bool), AppendError> {
+    fn append(&mut self, who: usize, new: &NewMessage) -> Result<(u64, bool, bool), AppendRefusal> {
         let name = new.client_message_id.as_str();
         let stored = self.messages.iter().position(|(sender, id, _)| *sender == who && id == name);
         match stored {
-            Some(index) if self.messages[index].2 != new.content => Err(AppendError::Conflict),
+            Some(index) if self.messages[index].2 != new.content => Err(AppendRefusal::Conflict),
             Some(index) => {
                 let sequence = index as u64 + 1;
                 Ok((sequence, true, sequence <= self.published))
             }
-            None if !self.members.contains_key(&who) => Err(AppendError::NotAMember),
+            None if !self.members.contains_key(&who) => Err(AppendRefusal::NotAMember),
             None => {
                 self.messages.push((who, name.to_owned(), new.content.clone()));
                 Ok((self.messages.len() as u64, false, false))
@@ -96,7 +97,7 @@ async fn take(store: &SqliteStore, ids: [ChatId; 2], chats: &mut [ModelChat; 2],
                 .zip(&news)
                 .map(|((chat, who, ..), new)| chats[*chat].append(*who, new))
                 .collect();
-            let answers = store.append(news).await.unwrap().into_iter().map(|answer| {
+            let answers = store.append_all(news).await.unwrap().into_iter().map(|answer| {
                 let appended = answer?;
                 Ok((appended.message.sequence, appended.duplicate, appended.published))
             });

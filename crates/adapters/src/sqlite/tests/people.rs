@@ -1,11 +1,13 @@
 use std::time::Duration;
 
-use heartline_durability::{Actor, ChatEdit, ChatLog, Members, Profiles, Sight};
+use heartline_durability::{Actor, ChatEdit, Chats, Contacts, People, Privacy, Sight};
+use heartline_fanout::Audiences;
 use heartline_protocol::server_frame::Role;
 use heartline_routing::Clock;
 use rusqlite::params;
 
 use super::scratch::{Scratch, group, message, user};
+use crate::append_all::AppendAll;
 use crate::sqlite::{companions, contacts, repair};
 
 #[tokio::test]
@@ -34,7 +36,7 @@ async fn a_chat_is_active_for_exactly_as_long_as_is_asked_for() {
     let add = ChatEdit::Add { user_id: user("bo"), role: Role::Member };
     store.edit(chat_id, Actor::Service, add, None).await.unwrap().unwrap();
     for name in ["first", "second"] {
-        store.append(vec![message(chat_id, "ana", name)]).await.unwrap().remove(0).unwrap();
+        store.append_all(vec![message(chat_id, "ana", name)]).await.unwrap().remove(0).unwrap();
     }
     let set_age = |name: &str, age: Duration| {
         let at = Clock::system().wall().minus(age);

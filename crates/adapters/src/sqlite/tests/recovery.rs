@@ -2,11 +2,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
-use heartline_durability::{ChatLog, LogRead, Position};
+use heartline_durability::{Chain, ChatLog, LogRead, Position};
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
 
 use super::scratch::{Scratch, group, message};
+use crate::append_all::AppendAll;
 use crate::sqlite::{SqliteConfig, SqliteStore, Thoroughness, back_up, check_store, restore};
 
 /// Names the database in the child of [`what_was_answered_survives_kill_nine`].
@@ -37,7 +38,7 @@ async fn a_child_stores_until_it_is_killed() {
     writeln!(output, "\nchat {chat_id}").unwrap();
     for round in 0.. {
         let batch = (0..8).map(|number| message(chat_id, "ana", &format!("{round}.{number}")));
-        for answer in store.append(batch.collect()).await.unwrap() {
+        for answer in store.append_all(batch.collect()).await.unwrap() {
             writeln!(output, "stored {}", answer.unwrap().message.sequence).unwrap();
         }
     }
@@ -78,7 +79,7 @@ async fn damage_is_found_beside_serving_and_stops_writes() {
     let chat_id = group(&store, "ana").await;
     for round in 0..20 {
         let batch = (0..50).map(|number| message(chat_id, "ana", &format!("{round}.{number}")));
-        store.append(batch.collect()).await.unwrap();
+        store.append_all(batch.collect()).await.unwrap();
     }
     drop(store);
     let shell = scratch.shell();
@@ -96,9 +97,9 @@ async fn damage_is_found_beside_serving_and_stops_writes() {
     while store.damage().is_none() {
         tokio::task::yield_now().await;
     }
-    let refused = store.append(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
+    let refused = store.append_all(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
-    assert!(refused.reason.contains("the store is damaged"), "{refused}");
+    assert!(Chain(&refused).to_string().contains("the store is damaged"), "{refused:?}");
     drop(store);
     let store = scratch.open();
     assert!(store.0._check.is_some(), "it is checked again until it is mended");
@@ -112,13 +113,13 @@ async fn a_copy_made_while_writing_has_no_hole() {
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
     let copy = scratch.directory().join("copy.db");
-    store.append(vec![message(chat_id, "ana", "first")]).await.unwrap();
+    store.append_all(vec![message(chat_id, "ana", "first")]).await.unwrap();
     let (database, target) = (scratch.database(), copy.clone());
     let backup = tokio::task::spawn_blocking(move || back_up(&database, &target, false));
     let mut round = 0;
     while !backup.is_finished() {
         let batch = (0..8).map(|number| message(chat_id, "ana", &format!("{round}.{number}")));
-        store.append(batch.collect()).await.unwrap();
+        store.append_all(batch.collect()).await.unwrap();
         round += 1;
     }
     backup.await.unwrap().unwrap();

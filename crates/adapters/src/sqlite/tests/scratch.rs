@@ -2,7 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
-use heartline_durability::{Members, NewChat, NewMessage};
+use heartline_durability::{Chats, NewChat, NewMessage};
 use heartline_protocol::server_frame::ChatKind;
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Clock;

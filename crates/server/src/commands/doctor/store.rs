@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use heartline_adapters::sqlite::{SqliteConfig, Thoroughness, check_store};
+use heartline_durability::Chain;
 use heartline_routing::Clock;
 
 use super::DoctorArguments;
@@ -37,19 +38,19 @@ pub(super) async fn examine(
         }
     };
     let evidence = durability(config, &store, report);
-    if let Store::Postgres(postgres) = &store {
-        let now = report.watch("asking the store for its time", postgres.now()).await;
+    if let Some(now) = report.watch("asking the store for its time", store.now()).await {
         report.note(match now {
             Ok(now) => {
                 let ahead_ms = now.unix_ms as i64 - clock.wall().unix_ms as i64;
                 clocks::judge("store clock", "PostgreSQL", ahead_ms)
             }
             Err(error) => {
-                Finding::fail("store clock", format!("the clock cannot be read: {error}"))
+                let cause = Chain(&error);
+                Finding::fail("store clock", format!("the clock cannot be read: {cause}"))
             }
         });
     }
-    let halted = report.watch("looking for halted chats", store.log().halted(HALTED_MAX)).await;
+    let halted = report.watch("looking for halted chats", store.upkeep.halted(HALTED_MAX)).await;
     match halted {
         Ok(chats) if chats.is_empty() => {
             report.note(Finding::pass("halted chats", "no chat is halted"));
@@ -72,7 +73,7 @@ pub(super) async fn examine(
         Err(error) => {
             report.note(Finding::fail(
                 "halted chats",
-                format!("the halted chats cannot be read: {error}"),
+                format!("the halted chats cannot be read: {}", Chain(&error)),
             ));
         }
     }
@@ -82,7 +83,7 @@ pub(super) async fn examine(
 
 /// What opening has proved: the schema and that commits reach the disk.
 fn durability(config: &Config, store: &Store, report: &mut Report<'_>) -> Vec<Evidence> {
-    let engine = store.engine();
+    let engine = store.name;
     let evidence = format!("{engine} answers, and its schema is current");
     report.note(Finding::pass("store", evidence));
     if config.store.allow_unsafe {
@@ -95,10 +96,7 @@ fn durability(config: &Config, store: &Store, report: &mut Report<'_>) -> Vec<Ev
         ));
         return Vec::new();
     }
-    let proved = match store {
-        Store::Sqlite(_) => "journal_mode=wal and synchronous=FULL were set and read back",
-        Store::Postgres(_) => "fsync, full_page_writes and synchronous_commit were read back",
-    };
+    let proved = store.proof;
     report.note(Finding::pass("store durability", proved));
     vec![Evidence::holds("failfast_persistence", format!("{engine}: {proved}"))]
 }

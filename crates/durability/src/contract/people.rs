@@ -1,4 +1,4 @@
-//! What every [`Profiles`](crate::profiles::Profiles) promises.
+//! What every [`People`](crate::People) promises.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{Timestamp, UserId};
 
 use super::{Contract, message};
-use crate::log::{AppendError, Position};
-use crate::members::{ChatEdit, NewChat};
-use crate::profiles::Profile;
+use crate::chats::{ChatEdit, NewChat};
+use crate::log::{AppendRefusal, Position};
+use crate::people::Profile;
 
 impl Contract<'_> {
-    /// Proves [`Profiles`](crate::profiles::Profiles).
-    pub async fn prove_profiles(&self) {
+    /// Proves [`People`](crate::People).
+    pub async fn prove_people(&self) {
         self.a_name_is_set_and_taken_away().await;
         self.last_seen_only_rises().await;
         self.a_deleted_person_is_gone_at_once().await;
@@ -23,7 +23,7 @@ impl Contract<'_> {
     }
 
     pub(super) async fn profile(&self, user_id: &UserId) -> Profile {
-        let profile = self.profiles.profile(user_id).await.expect("the store works");
+        let profile = self.store.profile(user_id).await.expect("the store works");
         assert_eq!(profile.user_id, *user_id);
         profile
     }
@@ -33,10 +33,10 @@ impl Contract<'_> {
         let empty = Profile { user_id: ana.clone(), display_name: None, last_seen: None };
         assert_eq!(self.profile(&ana).await, empty, "who never came has an empty one");
         let name = Some("Ana ☃".to_owned());
-        let set = self.profiles.set_display_name(&ana, name.clone()).await;
+        let set = self.store.set_display_name(&ana, name.clone()).await;
         assert_eq!(set.expect("the store works").display_name, name);
         assert_eq!(self.profile(&ana).await.display_name, name);
-        let cleared = self.profiles.set_display_name(&ana, None).await;
+        let cleared = self.store.set_display_name(&ana, None).await;
         assert_eq!(cleared.expect("the store works"), empty);
         assert_eq!(self.profile(&ana).await, empty);
     }
@@ -45,7 +45,7 @@ impl Contract<'_> {
         let (ana, bo) = (self.user("ana"), self.user("bo"));
         let at = |unix_ms| Timestamp { unix_ms };
         let record = async |seen| {
-            self.profiles.record_last_seen(seen).await.expect("the store works");
+            self.store.record_last_seen(seen).await.expect("the store works");
         };
         record(vec![(ana.clone(), at(2000)), (bo.clone(), at(1000))]).await;
         record(vec![(ana.clone(), at(1000)), (bo.clone(), at(3000))]).await;
@@ -62,14 +62,13 @@ impl Contract<'_> {
             creator_id: ana.clone(),
             member_ids: vec![bo.clone()],
         };
-        let direct = self.members.create(new, None).await.expect("the store works");
+        let direct = self.store.create(new, None).await.expect("the store works");
         let direct = direct.expect("it may be made").chat.chat_id;
-        let named = self.profiles.set_display_name(&ana, Some("Ana".to_owned())).await;
+        let named = self.store.set_display_name(&ana, Some("Ana".to_owned())).await;
         named.expect("the store works");
-        let before = self.members.audience(group).await.expect("the store works");
-        let before = before.expect("the chat exists").members_version;
+        let before = self.say(group, &bo, "before").await.expect("it is stored").members_version;
 
-        let edited = self.profiles.delete_user(&ana).await.expect("the store works");
+        let edited = self.store.delete_user(&ana).await.expect("the store works");
         let mut changed: Vec<_> = edited.iter().map(|edited| edited.chat.chat_id).collect();
         changed.sort_unstable();
         let mut expected = [group, direct];
@@ -79,16 +78,16 @@ impl Contract<'_> {
             assert_eq!((edited.removed.as_slice(), edited.has_changed), (&[ana.clone()][..], true));
             assert!(edited.chat.members.iter().all(|member| member.user_id != ana));
         }
-        let after = self.members.audience(group).await.expect("the store works");
-        assert!(after.expect("the chat is still there").members_version > before);
+        let after = self.say(group, &bo, "after").await.expect("the chat is still there");
+        assert!(after.members_version > before);
         let empty = Profile { user_id: ana.clone(), display_name: None, last_seen: None };
         assert_eq!(self.profile(&ana).await, empty);
-        assert_eq!(self.log.manifest(&ana, None, 9).await.expect("the store works"), []);
+        assert_eq!(self.store.manifest(&ana, None, 9).await.expect("the store works"), []);
         let refused = self.say(group, &ana, "late").await;
-        assert_eq!(refused.err(), Some(AppendError::NotAMember));
+        assert_eq!(refused.err(), Some(AppendRefusal::NotAMember));
         // The other one still has the chat.
         self.stored(direct, &bo, "alone").await;
-        let again = self.profiles.delete_user(&ana).await.expect("the store works");
+        let again = self.store.delete_user(&ana).await.expect("the store works");
         assert_eq!(again, [], "a second time changes nothing");
     }
 
@@ -103,10 +102,10 @@ impl Contract<'_> {
         let leave = ChatEdit::Remove { user_id: ana.clone() };
         self.edit(left, &ana, leave).await.expect("a member may leave");
 
-        self.profiles.delete_user(&ana).await.expect("the store works");
+        self.store.delete_user(&ana).await.expect("the store works");
         let mut changed = Vec::new();
         while changed.last() != Some(&0) {
-            changed.push(self.log.forget(None, 2).await.expect("the store works"));
+            changed.push(self.store.forget(None, 2).await.expect("the store works"));
         }
         assert_eq!(changed.iter().sum::<usize>(), 5, "also where they had left: {changed:?}");
         let messages = self.whole(here).await;
@@ -126,7 +125,7 @@ impl Contract<'_> {
         let (ana, bo) = (self.user("ana"), self.user("bo"));
         let chat_id = self.group(&bo, &[&ana]).await.chat_id;
         self.stored(chat_id, &ana, "before").await;
-        self.profiles.delete_user(&ana).await.expect("the store works");
+        self.store.delete_user(&ana).await.expect("the store works");
         let add = ChatEdit::Add { user_id: ana.clone(), role: Role::Member };
         self.edit(chat_id, &bo, add).await.expect("an owner may add");
         self.stored(chat_id, &ana, "after").await;
@@ -145,7 +144,7 @@ impl Contract<'_> {
             let add = ChatEdit::Add { user_id: user_id.clone(), role: Role::Admin };
             self.edit(led, &owner, add).await.expect("an owner may add");
         }
-        self.profiles.delete_user(&owner).await.expect("the store works");
+        self.store.delete_user(&owner).await.expect("the store works");
         assert_eq!(self.role_of(led, &admin).await, Some(Role::Owner), "the admin who came first");
         assert_eq!(self.role_of(led, &later).await, Some(Role::Admin));
         assert_eq!(self.role_of(plain, &first).await, Some(Role::Owner), "or else the member");
@@ -156,12 +155,12 @@ impl Contract<'_> {
         let ana = self.user("ana");
         let chat_id = self.group(&ana, &[]).await.chat_id;
         self.stored(chat_id, &ana, "alone").await;
-        let edited = self.profiles.delete_user(&ana).await.expect("the store works");
+        let edited = self.store.delete_user(&ana).await.expect("the store works");
         assert_eq!(edited.len(), 1);
         assert_eq!(edited[0].removed, [ana]);
         assert_eq!(self.page(chat_id, None, Position::After(0), 9).await, None);
         self.forget_all().await;
-        let unpublished = self.log.unpublished(Duration::ZERO, 10_000).await;
+        let unpublished = self.store.unpublished(Duration::ZERO, 10_000).await;
         let unpublished = unpublished.expect("the store works");
         assert!(unpublished.iter().all(|unpublished| unpublished.chat_id != chat_id));
     }

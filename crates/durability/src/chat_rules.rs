@@ -1,30 +1,34 @@
-//! Who may change what in a chat: one pure decision, made inside the transaction that acts on it.
+//! The rules about who may change what in a chat: pure decisions, which a store makes inside the
+//! transaction that acts on them.
 
-use heartline_durability::members::GROUP_MEMBERS_MAX;
-use heartline_durability::{Actor, ChatEdit, EditError};
 use heartline_protocol::UserId;
 use heartline_protocol::server_frame::{Chat, ChatKind, Role};
 
-/// What an edit comes to.
+use crate::chats::{Actor, ChatEdit, EditError, GROUP_MEMBERS_MAX};
+
+/// The change that an edit comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Everything is as asked for already.
+pub enum Change {
+    /// The chat is as requested already.
     Nothing,
     /// Another name, or none.
     Name(Option<String>),
-    /// Somebody comes.
+    /// A new member with a role.
     Come(UserId, Role),
-    /// Members have other roles.
+    /// New roles of members.
     Roles(Vec<(UserId, Role)>),
-    /// Somebody goes.
+    /// A member leaves or is removed.
     Go(UserId),
-    /// The chat is no more.
+    /// The chat is deleted.
     End,
 }
 
-/// Decides an edit of a chat as it stands.
-pub(crate) fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Change, EditError> {
-    let might = match actor {
+/// Decides an edit of a chat in its present state.
+///
+/// # Errors
+/// The actor may not make this edit, or the chat does not allow it.
+pub fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Change, EditError> {
+    let power = match actor {
         Actor::Service => Role::Owner,
         Actor::User(user_id) => role_in(chat, user_id).ok_or(EditError::NotAMember)?,
     };
@@ -32,22 +36,22 @@ pub(crate) fn decide(chat: &Chat, actor: &Actor, edit: &ChatEdit) -> Result<Chan
         return Err(EditError::DirectChat);
     }
     match edit {
-        ChatEdit::Rename(_) if might == Role::Member => Err(EditError::Forbidden),
+        ChatEdit::Rename(_) if power == Role::Member => Err(EditError::Forbidden),
         ChatEdit::Rename(name) if *name == chat.name => Ok(Change::Nothing),
         ChatEdit::Rename(name) => Ok(Change::Name(name.clone())),
-        ChatEdit::Add { user_id, role } => decide_add(chat, might, user_id, *role),
-        ChatEdit::SetRole { user_id, role } => decide_role(chat, might, user_id, *role),
+        ChatEdit::Add { user_id, role } => decide_add(chat, power, user_id, *role),
+        ChatEdit::SetRole { user_id, role } => decide_role(chat, power, user_id, *role),
         ChatEdit::Remove { user_id } => {
             let is_own = *actor == Actor::User(user_id.clone());
-            decide_remove(chat, might, user_id, is_own)
+            decide_remove(chat, power, user_id, is_own)
         }
-        ChatEdit::Delete if might == Role::Owner => Ok(Change::End),
+        ChatEdit::Delete if power == Role::Owner => Ok(Change::End),
         ChatEdit::Delete => Err(EditError::Forbidden),
     }
 }
 
-fn decide_add(chat: &Chat, might: Role, user_id: &UserId, role: Role) -> Result<Change, EditError> {
-    let is_allowed = match (might, role) {
+fn decide_add(chat: &Chat, power: Role, user_id: &UserId, role: Role) -> Result<Change, EditError> {
+    let is_allowed = match (power, role) {
         (_, Role::Owner) | (Role::Member, _) | (Role::Admin, Role::Admin) => false,
         (Role::Owner, _) | (Role::Admin, Role::Member) => true,
     };
@@ -63,11 +67,11 @@ fn decide_add(chat: &Chat, might: Role, user_id: &UserId, role: Role) -> Result<
 /// A group has exactly one owner at any time.
 fn decide_role(
     chat: &Chat,
-    might: Role,
+    power: Role,
     user_id: &UserId,
     role: Role,
 ) -> Result<Change, EditError> {
-    if might != Role::Owner {
+    if power != Role::Owner {
         return Err(EditError::Forbidden);
     }
     let present = role_in(chat, user_id).ok_or(EditError::NoSuchMember)?;
@@ -87,32 +91,33 @@ fn decide_role(
 
 fn decide_remove(
     chat: &Chat,
-    might: Role,
+    power: Role,
     user_id: &UserId,
     is_own: bool,
 ) -> Result<Change, EditError> {
-    if might == Role::Member && !is_own {
+    if power == Role::Member && !is_own {
         return Err(EditError::Forbidden);
     }
     match role_in(chat, user_id).ok_or(EditError::NoSuchMember)? {
-        Role::Owner if might == Role::Owner => Err(EditError::OwnerMustStay),
-        Role::Owner | Role::Admin if might == Role::Admin && !is_own => Err(EditError::Forbidden),
+        Role::Owner if power == Role::Owner => Err(EditError::OwnerMustStay),
+        Role::Owner | Role::Admin if power == Role::Admin && !is_own => Err(EditError::Forbidden),
         Role::Owner | Role::Admin | Role::Member => Ok(Change::Go(user_id.clone())),
     }
 }
 
-/// Who becomes owner when the owner goes: the admin, or else the member, who came first.
-pub(crate) fn heir(chat: &Chat, leaving: &UserId) -> Option<UserId> {
+/// The member who becomes owner when the owner leaves: the longest-standing admin, or else the
+/// longest-standing member.
+pub fn heir(chat: &Chat, leaving: &UserId) -> Option<UserId> {
     if role_in(chat, leaving) != Some(Role::Owner) {
         return None;
     }
-    // Members are in the order of their coming, and the first of the mightiest is taken.
+    // Members are listed in the order in which they joined.
     let others = chat.members.iter().filter(|member| member.user_id != *leaving);
-    others.min_by_key(|member| might(member.role)).map(|heir| heir.user_id.clone())
+    others.min_by_key(|member| rank(member.role)).map(|heir| heir.user_id.clone())
 }
 
-/// A role as a number, the mightiest first.
-fn might(role: Role) -> u8 {
+/// A role as a number, the highest first.
+fn rank(role: Role) -> u8 {
     match role {
         Role::Owner => 0,
         Role::Admin => 1,

@@ -1,25 +1,65 @@
-//! What every [`Members`](crate::members::Members) promises of who shares an active chat.
+//! The suite that every [`Audiences`] must pass, together with the store behind it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use heartline_protocol::UserId;
-use heartline_protocol::server_frame::ChatKind;
+use heartline_durability::chats::GROUP_MEMBERS_MAX;
+use heartline_durability::contract::{Contract, StorePorts};
+use heartline_durability::{ChatEdit, NewChat};
+use heartline_protocol::server_frame::{ChatKind, Role};
+use heartline_protocol::{ChatId, UserId};
+use ulid::Ulid;
 
-use super::Contract;
-use crate::members::{COMPANIONS_MAX, ChatEdit, GROUP_MEMBERS_MAX, NewChat};
+use crate::audiences::{Audiences, COMPANIONS_MAX};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Contract<'_> {
-    /// Proves companions.
-    pub async fn prove_companions(&self) {
+/// A store under test.
+#[derive(Debug)]
+pub struct AudienceContract<'store> {
+    store: &'store dyn StorePorts,
+    audiences: &'store dyn Audiences,
+    chats: Contract<'store>,
+}
+
+impl<'store> AudienceContract<'store> {
+    /// A suite for the audiences of this store.
+    pub fn new(store: &'store dyn StorePorts, audiences: &'store dyn Audiences) -> Self {
+        Self { store, audiences, chats: Contract::new(store) }
+    }
+
+    /// Runs the whole suite.
+    pub async fn run(&self) {
+        self.an_audience_is_every_member_at_its_version().await;
         self.companions_share_a_chat_in_which_something_was_said().await;
         self.what_was_said_too_long_ago_does_not_count().await;
         self.large_chats_are_passed_over().await;
         self.who_has_left_is_no_companion().await;
         self.everybody_is_answered_in_order().await;
         self.of_very_many_companions_some_are_answered().await;
+    }
+
+    async fn an_audience_is_every_member_at_its_version(&self) {
+        let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.chats.user(name));
+        let chat_id = self.chats.group(&ana, &[&bo]).await.chat_id;
+        let audience = async |chat_id| {
+            let audience = self.audiences.audience(chat_id).await.expect("the store works");
+            audience.map(|audience| (audience.members_version, sorted(&*audience.user_ids)))
+        };
+        let (first, users) = audience(chat_id).await.expect("the chat exists");
+        assert_eq!(users, sorted([&ana, &bo]));
+        let add = ChatEdit::Add { user_id: cy.clone(), role: Role::Member };
+        let edited = self.chats.edit(chat_id, &ana, add).await.expect("an owner may add");
+        assert!(edited.members_version > first);
+        let expected = (edited.members_version, sorted([&ana, &bo, &cy]));
+        assert_eq!(audience(chat_id).await, Some(expected));
+        self.store.delete_user(&bo).await.expect("the store works");
+        let (last, users) = audience(chat_id).await.expect("the chat exists");
+        assert!(last > edited.members_version);
+        assert_eq!(users, sorted([&ana, &cy]));
+        self.chats.edit(chat_id, &ana, ChatEdit::Delete).await.expect("an owner may delete");
+        assert_eq!(audience(chat_id).await, None);
+        assert_eq!(audience(ChatId(Ulid(1))).await, None);
     }
 
     /// The companions of some users, each in the order of their ids.
@@ -30,7 +70,7 @@ impl Contract<'_> {
         members_max: usize,
     ) -> Vec<Vec<UserId>> {
         let user_ids: Vec<_> = user_ids.iter().map(|user_id| (*user_id).clone()).collect();
-        let found = self.members.companions(&user_ids, active_within, members_max).await;
+        let found = self.audiences.companions(&user_ids, active_within, members_max).await;
         let mut found = found.expect("the store works");
         assert_eq!(found.len(), user_ids.len(), "one answer per user");
         for companions in &mut found {
@@ -44,59 +84,60 @@ impl Contract<'_> {
     }
 
     async fn companions_share_a_chat_in_which_something_was_said(&self) {
-        let [ana, bo, cy, dan] = ["ana", "bo", "cy", "dan"].map(|name| self.user(name));
+        let [ana, bo, cy, dan] = ["ana", "bo", "cy", "dan"].map(|name| self.chats.user(name));
         assert_eq!(self.companions(&ana).await, [], "who never came has none");
-        let group = self.group(&ana, &[&bo, &cy]).await.chat_id;
-        let other = self.group(&bo, &[&ana, &dan]).await.chat_id;
+        let group = self.chats.group(&ana, &[&bo, &cy]).await.chat_id;
+        let other = self.chats.group(&bo, &[&ana, &dan]).await.chat_id;
         let new = NewChat {
             kind: ChatKind::Direct,
             name: None,
             creator_id: ana.clone(),
             member_ids: vec![bo.clone()],
         };
-        let direct = self.members.create(new, None).await.expect("the store works");
+        let direct = self.store.create(new, None).await.expect("the store works");
         let direct = direct.expect("it may be made").chat.chat_id;
         assert_eq!(self.companions(&ana).await, [], "nothing was said yet");
-        self.stored(direct, &ana, "hello").await;
+        self.chats.stored(direct, &ana, "hello").await;
         assert_eq!(self.companions(&ana).await, sorted([&bo]));
-        self.stored(group, &cy, "hello").await;
+        self.chats.stored(group, &cy, "hello").await;
         assert_eq!(self.companions(&ana).await, sorted([&bo, &cy]), "each once, not oneself");
         assert_eq!(self.companions(&cy).await, sorted([&ana, &bo]), "whoever said it");
         assert_eq!(self.companions(&dan).await, []);
-        self.stored(other, &bo, "hello").await;
+        self.chats.stored(other, &bo, "hello").await;
         assert_eq!(self.companions(&ana).await, sorted([&bo, &cy, &dan]));
         assert_eq!(self.companions(&dan).await, sorted([&ana, &bo]));
-        self.edit(group, &ana, ChatEdit::Delete).await.expect("an owner may delete");
+        self.chats.edit(group, &ana, ChatEdit::Delete).await.expect("an owner may delete");
         assert_eq!(self.companions(&ana).await, sorted([&bo, &dan]));
         assert_eq!(self.companions(&cy).await, []);
-        let alone = self.group(&cy, &[]).await.chat_id;
-        self.stored(alone, &cy, "hello").await;
+        let alone = self.chats.group(&cy, &[]).await.chat_id;
+        self.chats.stored(alone, &cy, "hello").await;
         assert_eq!(self.companions(&cy).await, [], "nobody is their own companion");
     }
 
     async fn what_was_said_too_long_ago_does_not_count(&self) {
-        let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.user(name));
-        let (old, new) = (self.group(&ana, &[&bo]).await, self.group(&ana, &[&cy]).await);
-        self.stored(old.chat_id, &bo, "earlier").await;
+        let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.chats.user(name));
+        let (old, new) =
+            (self.chats.group(&ana, &[&bo]).await, self.chats.group(&ana, &[&cy]).await);
+        self.chats.stored(old.chat_id, &bo, "earlier").await;
         tokio::time::sleep(Duration::from_millis(60)).await;
         let within =
             async |active_within| self.companions_of(&[&ana], active_within, 100).await.remove(0);
         assert_eq!(within(Duration::from_millis(30)).await, []);
-        self.stored(new.chat_id, &ana, "now").await;
+        self.chats.stored(new.chat_id, &ana, "now").await;
         assert_eq!(within(DAY).await, sorted([&bo, &cy]));
         // What comes after something old makes the chat active again.
-        self.stored(old.chat_id, &ana, "again").await;
+        self.chats.stored(old.chat_id, &ana, "again").await;
         assert_eq!(within(Duration::from_secs(60)).await, sorted([&bo, &cy]));
     }
 
     async fn large_chats_are_passed_over(&self) {
-        let ana = self.user("ana");
-        let others: Vec<_> = (0..4).map(|_| self.user("other")).collect();
-        let pair = self.group(&ana, &[&others[0]]).await.chat_id;
-        let three = self.group(&ana, &[&others[1], &others[2]]).await.chat_id;
-        let four = self.group(&ana, &others[1..].iter().collect::<Vec<_>>()).await.chat_id;
+        let ana = self.chats.user("ana");
+        let others: Vec<_> = (0..4).map(|_| self.chats.user("other")).collect();
+        let pair = self.chats.group(&ana, &[&others[0]]).await.chat_id;
+        let three = self.chats.group(&ana, &[&others[1], &others[2]]).await.chat_id;
+        let four = self.chats.group(&ana, &others[1..].iter().collect::<Vec<_>>()).await.chat_id;
         for chat_id in [pair, three, four] {
-            self.stored(chat_id, &ana, "hello").await;
+            self.chats.stored(chat_id, &ana, "hello").await;
         }
         let at_most =
             async |members_max| self.companions_of(&[&ana], DAY, members_max).await.remove(0);
@@ -106,27 +147,27 @@ impl Contract<'_> {
         assert_eq!(at_most(4).await, sorted(&others));
         assert_eq!(at_most(usize::MAX).await, sorted(&others));
         let remove = ChatEdit::Remove { user_id: others[1].clone() };
-        self.edit(four, &ana, remove).await.expect("an owner may remove");
+        self.chats.edit(four, &ana, remove).await.expect("an owner may remove");
         assert_eq!(at_most(3).await, sorted(&others), "it counts who is a member now");
     }
 
     async fn who_has_left_is_no_companion(&self) {
-        let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.user(name));
-        let chat_id = self.group(&ana, &[&bo, &cy]).await.chat_id;
-        self.stored(chat_id, &bo, "hello").await;
+        let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.chats.user(name));
+        let chat_id = self.chats.group(&ana, &[&bo, &cy]).await.chat_id;
+        self.chats.stored(chat_id, &bo, "hello").await;
         let leave = ChatEdit::Remove { user_id: bo.clone() };
-        self.edit(chat_id, &bo, leave).await.expect("a member may leave");
+        self.chats.edit(chat_id, &bo, leave).await.expect("a member may leave");
         assert_eq!(self.companions(&ana).await, sorted([&cy]));
         assert_eq!(self.companions(&bo).await, [], "nor has one who has left any");
-        self.profiles.delete_user(&cy).await.expect("the store works");
+        self.store.delete_user(&cy).await.expect("the store works");
         assert_eq!(self.companions(&ana).await, []);
     }
 
     async fn everybody_is_answered_in_order(&self) {
-        let [ana, bo, cy, nobody] = ["ana", "bo", "cy", "nobody"].map(|name| self.user(name));
+        let [ana, bo, cy, nobody] = ["ana", "bo", "cy", "nobody"].map(|name| self.chats.user(name));
         for (one, other) in [(&ana, &bo), (&bo, &cy)] {
-            let chat_id = self.group(one, &[other]).await.chat_id;
-            self.stored(chat_id, one, "hello").await;
+            let chat_id = self.chats.group(one, &[other]).await.chat_id;
+            self.chats.stored(chat_id, one, "hello").await;
         }
         let found = self.companions_of(&[&cy, &nobody, &bo, &ana, &cy], DAY, 100).await;
         let of_bo = sorted([&ana, &cy]);
@@ -136,12 +177,13 @@ impl Contract<'_> {
     }
 
     async fn of_very_many_companions_some_are_answered(&self) {
-        let ana = self.user("ana");
+        let ana = self.chats.user("ana");
         let mut others = BTreeSet::new();
         while others.len() <= COMPANIONS_MAX {
-            let members: Vec<_> = (1..GROUP_MEMBERS_MAX).map(|_| self.user("other")).collect();
-            let chat_id = self.group(&ana, &members.iter().collect::<Vec<_>>()).await.chat_id;
-            self.stored(chat_id, &ana, "hello").await;
+            let members: Vec<_> =
+                (1..GROUP_MEMBERS_MAX).map(|_| self.chats.user("other")).collect();
+            let chat_id = self.chats.group(&ana, &members.iter().collect::<Vec<_>>()).await.chat_id;
+            self.chats.stored(chat_id, &ana, "hello").await;
             others.extend(members);
         }
         let found = self.companions_of(&[&ana], DAY, GROUP_MEMBERS_MAX).await.remove(0);

@@ -1,4 +1,4 @@
-//! What every [`Members`](crate::members::Members) promises.
+//! What every [`Chats`](crate::Chats) promises.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{ChatId, UserId};
 
 use super::{Contract, message, no_chat};
-use crate::members::{
+use crate::chats::{
     Actor, ChatEdit, Created, EditError, GROUP_MEMBERS_MAX, Idempotency, NewChat, Watermark,
 };
 
@@ -33,8 +33,8 @@ struct Cast {
 }
 
 impl Contract<'_> {
-    /// Proves [`Members`](crate::members::Members).
-    pub async fn prove_members(&self) {
+    /// Proves [`Chats`](crate::Chats).
+    pub async fn prove_chats(&self) {
         self.a_group_has_one_owner_and_its_members().await;
         self.a_pair_has_one_direct_chat().await;
         self.chats_are_shown_to_members_only().await;
@@ -69,14 +69,14 @@ impl Contract<'_> {
             creator_id: one.clone(),
             member_ids: vec![other.clone()],
         };
-        let created = self.members.create(new, None).await.expect("the store works");
+        let created = self.store.create(new, None).await.expect("the store works");
         created.expect("a direct chat may be made")
     }
 
-    async fn audience(&self, chat_id: ChatId) -> Option<(u64, BTreeSet<UserId>)> {
-        let audience = self.members.audience(chat_id).await.expect("the store works");
-        audience
-            .map(|audience| (audience.members_version, audience.user_ids.iter().cloned().collect()))
+    async fn users_of(&self, chat_id: ChatId) -> BTreeSet<UserId> {
+        let chat = self.store.chat(chat_id, None).await.expect("the store works");
+        let members = chat.expect("the chat exists").members;
+        members.into_iter().map(|member| member.user_id).collect()
     }
 
     async fn a_group_has_one_owner_and_its_members(&self) {
@@ -86,10 +86,8 @@ impl Contract<'_> {
         assert_eq!(chat.head_sequence, 0);
         assert_eq!(self.role_of(chat.chat_id, &ana).await, Some(Role::Owner));
         assert_eq!(self.role_of(chat.chat_id, &bo).await, Some(Role::Member));
-        let (_, users) = self.audience(chat.chat_id).await.expect("the chat exists");
-        assert_eq!(users, BTreeSet::from([ana.clone(), bo]));
+        assert_eq!(self.users_of(chat.chat_id).await, BTreeSet::from([ana.clone(), bo]));
         assert_ne!(self.group(&ana, &[]).await.chat_id, chat.chat_id, "each group is a new one");
-        assert_eq!(self.audience(no_chat()).await, None);
     }
 
     async fn a_pair_has_one_direct_chat(&self) {
@@ -109,13 +107,13 @@ impl Contract<'_> {
     async fn chats_are_shown_to_members_only(&self) {
         let Cast { chat_id, member, stranger, .. } = self.cast().await;
         let shown = async |chat_id, viewer| {
-            self.members.chat(chat_id, viewer).await.expect("the store works")
+            self.store.chat(chat_id, viewer).await.expect("the store works")
         };
         assert!(shown(chat_id, Some(&member)).await.is_some());
         assert!(shown(chat_id, None).await.is_some(), "the server itself sees every chat");
         assert_eq!(shown(chat_id, Some(&stranger)).await, None);
         assert_eq!(shown(no_chat(), None).await, None);
-        let watermarks = self.members.watermarks(chat_id, &stranger).await;
+        let watermarks = self.store.watermarks(chat_id, &stranger).await;
         assert_eq!(watermarks.expect("the store works"), None);
     }
 
@@ -196,8 +194,7 @@ impl Contract<'_> {
             );
             assert_eq!(self.role_of(chat_id, target).await, None);
         }
-        let (_, users) = self.audience(chat_id).await.expect("the chat exists");
-        assert_eq!(users, BTreeSet::from([owner]));
+        assert_eq!(self.users_of(chat_id).await, BTreeSet::from([owner]));
     }
 
     async fn who_may_give_which_role(&self) {
@@ -236,7 +233,7 @@ impl Contract<'_> {
     async fn the_service_may_do_what_an_owner_may(&self) {
         let Cast { chat_id, owner, admin, member, .. } = self.cast().await;
         let edit = async |edit| {
-            let edited = self.members.edit(chat_id, Actor::Service, edit, None).await;
+            let edited = self.store.edit(chat_id, Actor::Service, edit, None).await;
             edited.expect("the store works")
         };
         edit(ChatEdit::Rename(Some("service".to_owned()))).await.expect("it may");
@@ -268,7 +265,7 @@ impl Contract<'_> {
         }
         let deleted = self.edit(chat_id, &ana, ChatEdit::Delete).await;
         assert_eq!(deleted.err(), Some(EditError::Forbidden), "it has no owner");
-        let deleted = self.members.edit(chat_id, Actor::Service, ChatEdit::Delete, None).await;
+        let deleted = self.store.edit(chat_id, Actor::Service, ChatEdit::Delete, None).await;
         deleted.expect("the store works").expect("the service may");
         assert!(self.direct(&ana, &bo).await.is_new, "the pair may have a new one");
     }
@@ -291,19 +288,18 @@ impl Contract<'_> {
             creator_id: owner.clone(),
             member_ids: others.iter().map(|other| (*other).clone()).collect(),
         };
-        let refused = self.members.create(new, None).await.expect("the store works");
+        let refused = self.store.create(new, None).await.expect("the store works");
         assert_eq!(refused.err(), Some(EditError::Full));
     }
 
     async fn every_change_of_members_has_a_version(&self) {
         let Cast { chat_id, owner, member, stranger, .. } = self.cast().await;
-        let (before, _) = self.audience(chat_id).await.expect("the chat exists");
-        let mut last = before;
+        let first = self.say(chat_id, &owner, "v0").await.expect("it is stored");
+        let mut last = first.members_version;
         for edit in [remove(&member), add(&member, Role::Member), add(&stranger, Role::Admin)] {
             let edited = self.edit(chat_id, &owner, edit).await.expect("an owner may");
             assert!(edited.members_version > last);
             last = edited.members_version;
-            assert_eq!(self.audience(chat_id).await.map(|(version, _)| version), Some(last));
             let appended = self.say(chat_id, &owner, &format!("v{last}")).await;
             assert_eq!(appended.expect("it is stored").members_version, last);
         }
@@ -324,14 +320,13 @@ impl Contract<'_> {
         assert_eq!((deleted.chat.chat_id, deleted.chat.head_sequence), (chat_id, 1));
         let removed: BTreeSet<_> = deleted.removed.into_iter().collect();
         assert_eq!(removed, BTreeSet::from([owner.clone(), admin, member.clone(), other]));
-        assert_eq!(self.members.chat(chat_id, None).await.expect("the store works"), None);
-        assert_eq!(self.audience(chat_id).await, None);
-        let manifest = self.log.manifest(&member, None, 10).await;
+        assert_eq!(self.store.chat(chat_id, None).await.expect("the store works"), None);
+        let manifest = self.store.manifest(&member, None, 10).await;
         assert_eq!(manifest.expect("the store works"), []);
         let page = self.page(chat_id, None, super::Position::After(0), 10).await;
         assert_eq!(page, None);
         let late = self.say(chat_id, &owner, "late").await;
-        assert_eq!(late.err(), Some(super::AppendError::NotAMember));
+        assert_eq!(late.err(), Some(super::AppendRefusal::NotAMember));
     }
 
     async fn a_key_gives_the_first_result(&self) {
@@ -349,7 +344,7 @@ impl Contract<'_> {
                 creator_id: creator.clone(),
                 member_ids: Vec::new(),
             };
-            self.members.create(new, Some(idempotency)).await.expect("the store works")
+            self.store.create(new, Some(idempotency)).await.expect("the store works")
         };
         let first = create(&ana, key(&ana, "POST /v1/chats", 1)).await.expect("it is made");
         assert!(first.is_new);
@@ -366,7 +361,7 @@ impl Contract<'_> {
             let edit = add(&bo, Role::Member);
             let key = Some(key(&ana, "POST /v1/chats/x/members", fingerprint));
             let actor = Actor::User(ana.clone());
-            self.members.edit(chat_id, actor, edit, key).await.expect("the store works")
+            self.store.edit(chat_id, actor, edit, key).await.expect("the store works")
         };
         assert!(edit(1).await.expect("an owner may").has_changed);
         self.edit(chat_id, &ana, remove(&bo)).await.expect("an owner may");
@@ -384,10 +379,10 @@ impl Contract<'_> {
         let record = async |user_id: &UserId, last_acked_sequence| {
             let user_id = user_id.clone();
             let watermark = Watermark { user_id, chat_id, last_acked_sequence };
-            self.members.record_watermarks(vec![watermark]).await.expect("the store works");
+            self.store.record_watermarks(vec![watermark]).await.expect("the store works");
         };
         let acked = async |user_id: &UserId| {
-            let all = self.members.watermarks(chat_id, &owner).await.expect("the store works");
+            let all = self.store.watermarks(chat_id, &owner).await.expect("the store works");
             let all = all.expect("a member may ask");
             assert_eq!(all.len(), 4, "one for each member");
             let own = all.into_iter().find(|watermark| watermark.user_id == *user_id);
@@ -415,9 +410,9 @@ impl Contract<'_> {
         self.stored(chats[1], &ana, "older").await;
         let newest = self.stored(chats[1], &bo, "newest").await;
         let acked = Watermark { user_id: bo.clone(), chat_id: chats[1], last_acked_sequence: 1 };
-        self.members.record_watermarks(vec![acked]).await.expect("the store works");
-        let first = self.members.chats_of(&bo, None, 2).await.expect("the store works");
-        let rest = self.members.chats_of(&bo, Some(chats[1]), 2).await.expect("the store works");
+        self.store.record_watermarks(vec![acked]).await.expect("the store works");
+        let first = self.store.chats_of(&bo, None, 2).await.expect("the store works");
+        let rest = self.store.chats_of(&bo, Some(chats[1]), 2).await.expect("the store works");
         let listed: Vec<_> =
             first.iter().chain(&rest).map(|summary| summary.chat.chat_id).collect();
         assert_eq!(listed, chats);

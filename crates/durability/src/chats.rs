@@ -1,7 +1,4 @@
-//! The port [`Members`]: chats and who belongs to them.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! The port [`Chats`]: chats and their members.
 
 use async_trait::async_trait;
 use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
@@ -15,14 +12,14 @@ pub const GROUP_MEMBERS_MAX: usize = 1000;
 /// Characters of the longest chat name.
 pub const CHAT_NAME_CHARACTERS_MAX: usize = 128;
 
-/// A chat to be made. Its form was checked where it entered.
+/// A chat to be created. Its fields were validated where the request entered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChat {
     /// Between two, or for many.
     pub kind: ChatKind,
     /// Its name; a direct chat has none.
     pub name: Option<String>,
-    /// Who makes it: the owner of a group, one of the pair of a direct chat.
+    /// The creator: the owner of a group, one of the pair of a direct chat.
     pub creator_id: UserId,
     /// The others, without the creator, each once. Exactly one for a direct chat.
     pub member_ids: Vec<UserId>,
@@ -42,7 +39,7 @@ pub struct Idempotency {
     pub fingerprint: [u8; 32],
 }
 
-/// A chat that was made, or found.
+/// A chat that was created, or found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Created {
     /// The chat.
@@ -69,22 +66,22 @@ pub enum ChatEdit {
     Rename(Option<String>),
     /// A new member. Owners may give any role but `owner`, admins only `member`.
     Add {
-        /// Who.
+        /// The member.
         user_id: UserId,
-        /// As what.
+        /// Their role.
         role: Role,
     },
     /// Another role; for owners. Making somebody else owner makes the acting owner an admin.
     SetRole {
-        /// Who.
+        /// The member.
         user_id: UserId,
-        /// As what.
+        /// Their role.
         role: Role,
     },
     /// A member goes: by themselves, or removed by an owner, or by an admin if they are a plain
     /// member. The owner goes only after making another one owner.
     Remove {
-        /// Who.
+        /// The member.
         user_id: UserId,
     },
     /// The chat and its messages are no more; for owners.
@@ -98,7 +95,7 @@ pub struct Edited {
     pub chat: Chat,
     /// The version of its membership.
     pub members_version: u64,
-    /// Who belonged to it before and does not any more.
+    /// Users who were members before and are not any more.
     pub removed: Vec<UserId>,
     /// False when everything was as asked for already: nobody needs to be told.
     pub has_changed: bool,
@@ -133,15 +130,6 @@ pub enum EditError {
     KeyReused,
 }
 
-/// Who hears a chat.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Audience {
-    /// The version of the membership.
-    pub members_version: u64,
-    /// Every member.
-    pub user_ids: Arc<[UserId]>,
-}
-
 /// A chat as its member's list shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatSummary {
@@ -156,18 +144,18 @@ pub struct ChatSummary {
 /// How far a user has acknowledged a chat, on any device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watermark {
-    /// Who.
+    /// The user.
     pub user_id: UserId,
-    /// Where.
+    /// The chat.
     pub chat_id: ChatId,
-    /// Everything up to and including this number was received.
+    /// The user has received every message up to and including this sequence.
     pub last_acked_sequence: u64,
 }
 
-/// Chats and who belongs to them.
+/// Chats and their members.
 #[async_trait]
-pub trait Members: Send + Sync + std::fmt::Debug {
-    /// Makes a chat, or finds the pair's direct chat, or the result of the same key.
+pub trait Chats: Send + Sync + std::fmt::Debug {
+    /// Creates a chat, or finds the pair's direct chat, or the result of the same key.
     async fn create(
         &self,
         chat: NewChat,
@@ -200,30 +188,10 @@ pub trait Members: Send + Sync + std::fmt::Debug {
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Edited, EditError>, StoreError>;
 
-    /// Everybody who belongs to a chat; none when there is no such chat.
-    async fn audience(&self, chat_id: ChatId) -> Result<Option<Audience>, StoreError>;
-
     /// How far each member has acknowledged; none when the viewer is not a member.
     async fn watermarks(
         &self,
         chat_id: ChatId,
         viewer: &UserId,
     ) -> Result<Option<Vec<Watermark>>, StoreError>;
-
-    /// Raises watermarks, each clamped to its chat's head; one never falls. Users who are not
-    /// members are passed over.
-    async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError>;
-
-    /// Who shares an active chat with each of these users: the members of their chats in which
-    /// something was said within `active_within` by the store's own clock, passing over chats of
-    /// more than `members_max`. Each once, without the user; of very many only some.
-    async fn companions(
-        &self,
-        user_ids: &[UserId],
-        active_within: Duration,
-        members_max: usize,
-    ) -> Result<Vec<Vec<UserId>>, StoreError>;
 }
-
-/// Companions of one user that are answered at most.
-pub const COMPANIONS_MAX: usize = 5000;

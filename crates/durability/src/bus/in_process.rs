@@ -1,0 +1,122 @@
+//! The bus inside of one process.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use heartline_protocol::ChatId;
+use heartline_routing::Clock;
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Attempt, BusError, EventBus, EventPosition, EventSource, PUBLISH_WAIT_MAX, Received, Report,
+};
+use crate::announcements::Published;
+use crate::event::Event;
+use crate::publications::Publications;
+
+/// Events that the bus of a process holds. A publisher waits for room.
+pub const IN_PROCESS_EVENTS: usize = 1024;
+
+/// A bounded queue. A message is recorded as published when its delivery was attempted, so the
+/// relay finds in the store what a dying process had not delivered.
+#[derive(Debug)]
+pub struct InProcessBus {
+    queue: mpsc::Sender<Queued>,
+    events: Arc<Mutex<mpsc::Receiver<Queued>>>,
+    publications: Publications,
+    clock: Clock,
+}
+
+/// An event, and when this process learned of its commit.
+#[derive(Debug)]
+struct Queued {
+    event: Event,
+    committed_at: Option<Instant>,
+}
+
+/// The consuming end of the queue. A source that is dropped leaves what it has not received to
+/// the next one.
+#[derive(Debug)]
+pub struct InProcessSource {
+    events: Arc<Mutex<mpsc::Receiver<Queued>>>,
+    publications: Publications,
+    /// The offset of the first event of the last batch.
+    first_offset: u64,
+    /// The messages of the last batch; none for an event that is no message.
+    batch: Vec<Option<Published>>,
+}
+
+impl InProcessBus {
+    /// An empty bus, which records what was attempted.
+    pub fn new(publications: Publications, clock: Clock) -> Self {
+        let (queue, events) = mpsc::channel(IN_PROCESS_EVENTS);
+        Self { queue, events: Arc::new(Mutex::new(events)), publications, clock }
+    }
+
+    /// The consuming end. Of several, each event goes to one.
+    pub fn source(&self) -> InProcessSource {
+        let (events, publications) = (Arc::clone(&self.events), self.publications.clone());
+        InProcessSource { events, publications, first_offset: 0, batch: Vec::new() }
+    }
+}
+
+#[async_trait]
+impl EventBus for InProcessBus {
+    async fn publish(&self, events: Vec<Event>) -> Result<(), BusError> {
+        let now = self.clock.now();
+        let sent = async {
+            for event in events {
+                let is_fresh =
+                    matches!(&event, Event::Message(stored) if stored.committed_at.is_some());
+                let queued = Queued { event, committed_at: is_fresh.then_some(now) };
+                self.queue.send(queued).await.map_err(|_| BusError::Stopped)?;
+            }
+            Ok(())
+        };
+        timeout(PUBLISH_WAIT_MAX, sent).await.unwrap_or(Err(BusError::Full))
+    }
+}
+
+#[async_trait]
+impl EventSource for InProcessSource {
+    async fn receive(&mut self, limit: usize) -> Result<Vec<Received>, BusError> {
+        let mut queued = Vec::with_capacity(limit);
+        if self.events.lock().await.recv_many(&mut queued, limit).await == 0 {
+            return Err(BusError::Stopped);
+        }
+        self.first_offset += self.batch.len() as u64;
+        self.batch.clear();
+        self.batch.extend(queued.iter().map(|queued| published(&queued.event)));
+        let received = queued.into_iter().zip(self.first_offset..).map(|(queued, offset)| {
+            let Queued { event, committed_at } = queued;
+            Received { event, position: EventPosition { partition: 0, offset }, committed_at }
+        });
+        Ok(received.collect())
+    }
+
+    async fn report(&mut self, reports: Vec<Report>) -> Result<(), BusError> {
+        for Report { position, attempt } in reports {
+            let index = position.offset.checked_sub(self.first_offset);
+            let published = index.and_then(|index| self.batch.get_mut(index as usize)?.take());
+            if let (Some(published), Attempt::Attempted) = (published, attempt) {
+                self.publications.published(published);
+            }
+        }
+        Ok(())
+    }
+
+    async fn resynced(&mut self, _: Option<ChatId>) -> Result<(), BusError> {
+        // The relay repeats what must come again, also after a sync: a repeat is harmless.
+        Ok(())
+    }
+}
+
+fn published(event: &Event) -> Option<Published> {
+    let Event::Message(stored) = event else { return None };
+    let (chat_id, sequence) = (stored.message.chat_id, stored.message.sequence);
+    Some(Published { chat_id, first: sequence, last: sequence })
+}
+
+#[cfg(test)]
+mod tests;
