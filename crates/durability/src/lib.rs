@@ -13,6 +13,8 @@ pub mod announcements;
 pub mod upkeep;
 pub mod chats;
 pub mod chat_rules;
+pub mod changes;
+pub mod chat_changes;
 pub mod people;
 pub mod contacts;
 pub mod privacy;
@@ -38,6 +40,8 @@ pub use bus::{
     Attempt, BusError, EventBus, EventPosition, EventSource, InProcessBus, Received, Report,
 };
 pub use catch_up::{CatchUp, ReadRefusal};
+pub use changes::{ChangeError, Changes};
+pub use chat_changes::ChatChanges;
 pub use chats::{
     Actor, ChatEdit, ChatSummary, Chats, Created, EditError, Edited, Idempotency, NewChat,
     Watermark,

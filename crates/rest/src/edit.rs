@@ -1,71 +1,57 @@
-//! Changes to chats and people: made by the store, then announced to whom they concern.
+//! Changes of chats and users, and the answers to those that fail.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use heartline_durability::send_error::not_a_member;
 use heartline_durability::{
-    Actor, Chain, ChatEdit, Chats, Contacts, ContactsFull, Created, EditError, Edited, Event,
-    EventBus, Idempotency, NewChat, People, Privacy, Profile, StoreError,
+    Actor, ChatChanges, ChatEdit, Contacts, ContactsFull, Created, EditError, Edited, Idempotency,
+    NewChat, Privacy, Profile, StoreError,
 };
 use heartline_gateway::Refusal;
 use heartline_protocol::rest::Visibility;
-use heartline_protocol::server_frame::{ChatChange, ErrorDetails};
+use heartline_protocol::server_frame::ErrorDetails;
 use heartline_protocol::{ChatId, ErrorCode, Outcome, UserId};
-use tracing::warn;
 
 use super::privacy::PrivacyChanges;
-use super::store::{Changes, as_refusal};
+use super::store::{as_refusal, change_refusal};
 use super::{Api, ChatParts};
 
-/// Makes changes and announces them. Clones share the bound of those that are under way.
+/// Makes changes and answers what became of them. Clones share the bound of those under way.
 #[derive(Debug, Clone)]
 pub(super) struct Edits {
-    changes: Changes,
-    chats: Arc<dyn Chats>,
-    people: Arc<dyn People>,
+    chat_changes: ChatChanges,
     contacts: Arc<dyn Contacts>,
     privacy: Arc<dyn Privacy>,
-    bus: Arc<dyn EventBus>,
     privacy_changes: PrivacyChanges,
 }
 
 impl Edits {
-    /// Changes of this node's store, in tasks that the node owns.
+    /// Changes of this node's store.
     pub(super) fn new(api: &Api) -> Self {
-        let ChatParts { chats, people, contacts, privacy, bus, .. } = &api.chat;
+        let ChatParts { chat_changes, contacts, privacy, .. } = &api.chat;
         Self {
-            changes: Changes::new(api.tasks.clone(), api.cut.clone()),
-            chats: Arc::clone(chats),
-            people: Arc::clone(people),
+            chat_changes: chat_changes.clone(),
             contacts: Arc::clone(contacts),
             privacy: Arc::clone(privacy),
-            bus: Arc::clone(bus),
             privacy_changes: api.privacy_changes.clone(),
         }
     }
 
-    /// Makes a chat, or finds the one that is meant.
+    async fn make<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.chat_changes.changes.make(change).await.map_err(change_refusal)
+    }
+
+    /// Creates a chat, or finds the one that is meant.
     pub(super) async fn create(
         &self,
         chat: NewChat,
         idempotency: Option<Idempotency>,
     ) -> Result<Created, Refusal> {
-        let Self { changes, chats, bus, .. } = self.clone();
-        let made = changes.make(async move {
-            let created = chats.create(chat, idempotency).await?;
-            if let Ok(Created { chat, is_new: true, members_version }) = &created {
-                let edited = Edited {
-                    chat: chat.clone(),
-                    members_version: *members_version,
-                    removed: Vec::new(),
-                    has_changed: true,
-                };
-                announce(&*bus, vec![event(ChatChange::Created, edited)]).await;
-            }
-            Ok(created)
-        });
-        made.await?.map_err(refusal)
+        let created = self.chat_changes.create(chat, idempotency).await;
+        created.map_err(change_refusal)?.map_err(refusal)
     }
 
     /// Changes a chat.
@@ -76,39 +62,28 @@ impl Edits {
         edit: ChatEdit,
         idempotency: Option<Idempotency>,
     ) -> Result<Edited, Refusal> {
-        let Self { changes, chats, bus, .. } = self.clone();
-        let made = changes.make(async move {
-            let change = kind(&edit);
-            let edited = chats.edit(chat_id, actor, edit, idempotency).await?;
-            if let Ok(edited) = &edited
-                && edited.has_changed
-            {
-                announce(&*bus, vec![event(change, edited.clone())]).await;
-            }
-            Ok(edited)
-        });
-        made.await?.map_err(refusal)
+        let edited = self.chat_changes.edit(chat_id, actor, edit, idempotency).await;
+        edited.map_err(change_refusal)?.map_err(refusal)
     }
 
-    /// Sets what a user wants to be called.
+    /// Sets the name that others see.
     pub(super) async fn set_display_name(
         &self,
         user_id: UserId,
         display_name: Option<String>,
     ) -> Result<Profile, Refusal> {
-        let Self { changes, people, .. } = self.clone();
-        let change = async move { people.set_display_name(&user_id, display_name).await };
-        changes.make(change).await
+        let people = Arc::clone(&self.chat_changes.people);
+        self.make(async move { people.set_display_name(&user_id, display_name).await }).await
     }
 
-    /// Chooses who may see a user's presence.
+    /// Sets who may see a user's presence.
     pub(super) async fn set_visibility(
         &self,
         user_id: UserId,
         visibility: Visibility,
     ) -> Result<(), Refusal> {
-        let Self { changes, privacy, privacy_changes, .. } = self.clone();
-        let made = changes.make(async move {
+        let Self { privacy, privacy_changes, .. } = self.clone();
+        let made = self.make(async move {
             let set = privacy.set_visibility(&user_id, visibility).await;
             if may_be_stored(&set) {
                 privacy_changes.changed(&[user_id]).await;
@@ -118,14 +93,14 @@ impl Edits {
         made.await.map(|_| ())
     }
 
-    /// Makes somebody a user's contact.
+    /// Adds a contact to a user's own.
     pub(super) async fn put_contact(
         &self,
         user_id: UserId,
         contact_id: UserId,
     ) -> Result<(), Refusal> {
-        let Self { changes, contacts, privacy_changes, .. } = self.clone();
-        let made = changes.make(async move {
+        let Self { contacts, privacy_changes, .. } = self.clone();
+        let made = self.make(async move {
             let put = contacts.put_contact(&user_id, &contact_id).await;
             if may_be_stored(&put) && !matches!(put, Ok(Err(ContactsFull))) {
                 privacy_changes.changed(&[user_id, contact_id]).await;
@@ -136,14 +111,14 @@ impl Edits {
         put.map(|_| ()).map_err(|full: ContactsFull| conflict("contacts_full", full.to_string()))
     }
 
-    /// Ends that.
+    /// Removes a contact from a user's own.
     pub(super) async fn remove_contact(
         &self,
         user_id: UserId,
         contact_id: UserId,
     ) -> Result<(), Refusal> {
-        let Self { changes, contacts, privacy_changes, .. } = self.clone();
-        let made = changes.make(async move {
+        let Self { contacts, privacy_changes, .. } = self.clone();
+        let made = self.make(async move {
             let removed = contacts.remove_contact(&user_id, &contact_id).await;
             if may_be_stored(&removed) {
                 privacy_changes.changed(&[user_id, contact_id]).await;
@@ -153,44 +128,11 @@ impl Edits {
         made.await.map(|_| ())
     }
 
-    /// Removes a person, from every chat and from everybody's contacts too.
+    /// Deletes a user, from every chat and from everybody's contacts too.
     pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
-        let Self { changes, people, bus, privacy_changes, .. } = self.clone();
-        let made = changes.make(async move {
-            let edited = people.delete_user(&user_id).await?;
-            privacy_changes.changed(&[user_id]).await;
-            let changed = edited.into_iter().filter(|edited| edited.has_changed);
-            let events = changed.map(|edited| event(ChatChange::MemberRemoved, edited)).collect();
-            announce(&*bus, events).await;
-            Ok(())
-        });
-        made.await
-    }
-}
-
-/// What the members are told has happened. To them a chat that is no more is one that they are no
-/// longer in.
-fn kind(edit: &ChatEdit) -> ChatChange {
-    match edit {
-        ChatEdit::Rename(_) => ChatChange::Renamed,
-        ChatEdit::Add { .. } => ChatChange::MemberAdded,
-        ChatEdit::SetRole { .. } => ChatChange::RoleChanged,
-        ChatEdit::Remove { .. } | ChatEdit::Delete => ChatChange::MemberRemoved,
-    }
-}
-
-fn event(change: ChatChange, edited: Edited) -> Event {
-    let Edited { mut chat, members_version, removed, .. } = edited;
-    let gone: HashSet<_> = removed.iter().collect();
-    chat.members.retain(|member| !gone.contains(&member.user_id));
-    Event::ChatChanged { change, chat: Arc::new(chat), removed, members_version }
-}
-
-/// Tells the bus. It is committed already, so a bus that fails changes nothing about the answer:
-/// who missed it finds out when it next asks for its chats.
-async fn announce(bus: &dyn EventBus, events: Vec<Event>) {
-    if let Err(error) = bus.publish(events).await {
-        warn!(error = %Chain(&error), "publishing a chat change failed");
+        let (privacy_changes, deleted_id) = (self.privacy_changes.clone(), user_id.clone());
+        let deleted = async move { privacy_changes.changed(&[deleted_id]).await };
+        self.chat_changes.delete_user(user_id, deleted).await.map_err(change_refusal)
     }
 }
 

@@ -40,7 +40,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use heartline_auth::Authenticator;
 use heartline_durability::{
-    Availability, CatchUp, Chats, Contacts, EventBus, Ingest, LazyWrites, People, Privacy,
+    Availability, CatchUp, ChatChanges, Chats, Contacts, Ingest, LazyWrites, People, Privacy,
 };
 use heartline_fanout::Fanout;
 use heartline_gateway::{Gateway, Refusal};
@@ -116,8 +116,8 @@ pub struct ChatParts {
     pub privacy: Arc<dyn Privacy>,
     /// What this node has heard and not yet written.
     pub lazy_writes: LazyWrites,
-    /// Where changes are announced.
-    pub bus: Arc<dyn EventBus>,
+    /// Changes chats and announces it.
+    pub chat_changes: ChatChanges,
     /// Whether the store works.
     pub availability: Availability,
 }

@@ -3,22 +3,13 @@
 //! The reason of a failure is for the operator's log. What a client learns is when to try again
 //! and, of a change, whether it may have been made.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use heartline_durability::{Chain, StoreError};
+use heartline_durability::{Chain, ChangeError, StoreError};
 use heartline_gateway::Refusal;
 use heartline_protocol::limits::DURABILITY_DEADLINE;
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame};
 use heartline_protocol::{ErrorCode, Outcome};
-use heartline_runtime::Tasks;
-use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tracing::warn;
-
-/// Changes that may be under way on this node, also those whose requester has gone.
-const CHANGES_MAX: usize = 256;
 
 /// When to try again after a failure that says nothing about its end, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 2;
@@ -37,54 +28,15 @@ pub(super) async fn read<T>(
     }
 }
 
-/// Makes changes. Clones share their bound.
-///
-/// A change runs in a task of its own: whoever asked for it may hang up, and what was committed is
-/// announced all the same.
-#[derive(Debug, Clone)]
-pub(super) struct Changes {
-    places: Arc<Semaphore>,
-    tasks: Tasks,
-    cut: CancellationToken,
-}
-
-impl Changes {
-    /// Changes that run in these tasks; `cut` drops them.
-    pub(super) fn new(tasks: Tasks, cut: CancellationToken) -> Self {
-        Self { places: Arc::new(Semaphore::new(CHANGES_MAX)), tasks, cut }
-    }
-
-    /// Makes a change and waits for its result.
-    pub(super) async fn make<T: Send + 'static>(
-        &self,
-        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.make_within(DURABILITY_DEADLINE, change).await
-    }
-
-    async fn make_within<T: Send + 'static>(
-        &self,
-        patience: Duration,
-        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+/// The answer to a change that failed, or whose result is not known.
+pub(super) fn change_refusal(error: ChangeError) -> Refusal {
+    match error {
+        ChangeError::Busy => {
             let message = "too many changes are under way: ask again";
-            return Err(Refusal::later(ErrorCode::ServerBusy, message, 1));
-        };
-        let (answer, answered) = oneshot::channel();
-        let cut = self.cut.clone();
-        self.tasks.spawn("change", async move {
-            if let Some(result) = cut.run_until_cancelled(change).await {
-                // Nobody may be waiting any more.
-                let _ = answer.send(result);
-            }
-            drop(place);
-        });
-        match timeout(patience, answered).await {
-            Ok(Ok(Ok(made))) => Ok(made),
-            Ok(Ok(Err(error))) => Err(unavailable(&Chain(&error).to_string(), Some(error.outcome))),
-            Ok(Err(_)) => Err(unavailable("its task ended", Some(Outcome::Unknown))),
-            Err(_) => Err(unavailable("no answer in time", Some(Outcome::Unknown))),
+            Refusal::later(ErrorCode::ServerBusy, message, 1)
+        }
+        ChangeError::Store(_) | ChangeError::Unfinished => {
+            unavailable(&Chain(&error).to_string(), Some(error.outcome()))
         }
     }
 }
@@ -117,6 +69,7 @@ pub(super) fn as_refusal(frame: impl Into<ErrorFrame>) -> Refusal {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::time::Duration;
 
     use heartline_durability::{AppendRefusal, ReadRefusal, SendError};
 
@@ -133,42 +86,15 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_change_says_whether_it_may_have_been_made() {
-        let changes = Changes::new(Tasks::new(), CancellationToken::new());
-        let outcome = |refusal: Refusal| refusal.details.unwrap().outcome.unwrap();
-        let rejected = changes.make::<()>(async { Err(StoreError::rejected("full")) }).await;
-        assert_eq!(outcome(rejected.unwrap_err()), Outcome::Rejected);
-        let unknown = changes.make::<()>(async { Err(StoreError::unknown("lost")) }).await;
-        assert_eq!(outcome(unknown.unwrap_err()), Outcome::Unknown);
-        let hung = changes.make::<()>(pending()).await;
-        assert_eq!(outcome(hung.unwrap_err()), Outcome::Unknown);
-    }
-
-    #[tokio::test]
-    async fn a_change_goes_on_when_nobody_waits_for_it() {
-        let changes = Changes::new(Tasks::new(), CancellationToken::new());
-        let (done, is_done) = oneshot::channel();
-        let (go, goes) = oneshot::channel::<()>();
-        let change = changes.make(async move {
-            goes.await.unwrap();
-            done.send(()).unwrap();
-            Ok(())
-        });
-        // Asked for, and given up before it could be made.
-        assert!(timeout(Duration::ZERO, change).await.is_err());
-        go.send(()).unwrap();
-        is_done.await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn changes_that_hang_are_bounded() {
-        let changes = Changes::new(Tasks::new(), CancellationToken::new());
-        for _ in 0..CHANGES_MAX {
-            let hung = changes.make_within::<()>(Duration::ZERO, pending()).await;
-            assert_eq!(hung.unwrap_err().code, ErrorCode::ServiceUnavailable);
-        }
-        let refused = changes.make(async { Ok(()) }).await.unwrap_err();
+    #[test]
+    fn a_change_says_whether_it_may_have_been_made() {
+        let outcome = |error| change_refusal(error).details.unwrap().outcome.unwrap();
+        let rejected = ChangeError::Store(StoreError::rejected("full"));
+        assert_eq!(outcome(rejected), Outcome::Rejected);
+        let unknown = ChangeError::Store(StoreError::unknown("lost"));
+        assert_eq!(outcome(unknown), Outcome::Unknown);
+        assert_eq!(outcome(ChangeError::Unfinished), Outcome::Unknown);
+        let refused = change_refusal(ChangeError::Busy);
         assert_eq!((refused.code, refused.retry_after_seconds), (ErrorCode::ServerBusy, Some(1)));
     }
 

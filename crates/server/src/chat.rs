@@ -8,8 +8,8 @@ use heartline_durability::catch_up::CatchUpParts;
 use heartline_durability::ingest::{IngestParts, Shard};
 use heartline_durability::relay::Relay;
 use heartline_durability::{
-    Availability, Breaker, BreakerConfig, CatchUp, Chain, EventBus, EventSource, InProcessBus,
-    Ingest, IngestLimits, LazyWrites, Metrics, Publications, retention,
+    Availability, Breaker, BreakerConfig, CatchUp, Chain, Changes, ChatChanges, EventBus,
+    EventSource, InProcessBus, Ingest, IngestLimits, LazyWrites, Metrics, Publications, retention,
 };
 use heartline_fanout::{
     Consumer, Fanout, PresenceFanout, TypingFanout, TypingQueue, TypingReceiver,
@@ -18,7 +18,7 @@ use heartline_gateway::{DurabilityPorts, TypingNotices};
 use heartline_protocol::{ChatId, UserId};
 use heartline_rest::ChatParts;
 use heartline_routing::{Clock, PresenceStates};
-use heartline_runtime::Supervisor;
+use heartline_runtime::{Supervisor, Tasks};
 use prometheus_client::registry::Registry;
 use tracing::{error, warn};
 
@@ -47,6 +47,7 @@ pub(crate) struct Chat {
     metrics: Metrics,
     shards: Vec<Shard>,
     typing: TypingReceiver,
+    changes: Tasks,
     retention: Option<Duration>,
     clock: Clock,
 }
@@ -123,6 +124,7 @@ impl Chat {
             metrics,
             shards,
             typing,
+            changes: Tasks::new(),
             retention,
             clock,
         }
@@ -145,6 +147,12 @@ impl Chat {
 
     /// What the handlers of HTTP requests work with.
     pub(crate) fn parts(&self) -> ChatParts {
+        let chat_changes = ChatChanges {
+            changes: Changes::new(self.changes.clone()),
+            chats: Arc::clone(&self.store.chats),
+            people: Arc::clone(&self.store.people),
+            bus: Arc::clone(&self.bus.publisher),
+        };
         ChatParts {
             ingest: self.ingest.clone(),
             catch_up: Arc::clone(&self.catch_up),
@@ -153,7 +161,7 @@ impl Chat {
             contacts: Arc::clone(&self.store.contacts),
             privacy: Arc::clone(&self.store.privacy),
             lazy_writes: self.lazy_writes.clone(),
-            bus: Arc::clone(&self.bus.publisher),
+            chat_changes,
             availability: self.availability.clone(),
         }
     }
@@ -191,6 +199,12 @@ impl Chat {
         let upkeep = Arc::clone(&store.upkeep);
         lifecycle.spawn_support("retention", retention::run(upkeep, retention));
         lifecycle.spawn_support("lazy writes", lazy_writes.clone().run(Arc::clone(&store.lazy)));
+        // Changes whose caller has gone are finished, and announced, before the consumer ends.
+        let (stop, changes) = (lifecycle.soft_stop(), self.changes);
+        lifecycle.spawn("changes", async move {
+            stop.cancelled().await;
+            changes.join().await;
+        });
         LastWrites { store, lazy_writes, publications }
     }
 }

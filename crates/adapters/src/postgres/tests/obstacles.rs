@@ -1,6 +1,6 @@
 //! What stands in the way of opening a store, and what does not.
 
-use heartline_durability::{Chain, ChatLog};
+use heartline_durability::{Chain, ChatLog, Chats};
 use heartline_engines::Postgres;
 use heartline_routing::Clock;
 use tokio::task::JoinSet;
