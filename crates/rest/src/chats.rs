@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use axum::Json;
 use axum::extract::State;
-use heartline_durability::members::{CHAT_NAME_CHARACTERS_MAX, GROUP_MEMBERS_MAX};
+use heartline_durability::chats::{CHAT_NAME_CHARACTERS_MAX, GROUP_MEMBERS_MAX};
 use heartline_durability::send_error::not_a_member;
 use heartline_durability::{ChatEdit, ChatSummary, NewChat};
 use heartline_gateway::Refusal;

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use heartline_durability::Profile;
-use heartline_durability::profiles::DISPLAY_NAME_CHARACTERS_MAX;
+use heartline_durability::people::DISPLAY_NAME_CHARACTERS_MAX;
 use heartline_protocol::UserId;
 use heartline_protocol::rest::{UpdateUser, User};
 use http::StatusCode;

@@ -1,7 +1,7 @@
 //! The shapes of bodies and answers, by name.
 
-use heartline_durability::members::{CHAT_NAME_CHARACTERS_MAX, GROUP_MEMBERS_MAX};
-use heartline_durability::profiles::DISPLAY_NAME_CHARACTERS_MAX;
+use heartline_durability::chats::{CHAT_NAME_CHARACTERS_MAX, GROUP_MEMBERS_MAX};
+use heartline_durability::people::DISPLAY_NAME_CHARACTERS_MAX;
 use heartline_protocol::ErrorCode;
 use heartline_protocol::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUSH_USERS_MAX,

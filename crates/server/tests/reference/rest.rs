@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heartline_durability::profiles::CONTACTS_MAX;
+use heartline_durability::contacts::CONTACTS_MAX;
 use heartline_protocol::rest::{IDEMPOTENCY_KEY_LENGTH_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX};
 use serde_json::Value;
 
