@@ -41,7 +41,7 @@ impl Edits {
         &self,
         change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.chat_changes.changes.make(change).await.map_err(change_refusal)
+        self.chat_changes.changes.make(change).await.map_err(|error| change_refusal(&error))
     }
 
     /// Creates a chat, or finds the one that is meant.
@@ -51,7 +51,7 @@ impl Edits {
         idempotency: Option<Idempotency>,
     ) -> Result<Created, Refusal> {
         let created = self.chat_changes.create(chat, idempotency).await;
-        created.map_err(change_refusal)?.map_err(refusal)
+        created.map_err(|error| change_refusal(&error))?.map_err(refusal)
     }
 
     /// Changes a chat.
@@ -63,7 +63,7 @@ impl Edits {
         idempotency: Option<Idempotency>,
     ) -> Result<Edited, Refusal> {
         let edited = self.chat_changes.edit(chat_id, actor, edit, idempotency).await;
-        edited.map_err(change_refusal)?.map_err(refusal)
+        edited.map_err(|error| change_refusal(&error))?.map_err(refusal)
     }
 
     /// Sets the name that others see.
@@ -132,7 +132,7 @@ impl Edits {
     pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
         let (privacy_changes, deleted_id) = (self.privacy_changes.clone(), user_id.clone());
         let deleted = async move { privacy_changes.changed(&[deleted_id]).await };
-        self.chat_changes.delete_user(user_id, deleted).await.map_err(change_refusal)
+        self.chat_changes.delete_user(user_id, deleted).await.map_err(|error| change_refusal(&error))
     }
 }
 

@@ -29,14 +29,14 @@ pub(super) async fn read<T>(
 }
 
 /// The answer to a change that failed, or whose result is not known.
-pub(super) fn change_refusal(error: ChangeError) -> Refusal {
+pub(super) fn change_refusal(error: &ChangeError) -> Refusal {
     match error {
         ChangeError::Busy => {
             let message = "too many changes are under way: ask again";
             Refusal::later(ErrorCode::ServerBusy, message, 1)
         }
         ChangeError::Store(_) | ChangeError::Unfinished => {
-            unavailable(&Chain(&error).to_string(), Some(error.outcome()))
+            unavailable(&Chain(error).to_string(), Some(error.outcome()))
         }
     }
 }
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn a_change_says_whether_it_may_have_been_made() {
-        let outcome = |error| change_refusal(error).details.unwrap().outcome.unwrap();
+        let outcome = |error| change_refusal(&error).details.unwrap().outcome.unwrap();
         let rejected = ChangeError::Store(StoreError::rejected("full"));
         assert_eq!(outcome(rejected), Outcome::Rejected);
         let unknown = ChangeError::Store(StoreError::unknown("lost"));
         assert_eq!(outcome(unknown), Outcome::Unknown);
         assert_eq!(outcome(ChangeError::Unfinished), Outcome::Unknown);
-        let refused = change_refusal(ChangeError::Busy);
+        let refused = change_refusal(&ChangeError::Busy);
         assert_eq!((refused.code, refused.retry_after_seconds), (ErrorCode::ServerBusy, Some(1)));
     }
 

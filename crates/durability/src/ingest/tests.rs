@@ -171,7 +171,7 @@ async fn what_waits_together_is_stored_together_and_in_order() {
     let events = bench.source.receive(10).await.unwrap();
     let published = events.iter().map(|received| match &received.event {
         Event::Message(stored) => stored.message.sequence,
-        other => panic!("{other:?} is no message"),
+        other @ Event::ChatChanged { .. } => panic!("{other:?} is no message"),
     });
     assert_eq!(published.collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(bench.ingest.under_way(), 0);
