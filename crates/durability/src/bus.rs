@@ -34,8 +34,8 @@ pub enum BusError {
 /// The publishing end of the bus.
 #[async_trait]
 pub trait EventBus: Send + Sync + std::fmt::Debug {
-    /// Stop 7 of the life of a message: announced. Publishes events, those of one chat in the
-    /// order in which they are given, also across calls that follow each other.
+    /// Publishes events, those of one chat in the order in which they are given, also across calls
+    /// that follow each other.
     ///
     /// Waits for room, but no longer than [`PUBLISH_WAIT_MAX`]. After `Ok` a consumer receives
     /// every event at least once. After an error any of them may be on the bus or not; the caller

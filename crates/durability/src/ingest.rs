@@ -103,6 +103,7 @@ impl Ingest {
     /// Stop 5 of the life of a message: accepted. Messages of one chat that are submitted one
     /// after the other are stored in this order.
     pub fn submit(&self, message: NewMessage, deadline: Instant) -> Result<Submission, SendError> {
+        tracing::trace!(target: "heartline::life", message_stop = 5, "accepted");
         let submitted = self.try_submit(message, deadline);
         if let Err(error) = &submitted {
             self.metrics.sent(error.label());

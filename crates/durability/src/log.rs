@@ -86,10 +86,10 @@ pub struct LogPage {
 /// seen a number will never meet a lower one that it could not see before.
 #[async_trait]
 pub trait ChatLog: Send + Sync + std::fmt::Debug {
-    /// Stop 6 of the life of a message: stored. Answers one result per message, in order. Within
-    /// one transaction per chat, for each: a row that the same sender stored in this chat under the
-    /// same `client_message_id` answers first, also after the sender was removed (other content is
-    /// a conflict, unless the stored content was deleted); then membership; then the next number.
+    /// Stores messages. Answers one result per message, in order. Within one transaction per chat,
+    /// for each: a row that the same sender stored in this chat under the same `client_message_id`
+    /// answers first, also after the sender was removed (other content is a conflict, unless the
+    /// stored content was deleted); then membership; then the next number.
     ///
     /// One message's refusal affects no other. A failure of the store affects the messages of a
     /// chat alike: none of them is stored, or, if the outcome is unknown, all or none. The messages

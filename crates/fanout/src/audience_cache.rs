@@ -64,6 +64,7 @@ impl AudienceCache {
         members_version: u64,
         committed_at: Option<Instant>,
     ) -> Result<Arc<[UserId]>, Unreadable> {
+        tracing::trace!(target: "heartline::life", message_stop = 10, "addressed");
         let now = self.clock.now();
         let is_young = |since: Instant| now - since < UNVERSIONED_AGE_MAX;
         if let Some(held) = self.cached.get(&chat_id)

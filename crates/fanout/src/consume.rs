@@ -45,8 +45,8 @@ impl Consumer {
         Self { fanout, audiences, dirty: Dirty::default() }
     }
 
-    /// Stop 9 of the life of a message: picked up. Delivers events one after the other, so that
-    /// those of one chat keep their order, and reports each. Ends when the source fails.
+    /// Delivers events one after the other, so that those of one chat keep their order, and reports
+    /// each. Ends when the source fails.
     ///
     /// # Errors
     /// The source failed. A consumer with a new source can go on where this one was.
@@ -83,14 +83,15 @@ impl Consumer {
         reports
     }
 
-    /// Delivers messages in their order. The routes of a chat's members are read once for all of
-    /// its messages, and for all chats at the same time.
+    /// Stop 9 of the life of a message: picked up. Delivers messages in their order. The routes of a
+    /// chat's members are read once for all of its messages, and for all chats at the same time.
     async fn messages(&mut self, messages: &mut Vec<Message>, reports: &mut Vec<Report>) {
         let mut audiences: Vec<(ChatId, Arc<[UserId]>)> = Vec::new();
         let mut deliveries = Vec::with_capacity(messages.len());
         for Message { stored, position, committed_at } in messages.drain(..) {
             let Stored { message, members_version, origin, committed_at: wall } = stored;
             let (chat_id, sequence) = (message.chat_id, message.sequence);
+            tracing::trace!(target: "heartline::life", message_stop = 9, "picked up");
             self.fanout.metrics.messages.inc();
             let Ok(user_ids) = self.audiences.at(chat_id, members_version, committed_at).await
             else {

@@ -77,8 +77,10 @@ impl Fanout {
         Ok(NodeRoutes { nodes })
     }
 
-    /// Sends a message to every node to which some of its audience are connected.
+    /// Stop 11 of the life of a message: sent. Sends a message to every node to which some of its
+    /// audience are connected; the frame was encoded once.
     pub(crate) async fn deliver(&self, delivery: Delivery, routes: &NodeRoutes) {
+        tracing::trace!(target: "heartline::life", message_stop = 11, "sent");
         for (node_id, user_ids) in &routes.nodes {
             let user_ids = Arc::clone(user_ids);
             let delivery = Delivery { user_ids, ..delivery.clone() };

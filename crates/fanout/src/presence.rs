@@ -140,9 +140,11 @@ impl Decisions {
         }
     }
 
+    /// Stop 4 of the life of a presence transition: picked up. False when there will be no more.
     async fn take_next(&mut self, untold: &mut Untold) -> bool {
         match self.changes.recv().await {
             Ok(Change::Decided(transition)) => {
+                tracing::trace!(target: "heartline::life", presence_stop = 4, "picked up");
                 self.metrics.routing.decided(transition.is_online);
                 // Whoever is back at once was away nevertheless, and may be gone with the next crash.
                 if let Some(last_seen) = transition.last_seen {
@@ -168,8 +170,10 @@ impl Decisions {
 // === impl Teller ===
 
 impl Teller {
-    /// Answers those that must be told later, because the store did not say to whom.
+    /// Stop 5 of the life of a presence transition: addressed. Reads who shares an active chat with
+    /// these users; answers those that must be told later, because the store did not say to whom.
     async fn tell(&self, transitions: Vec<Transition>) -> Vec<Transition> {
+        tracing::trace!(target: "heartline::life", presence_stop = 5, "addressed");
         let user_ids: Vec<UserId> = transitions.iter().map(|it| it.user_id.clone()).collect();
         let companions = self.audiences.companions(&user_ids, ACTIVE_WITHIN, CHAT_MEMBERS_MAX);
         let error = match timeout(COMPANIONS_DEADLINE, companions).await {
@@ -215,9 +219,11 @@ impl Teller {
         self.send_to(&self.fanout.node_id, batch.iter().map(all).collect()).await;
     }
 
+    /// Stop 6 of the life of a presence transition: sent, with all others that concern this node.
     async fn send_to(&self, node_id: &NodeId, mut news: Vec<PresenceNews>) {
         news.retain(|news| !news.observer_ids.is_empty());
         if !news.is_empty() {
+            tracing::trace!(target: "heartline::life", presence_stop = 6, "sent");
             self.fanout.send(node_id, Envelope::Presence(news)).await;
         }
     }

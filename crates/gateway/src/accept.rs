@@ -60,10 +60,13 @@ impl Gateway {
         peer: SocketAddr,
     ) -> Result<(Response<()>, Accepted), Refusal> {
         let granted = self.grant(request, peer).await;
-        if let Err(refusal) = &granted {
-            let reason = refusal.code.as_str();
-            self.metrics.refused.get_or_create(&ReasonLabel { reason }).inc();
-            debug!(%peer, reason, message = refusal.message, "upgrade refused");
+        match &granted {
+            Ok(_) => tracing::trace!(target: "heartline::life", message_stop = 1, "admitted"),
+            Err(refusal) => {
+                let reason = refusal.code.as_str();
+                self.metrics.refused.get_or_create(&ReasonLabel { reason }).inc();
+                debug!(%peer, reason, message = refusal.message, "upgrade refused");
+            }
         }
         granted
     }

@@ -128,8 +128,7 @@ impl Connection {
         }
     }
 
-    /// Stops 2 and 14 of the life of a message: read, and heard. Serves the socket until it ends,
-    /// queues the closing frames and leaves the hub.
+    /// Serves the socket until it ends, queues the closing frames and leaves the hub.
     pub(crate) async fn run(&mut self) -> Ended {
         let ended = poll_fn(|context| self.poll_conversation(context)).await;
         self.listing = None;
@@ -288,7 +287,7 @@ impl Connection {
         self.handle.outbox.urgent_frames() >= self.gateway.config().limits.urgent_frames
     }
 
-    /// Passes every complete message to the session.
+    /// Stop 2 of the life of a message: read. Passes every complete message to the session.
     fn read_messages(&mut self) -> Option<Ended> {
         while !self.is_paused() {
             let input = match self.reader.next() {
@@ -302,6 +301,7 @@ impl Connection {
             };
             self.frames_received += 1;
             self.gateway.metrics().frames_received.inc();
+            tracing::trace!(target: "heartline::life", message_stop = 2, "read");
             let effects = self.input(input);
             if let Some(ended) = self.perform(effects) {
                 return Some(ended);

@@ -78,6 +78,7 @@ impl Handle {
         if self.outbox.is_blocked() {
             return;
         }
+        tracing::trace!(target: "heartline::life", message_stop = 14, "written");
         match self.outbox.flush_with(|slices| try_write(socket, slices)) {
             Ok(Flushed::All) => {}
             // The task waits until the socket is writable, or gets the same error and ends.
@@ -85,8 +86,10 @@ impl Handle {
         }
     }
 
+    /// Stop 14 of the life of a message, stop 13 of the life of a presence transition: written.
     /// Writes a frame at once if the outbox is empty, else queues it.
     pub(crate) fn deliver(&self, frame: &Bytes, now: Instant) -> Option<Delivered> {
+        tracing::trace!(target: "heartline::life", message_stop = 14, presence_stop = 13, "written");
         match &self.direct {
             Some(socket) => self.outbox.write_or_push(frame, now, |bytes| socket.try_write(bytes)),
             None => self.outbox.push(frame, now).map(Delivered::Queued),

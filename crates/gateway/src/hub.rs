@@ -133,6 +133,7 @@ impl Hub {
         let mut queued = 0;
         let shard = self.shard(user_id);
         for handle in shard.users.get(user_id)? {
+            tracing::trace!(target: "heartline::life", message_stop = 13, "queued");
             let is_excepted = except.is_some() && handle.connection_id() == except;
             if is_excepted || !handle.is_chat() {
                 continue;
@@ -147,8 +148,9 @@ impl Hub {
         Some(queued)
     }
 
-    /// Writes a frame to every connection of a user except one, at once if its outbox is empty.
-    /// `found` is empty before and after the call; it saves an allocation.
+    /// Stop 13 of the life of a message: queued. Writes a frame to every connection of a user except
+    /// one, at once if its outbox is empty. `found` is empty before and after the call; it saves an
+    /// allocation.
     pub(crate) fn write(
         &self,
         user_id: &UserId,
@@ -158,6 +160,7 @@ impl Hub {
         found: &mut Vec<Arc<Handle>>,
     ) -> Option<usize> {
         found.extend(self.shard(user_id).users.get(user_id)?.iter().cloned());
+        tracing::trace!(target: "heartline::life", message_stop = 13, "queued");
         let mut delivered = 0;
         for handle in found.drain(..).filter(|handle| handle.is_chat()) {
             let is_excepted = except.is_some() && handle.connection_id() == except;

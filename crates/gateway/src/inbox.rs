@@ -98,8 +98,7 @@ async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope
     let _ = tokio::time::timeout(BUSY_WAIT, full).await;
 }
 
-/// Stop 12 of the life of a message: arrived. Turns envelopes into pushes, those of a chat in the
-/// order of its sequences.
+/// Turns envelopes into pushes, those of a chat in the order of its sequences.
 struct Arrivals<'a> {
     hub: &'a Hub,
     presence: &'a PresenceHandle,
@@ -120,9 +119,11 @@ struct Push {
 }
 
 impl Arrivals<'_> {
+    /// Stop 12 of the life of a message, stop 7 of the life of a presence transition: arrived.
     fn receive(&mut self, envelope: Envelope) {
         match envelope {
             Envelope::Message(delivery) => {
+                tracing::trace!(target: "heartline::life", message_stop = 12, "arrived");
                 let mut actions = Actions::default();
                 self.cursors.arrive(delivery, self.hub.clock().now(), &mut actions);
                 self.perform(actions);
@@ -141,7 +142,10 @@ impl Arrivals<'_> {
             Envelope::Typing { user_ids, chat_id, user_id, is_typing } => {
                 self.presence.typing(TypingNews { user_ids, chat_id, user_id, is_typing });
             }
-            Envelope::Presence(news) => self.presence.news(news),
+            Envelope::Presence(news) => {
+                tracing::trace!(target: "heartline::life", presence_stop = 7, "arrived");
+                self.presence.news(news);
+            }
             Envelope::PrivacyChanged { user_ids } => self.presence.privacy_changed(user_ids),
             Envelope::Resync { user_ids: None, chat_ids, reason } => {
                 // The lost envelopes may have been about presence too.

@@ -105,8 +105,8 @@ impl Outbox {
         Self { bounds, budget, frames_sent, inner: Mutex::new(Inner::default()) }
     }
 
-    /// Stop 13 of the life of a message: queued. `None` if the connection is closing and accepts no
-    /// more data. Nothing is written until [`flush_with`](Self::flush_with).
+    /// Queues a frame. `None` if the connection is closing and accepts no more data. Nothing is
+    /// written until [`flush_with`](Self::flush_with).
     pub fn push(&self, frame: &Bytes, now: Instant) -> Option<Pushed> {
         let mut inner = self.inner.lock();
         if !inner.takes_data() {

@@ -89,8 +89,10 @@ impl PresenceHandle {
         let _ = self.commands.try_send(Command::Leave(connection_id));
     }
 
-    /// Users came online or went offline, and members of shared active chats observe them.
+    /// Stop 8 of the life of a presence transition: queued. Users came online or went offline, and
+    /// members of shared active chats observe them.
     pub(crate) fn news(&self, news: Vec<PresenceNews>) {
+        tracing::trace!(target: "heartline::life", presence_stop = 8, "queued");
         self.command(Command::News(news));
     }
 

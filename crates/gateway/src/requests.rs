@@ -189,6 +189,7 @@ fn stored(
     request_id: RequestId,
     client_message_id: ClientMessageId,
 ) -> Response {
+    tracing::trace!(target: "heartline::life", message_stop = 8, "acknowledged");
     match outcome {
         Ok(Receipt { message, duplicate }) => {
             Response::Reply(ServerFrame::MessageAck(MessageAck {

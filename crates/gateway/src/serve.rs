@@ -143,8 +143,10 @@ impl Gateway {
         );
     }
 
-    /// Unregisters the lease of a connection that has ended.
+    /// Stop 1 of the life of a presence transition: disconnected. Unregisters the lease of a
+    /// connection that has ended.
     pub(crate) async fn give_back(&self, key: &LeaseKey, ended: Ended) {
+        tracing::trace!(target: "heartline::life", presence_stop = 1, "disconnected");
         let keep = self.keep(ended);
         let left_at = match self.unregister(key, keep).await {
             // The directory records the time with the transition.

@@ -160,7 +160,9 @@ impl Party {
         replies.flatten_stream().boxed()
     }
 
+    /// Stop 4 of the life of a party edit: executed. Runs a query or a mutation.
     async fn execute(&self, caller: Caller, mut document: Document) -> Reply {
+        tracing::trace!(target: "heartline::life", party_stop = 4, "executed");
         let missing = document.missing_variables();
         if !missing.is_empty() {
             return self.explain(&document, missing).await;
@@ -238,6 +240,7 @@ impl Party {
         Ok((session_id.into(), listener))
     }
 
+    /// Stop 15 of the life of a party edit: encoded, once for all who asked in the same words.
     async fn encode(
         &self,
         session_id: &Arc<str>,
@@ -245,6 +248,7 @@ impl Party {
         key: &Arc<DocumentKey>,
         document: &Document,
     ) -> Bytes {
+        tracing::trace!(target: "heartline::life", party_stop = 15, "encoded");
         let event = EventKey::of(session_id, &heard);
         let encode = async {
             let request = document.to_request(document.variables.clone()).data(heard);

@@ -55,7 +55,7 @@ pub enum DecodeError {
     },
 }
 
-/// Stop 3 of the life of a message: understood.
+/// Decodes a frame of a client.
 pub fn decode_client(text: &str) -> Result<Decoded, DecodeError> {
     let envelope = read_envelope(text)?;
     let request_id = read_request_id(&envelope.request_id)?;

@@ -51,7 +51,7 @@ pub enum LinkError {
 /// Carries envelopes between nodes, in order from one sender to one receiver.
 #[async_trait]
 pub trait NodeLink: Send + Sync + std::fmt::Debug {
-    /// Stop 11 of the life of a message: sent across. Waits for room in the link's own bounded
+    /// Sends an envelope to a node. Waits for room in the link's own bounded
     /// queue, but never for the receiver to act.
     async fn send(&self, node_id: &NodeId, envelope: Envelope) -> Result<(), LinkError>;
 

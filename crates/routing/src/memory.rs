@@ -66,9 +66,11 @@ impl MemoryDirectory {
         Moment { now: self.clock.now(), wall: self.clock.wall() }
     }
 
-    /// Said under the lock of its shard, so that a user's transitions are heard in order.
+    /// Stop 3 of the life of a presence transition: decided. Said under the lock of its shard, so
+    /// that a user's transitions are heard in order.
     fn say(&self, transition: Option<Transition>) {
         let Some(transition) = transition else { return };
+        tracing::trace!(target: "heartline::life", presence_stop = 3, "decided");
         // Nobody may be listening.
         let _ = self.changes.send(Change::Decided(transition));
     }
@@ -116,11 +118,14 @@ impl Leases for MemoryDirectory {
         Ok(Vec::new())
     }
 
+    /// Stop 2 of the life of a presence transition: unregistered. A lease that ends by itself comes
+    /// here by [`sweep`](Leases::sweep).
     async fn unregister(
         &self,
         lease: &LeaseKey,
         keep: Duration,
     ) -> Result<Option<Timestamp>, DirectoryError> {
+        tracing::trace!(target: "heartline::life", presence_stop = 2, "unregistered");
         let mut shard = self.shard(&lease.user_id);
         if let Some(user) = shard.get_mut(&lease.user_id) {
             self.say(user.unregister(lease, keep, self.moment()));

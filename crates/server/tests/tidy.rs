@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use heartline_testing::lives::{self, LIVES};
+
 const FILE_LINES_MAX: usize = 500;
 
 fn root() -> PathBuf {
@@ -78,14 +80,33 @@ fn the_map_names_every_crate_and_no_other() {
 }
 
 #[test]
-fn each_stop_of_the_life_of_a_message_is_in_the_source_and_in_the_map() {
-    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let source: String = sources().map(|(_, text)| text).collect();
-    for stop in [1, 2, 3, 4, 11, 12, 13, 14] {
-        let in_source = source.contains(&format!("Stop {stop} of the life of a message"))
-            || source.contains("Stops 2 and 14 of the life of a message");
-        assert!(in_source, "no function says that it is stop {stop}");
-        assert!(map.contains(&format!("| {stop} |")), "the map has no stop {stop}");
+fn each_stop_of_each_life_is_one_function_and_one_row_of_the_map() {
+    let (map, mut source) = (lives::in_map(&root()), lives::in_source(&root()));
+    for (life, _) in LIVES {
+        let numbers = map.iter().filter(|stop| stop.life == life).map(|stop| stop.number);
+        let numbers: Vec<usize> = numbers.collect();
+        let count = numbers.len();
+        assert!(count >= 10, "the life of a {life} has {count} stops");
+        assert_eq!(numbers, Vec::from_iter(1..=count), "the stops of the life of a {life}");
+    }
+    let mut map = map;
+    map.sort();
+    source.sort();
+    for stop in &map {
+        assert!(source.contains(stop), "no function says that it is {stop:?}");
+    }
+    for stop in &source {
+        assert!(map.contains(stop), "the map does not have {stop:?}");
+    }
+    assert_eq!(map, source, "a stop is one function");
+}
+
+#[test]
+fn no_file_is_included_by_its_path() {
+    let mark = ["#[", "path"].concat();
+    for (path, text) in sources() {
+        let includes = text.lines().any(|line| line.trim_start().starts_with(&mark));
+        assert!(!includes, "{}: share code through crates/testing", path.display());
     }
 }
 

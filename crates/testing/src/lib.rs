@@ -6,6 +6,7 @@
 //! is retried, and every wait has an end (`PATIENCE`). All of that is behind the feature `nodes`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+pub mod lives;
 pub mod source;
 
 #[cfg(feature = "nodes")]

@@ -63,7 +63,9 @@ impl InProcessBus {
 
 #[async_trait]
 impl EventBus for InProcessBus {
+    /// Stop 7 of the life of a message: announced.
     async fn publish(&self, events: Vec<Event>) -> Result<(), BusError> {
+        tracing::trace!(target: "heartline::life", message_stop = 7, "announced");
         let now = self.clock.now();
         let sent = async {
             for event in events {

@@ -61,9 +61,12 @@ impl Shard {
         }
     }
 
+    /// Stop 6 of the life of a message: stored. Has a batch numbered and committed, announces it and
+    /// answers everybody who waits for it.
     async fn store(&self, messages: Vec<NewMessage>, waiting: Vec<Waiting>) {
         self.metrics.batch_messages.observe(messages.len() as f64);
         let results = self.log.append(messages).await;
+        tracing::trace!(target: "heartline::life", message_stop = 6, "stored");
         let committed = Committed { now: self.clock.now(), wall: self.clock.wall() };
         log_failure(&results);
         let mut events = Vec::new();

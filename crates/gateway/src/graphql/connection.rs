@@ -236,7 +236,9 @@ impl GraphQlConnection {
             || self.handle.outbox.urgent_frames() >= limit
     }
 
+    /// Stop 17 of the life of a party edit: written.
     fn write(&mut self, context: &mut Context<'_>) -> Event {
+        tracing::trace!(target: "heartline::life", party_stop = 17, "written");
         let transport = &mut self.transport;
         let flushed = self.handle.outbox.flush_with(|slices| transport.write(context, slices));
         let is_blocked = matches!(flushed, Ok(Flushed::Blocked));
@@ -264,7 +266,8 @@ impl GraphQlConnection {
         self.charged_bytes = held;
     }
 
-    /// Gives every whole message that was read to the conversation.
+    /// Stop 1 of the life of a party edit: read. Gives every whole message that was read to the
+    /// conversation.
     fn read_messages(&mut self) -> Option<Ended> {
         while !self.is_behind() && !self.is_busy() {
             let mut bytes = 0;
@@ -276,6 +279,7 @@ impl GraphQlConnection {
                 }
                 Ok(Some(Incoming::Text(text))) => {
                     bytes = text.len();
+                    tracing::trace!(target: "heartline::life", party_stop = 1, "read");
                     self.conversation.text(&text)
                 }
                 Ok(Some(Incoming::Binary(_))) => Some(self.conversation.binary()),
@@ -319,8 +323,10 @@ impl GraphQlConnection {
         None
     }
 
+    /// Stop 3 of the life of a party edit: started. Its answers are read with those of all others.
     fn start(&mut self, id: String, request: GraphQlRequest, request_bytes: usize) {
         let Some(caller) = &self.caller else { return };
+        tracing::trace!(target: "heartline::life", party_stop = 3, "started");
         let (replies, handle) = abortable(caller.run(request));
         let serial = self.operations_started;
         self.operations_started += 1;
@@ -356,6 +362,7 @@ impl GraphQlConnection {
         }
     }
 
+    /// Stop 16 of the life of a party edit: answered. The reply is queued.
     fn answered(&mut self, answer: OperationEvent) -> Option<Ended> {
         let OperationEvent { id, serial, reply } = answer;
         let running = self.operations.get_mut(&id).filter(|running| running.serial == serial)?;
@@ -369,6 +376,7 @@ impl GraphQlConnection {
             }
         };
         if let Some(text) = text {
+            tracing::trace!(target: "heartline::life", party_stop = 16, "answered");
             self.handle.outbox.push(&text_frame(&text), self.gateway.clock().now());
         }
         None

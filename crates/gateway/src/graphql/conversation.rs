@@ -226,6 +226,7 @@ impl Conversation {
         }
     }
 
+    /// Stop 2 of the life of a party edit: understood. An operation begins, or is refused.
     fn subscribe(&mut self, id: String, payload: Map<String, Value>) -> Effect {
         if self.stage != Stage::Ready {
             let sentence = "Unauthorized".to_owned();
@@ -252,6 +253,7 @@ impl Conversation {
                 json!({ "type": "error", "id": id, "payload": [error] }).to_string(),
             );
         }
+        tracing::trace!(target: "heartline::life", party_stop = 2, "understood");
         self.operations.insert(id.clone());
         let SubscribePayload { query, operation_name, variables } = payload;
         let variables = variables.map_or(Value::Null, Value::Object);

@@ -33,10 +33,11 @@ pub struct PresenceReader {
 }
 
 impl PresenceReader {
-    /// Reads what each observer may see, in order. It never fails: if the directory or the store
-    /// does not answer, every user is unknown and stale, so that an outage does not show which
-    /// users are hidden.
+    /// Stop 11 of the life of a presence transition: judged. Reads what each observer may see, in
+    /// order. It never fails: if the directory or the store does not answer, every user is unknown
+    /// and stale, so that an outage does not show which users are hidden.
     pub async fn read(&self, sights: &[Sight]) -> Vec<Presence> {
+        tracing::trace!(target: "heartline::life", presence_stop = 11, "judged");
         let known = self.known(sights).await;
         let Some((states, relations)) = known else {
             return sights.iter().map(|sight| unknown(&sight.user_id, true)).collect();

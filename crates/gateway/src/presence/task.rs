@@ -210,8 +210,10 @@ impl PresenceTask {
         let _ = answer.send(Response::OnItsWay);
     }
 
-    /// Lets members of shared active chats observe a user without a subscription.
+    /// Stop 9 of the life of a presence transition: introduced. Lets members of shared active chats
+    /// observe a user without a subscription.
     fn introduce(&mut self, news: &PresenceNews) {
+        tracing::trace!(target: "heartline::life", presence_stop = 9, "introduced");
         let user_id = &news.transition.user_id;
         for observer_id in news.observer_ids.iter().filter(|observer| *observer != user_id) {
             for handle in self.hub.connections_of(observer_id) {
@@ -221,8 +223,10 @@ impl PresenceTask {
         self.is_due(user_id.clone());
     }
 
-    /// Evaluates the due users, and pushes each observer the states that have changed.
+    /// Stop 10 of the life of a presence transition: looked at. Evaluates the due users, and pushes
+    /// each observer the states that have changed.
     async fn look(&mut self) {
+        tracing::trace!(target: "heartline::life", presence_stop = 10, "looked at");
         self.look_at = None;
         let due: Vec<UserId> = self.due.drain().collect();
         let mut sights = Vec::new();
@@ -237,6 +241,8 @@ impl PresenceTask {
         self.judge(sights).await;
     }
 
+    /// Stop 12 of the life of a presence transition: pushed, to connections to which another
+    /// state was pushed last.
     async fn judge(&mut self, sights: Vec<Sight>) {
         if sights.is_empty() {
             return;
@@ -256,6 +262,7 @@ impl PresenceTask {
                     Some((same, frame)) if *same == seen => frame.clone(),
                     _ => self.encode(&ServerFrame::PresenceChanged(seen.clone())),
                 };
+                tracing::trace!(target: "heartline::life", presence_stop = 12, "pushed");
                 self.hub.write_to(&handle, &frame, now);
                 self.hub.metrics().presence.events.inc();
                 last = Some((seen.clone(), frame));

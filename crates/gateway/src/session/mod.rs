@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Stop 4 of the life of a message: allowed. Takes an input and returns its effects.
+    /// Takes an input and returns its effects.
     pub fn on(&mut self, input: Input, at: Moment) -> Effects {
         match input {
             // Every request is answered, also while the connection is closing.
@@ -155,8 +155,10 @@ impl Session {
         matches!(self.stage, Stage::Closed)
     }
 
+    /// Stop 3 of the life of a message: understood. Decodes a frame, or says what is wrong with it.
     fn text(&mut self, text: &str, at: Moment) -> Effects {
         let challenged = matches!(self.stage, Stage::Challenged { .. });
+        tracing::trace!(target: "heartline::life", message_stop = 3, "understood");
         match decode_client(text) {
             Ok(Decoded::Frame(frame)) => self.frame(frame, at),
             Ok(Decoded::UnknownType { request_id }) if challenged => {
@@ -178,6 +180,8 @@ impl Session {
         }
     }
 
+    /// Stop 4 of the life of a message: allowed. Checks the rate and the token, and answers what to
+    /// do; nothing is done yet.
     fn frame(&mut self, frame: ClientFrame, at: Moment) -> Effects {
         let established = match &mut self.stage {
             Stage::Established(established) => established,
@@ -222,7 +226,10 @@ impl Session {
                 effects.push(Effect::Count(Counted::Unauthorized));
                 effects
             }
-            ClientFrame::SendMessage(frame) => self.request(Request::Send(frame), at),
+            ClientFrame::SendMessage(frame) => {
+                tracing::trace!(target: "heartline::life", message_stop = 4, "allowed");
+                self.request(Request::Send(frame), at)
+            }
             ClientFrame::SyncRequest(frame) => self.request(Request::Sync(frame), at),
             ClientFrame::SyncManifest(frame) => self.request(Request::Manifest(frame), at),
             ClientFrame::PresenceSubscribe(frame) => self.request(Request::Subscribe(frame), at),

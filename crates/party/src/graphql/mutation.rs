@@ -285,12 +285,14 @@ impl Mutation {
     }
 }
 
-/// Does an edit in the caller's session; what is asked too often is not even looked at.
+/// Stop 5 of the life of a party edit: resolved. Does an edit in the caller's session; what is
+/// asked too often is not even looked at.
 async fn edit(
     context: &Context<'_>,
     correlation_id: Option<ID>,
     edit: impl FnOnce() -> Result<Edit, PartyError> + Send,
 ) -> Result<Completed, PartyError> {
+    tracing::trace!(target: "heartline::life", party_stop = 5, "resolved");
     let socket = caller(context).socket().ok_or_else(PartyError::not_in_a_session)?;
     let inside = socket.begin_edit()?;
     socket.edit(inside, edit()?, text(correlation_id)).await

@@ -284,6 +284,27 @@ mod tests {
         assert!(archivist.lock().is_empty());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_changes_all_the_time_is_archived_within_a_minute() {
+        let gate = Gate::closed();
+        let archivist = archivist(&gate);
+        let begun = archivist.clock.now();
+        // Much more often than the debounce.
+        let changes = async {
+            for version in 1.. {
+                archivist.note(&session(version), version, Urgency::Soon);
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::select! {
+            () = archivist.run() => {}
+            () = changes => {}
+            asked = gate.asked.acquire() => asked.unwrap().forget(),
+        }
+        let waited = archivist.clock.now() - begun;
+        assert!(BUSY_MAX <= waited && waited <= BUSY_MAX + 2 * LOOK_INTERVAL, "{waited:?}");
+    }
+
     #[tokio::test]
     async fn what_changes_while_it_is_written_is_written_again() {
         let gate = Gate::closed();

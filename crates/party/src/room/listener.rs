@@ -148,10 +148,12 @@ pub(crate) fn subscription(
 }
 
 impl Publisher {
-    /// Adds an event of this size to the buffer. Returns false if it does not fit: then the buffer
-    /// is empty, and the caller must publish a snapshot.
+    /// Stop 13 of the life of a party edit: queued for a subscriber. Adds an event of this size to
+    /// the buffer. Returns false if it does not fit: then the buffer is empty, and the caller must
+    /// publish a snapshot.
     #[must_use]
     pub(crate) fn publish(&self, heard: ListenerEvent, bytes: usize) -> bool {
+        tracing::trace!(target: "heartline::life", party_stop = 13, "queued for a subscriber");
         let mut buffer = lock(&self.shared);
         let is_full =
             buffer.events.len() >= self.events_max || buffer.bytes + bytes > BUFFER_BYTES_MAX;
@@ -225,9 +227,11 @@ impl Buffer {
 impl Stream for Listener {
     type Item = ListenerEvent;
 
+    /// Stop 14 of the life of a party edit: heard.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ListenerEvent>> {
         let mut buffer = lock(&self.shared);
         if let Some((heard, bytes)) = buffer.events.pop_front() {
+            tracing::trace!(target: "heartline::life", party_stop = 14, "heard");
             buffer.bytes -= bytes;
             buffer.track_members(&heard);
             return Poll::Ready(Some(heard));

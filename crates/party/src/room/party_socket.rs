@@ -171,8 +171,10 @@ impl PartySocket {
         rate::take(&mut self.profile().questions, self.rates.questions, self.rooms.clock().now())
     }
 
-    /// The session whose queue it may edit; counts one edit.
+    /// Stop 6 of the life of a party edit: allowed. The session whose queue it may edit; counts one
+    /// edit.
     pub(crate) fn begin_edit(&self) -> Result<Joined, PartyError> {
+        tracing::trace!(target: "heartline::life", party_stop = 6, "allowed");
         let inside = self.inside().ok_or_else(PartyError::not_in_a_session)?;
         self.take_edit()?;
         Ok(inside)

@@ -115,7 +115,7 @@ impl Rooms {
         &*self.0.parts.archive
     }
 
-    /// Performs an operation.
+    /// Stop 7 of the life of a party edit: queued for its room. Performs an operation.
     ///
     /// # Errors
     /// The operation was rejected, or not confirmed in time; in that case it may have been applied.
@@ -129,6 +129,7 @@ impl Rooms {
         if self.0.is_leaving.load(Ordering::Relaxed) && !is_parting(&operation) {
             return Err(Unavailable::ShuttingDown.into());
         }
+        tracing::trace!(target: "heartline::life", party_stop = 7, "queued");
         let since = self.0.parts.clock.now();
         self.ask(session_id, |answer| {
             let asked = OperationRequest { operation, actor, correlation_id };

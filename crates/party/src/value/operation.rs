@@ -117,7 +117,8 @@ impl Applied {
     }
 }
 
-/// Decides an operation. Nothing is changed: the facts are to be committed, and then folded.
+/// Stop 9 of the life of a party edit: decided. Nothing is changed: the facts are to be committed,
+/// and then folded.
 pub fn apply(
     session: &Session,
     operation: &Operation,
@@ -126,6 +127,7 @@ pub fn apply(
     if let Some(correlation_id) = &context.correlation_id {
         validate::correlation_id(correlation_id)?;
     }
+    tracing::trace!(target: "heartline::life", party_stop = 9, "decided");
     let mut draft = Draft::new(session, context);
     let outcome = match operation {
         Operation::Edit(edit) => edits::apply(&mut draft, edit),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use heartline_testing::party::Join;
+use heartline_testing::party::{Guest, Join};
+use serde_json::Value;
 
 use crate::nodes::{Setup, is_long, now};
 use crate::party_session::Member;
@@ -80,4 +81,26 @@ async fn a_party_has_another_leader_soon_whatever_became_of_the_first() {
     let at = third.hears_news("LeaderChanged", &third.id, begun, CLEAN * 5).await;
     println!("drained: another leader {:?} after the Close", at.saturating_duration_since(closed));
     assert!(at <= closed + CLEAN, "{:?}", at - closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_member_leads_a_party_whose_keys_have_ended_in_redis() {
+    let cluster = Setup::nodes(2).set("party.archive_debounce", "1s").start().await;
+    let [one, two] = cluster.all::<2>();
+    let ana = Member::join(one, None, "wall", Join::default()).await;
+    let bo = Member::join(two, None, "wall", Join::default()).await;
+    cluster.agrees("wall", &[&ana, &bo]).await;
+    // As after four hours in which no node could keep them.
+    for name in ["state", "events"] {
+        cluster.redis.command(&["DEL", &format!("party:{{wall}}:{name}")]);
+    }
+    let mut guest = Guest::arrive(two.address, None).await;
+    let joined = guest.joins("wall").await;
+    let cy = Member::joined(guest, "wall", &joined).await;
+    let leads = |user: &&Value| user["isLeader"] == true;
+    assert_eq!(joined["users"].as_array().unwrap().iter().filter(leads).count(), 1, "{joined}");
+    // All screens show the one leader that Redis has.
+    cluster.agrees("wall", &[&ana, &bo, &cy]).await;
+    let leader = cluster.head("wall").unwrap().leader.unwrap();
+    assert!([&ana, &bo, &cy].iter().any(|member| member.id == leader), "{leader} is no member");
 }

@@ -19,6 +19,7 @@ mod push;
 mod admin;
 mod page;
 mod metrics;
+mod lives;
 mod bad_configuration;
 mod tokens_over_time;
 mod key_rotation;

@@ -151,6 +151,13 @@ impl Server {
         find().unwrap()
     }
 
+    /// Waits until the log is as expected; answers whether that happened in time.
+    pub async fn log_becomes(&self, is_expected: impl Fn(&[String]) -> bool) -> bool {
+        let mut lines = self.lines.clone();
+        let becomes = lines.wait_for(|_| is_expected(&self.log.lock().unwrap()));
+        matches!(timeout(PATIENCE, becomes).await, Ok(Ok(_)))
+    }
+
     /// An HTTP request; answers status, headers and body.
     pub async fn http(
         &self,
@@ -281,6 +288,9 @@ impl Drop for Files {
 
 fn address_in(log: &[String]) -> Option<SocketAddr> {
     let line = log.iter().find(|line| line.contains("listening"))?;
+    if let Ok(event) = serde_json::from_str::<Value>(line) {
+        return event["address"].as_str()?.parse().ok();
+    }
     let value = line.split("address=").nth(1)?.split_whitespace().next()?;
     value.parse().ok()
 }

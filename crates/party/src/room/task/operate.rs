@@ -29,8 +29,10 @@ const GROUP_EDITS_MAX: usize = 32;
 const GROUP_BYTES_MAX: usize = 24 * 1024;
 
 impl Room {
-    /// Collects the edits that wait at this moment, up to the first other request.
+    /// Stop 8 of the life of a party edit: gathered. Collects the edits that wait at this moment, up
+    /// to the first other request.
     pub(super) fn gather(&mut self, first: PendingOperation) -> Vec<PendingOperation> {
+        tracing::trace!(target: "heartline::life", party_stop = 8, "gathered");
         let mut bytes = edit_bytes(&first);
         let mut group = vec![first];
         while let Some(gathered) = bytes
@@ -158,7 +160,9 @@ impl Room {
         decide(&self.session, &self.log, &wanted.collect::<Vec<_>>())
     }
 
+    /// Stop 10 of the life of a party edit: committed, if nobody else was first.
     async fn commit(&self, after: &Session, entry: &Entry) -> Result<Committed, PartyStoreError> {
+        tracing::trace!(target: "heartline::life", party_stop = 10, "committed");
         let json = entry.to_log_json();
         let expected = (self.session.version > 0).then(|| Revision::of(&self.session));
         let commit = Commit {

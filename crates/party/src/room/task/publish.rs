@@ -56,8 +56,10 @@ impl Room {
         }
     }
 
-    /// Takes the next state and publishes the events that led to it.
+    /// Stop 11 of the life of a party edit: taken over. Takes the next state and publishes the events
+    /// that led to it.
     pub(super) fn take(&mut self, session: Arc<Session>, entry: &Entry) {
+        tracing::trace!(target: "heartline::life", party_stop = 11, "taken over");
         self.note_rest(&session);
         self.session = session;
         self.log.append(entry);
@@ -130,8 +132,10 @@ impl Room {
         self.publishers.iter().for_each(|publisher| publisher.publish_snapshot(&self.session));
     }
 
-    /// Publishes the queue events of a commit, or one snapshot if the queue was replaced.
+    /// Stop 12 of the life of a party edit: told. Publishes the queue events of a commit, or one
+    /// snapshot if the queue was replaced.
     fn publish_queue_events(&self, entry: &Entry) {
+        tracing::trace!(target: "heartline::life", party_stop = 12, "told");
         let events: Vec<&QueueEvent> = entry.facts.iter().filter_map(Fact::queue_event).collect();
         let is_replacement =
             |event: &&QueueEvent| matches!(event.change, QueueChange::QueueReplaced { .. });
