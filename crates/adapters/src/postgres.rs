@@ -41,6 +41,7 @@ use std::time::Duration;
 use heartline_durability::StoreError;
 use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 pub use config::{Encryption, POOL_SIZE, PostgresConfig, SynchronousCommit, UrlError};
 pub use counters::PostgresCounters;
@@ -60,6 +61,7 @@ pub struct PostgresStore(Arc<Inner>);
 struct Inner {
     pool: Pool,
     clock: Clock,
+    random: Random,
     /// Who claims what was not announced: this store and no other.
     claimant: i64,
 }
@@ -69,7 +71,11 @@ impl PostgresStore {
     ///
     /// # Errors
     /// Something is in the way; the sentence says what, and what to do.
-    pub async fn open(config: &PostgresConfig, clock: Clock) -> Result<Self, OpenError> {
+    pub async fn open(
+        config: &PostgresConfig,
+        clock: Clock,
+        random: Random,
+    ) -> Result<Self, OpenError> {
         let tls = match &config.encryption {
             Encryption::Disable | Encryption::Require => Tls::unverified(),
             Encryption::VerifyFull { roots_file } => {
@@ -80,10 +86,10 @@ impl PostgresStore {
             }
         };
         let deadline = clock.now() + OPEN_DEADLINE;
-        schema::migrate(config, &tls, deadline).await?;
-        let pool = Pool::new(config.clone(), tls, clock, PostgresCounters::default());
-        let claimant = rand::random();
-        Ok(Self(Arc::new(Inner { pool, clock, claimant })))
+        schema::migrate(config, &tls, deadline, random).await?;
+        let pool = Pool::new(config.clone(), tls, clock, random, PostgresCounters::default());
+        let claimant = random.draw();
+        Ok(Self(Arc::new(Inner { pool, clock, random, claimant })))
     }
 
     /// Finishes what is under way and closes its connections. Later calls are refused.

@@ -41,10 +41,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 pub use backup::{BackupError, RestoreError, back_up, restore, unfinished};
 pub use check::{Thoroughness, check_store};
-pub use config::{DATABASE_FILE, DISK_RESERVE_BYTES, SqliteConfig, UrlError};
+pub use config::{DATABASE_FILE, DISK_RESERVE_BYTES, Execution, SqliteConfig, UrlError};
 pub use counters::SqliteCounters;
 pub use open::OpenError;
 pub use party_store::{SESSION_TTL, SqlitePartyStore};
@@ -90,33 +91,53 @@ impl SqliteStore {
     ///
     /// # Errors
     /// Something is in the way; the sentence says what, and what to do.
-    pub fn open(config: &SqliteConfig, clock: Clock) -> Result<Self, OpenError> {
+    pub fn open(config: &SqliteConfig, clock: Clock, random: Random) -> Result<Self, OpenError> {
         let path = &config.path;
         let (lock, connection) = open::open_writer(config)?;
         let was_open = check::mark_open(&connection).map_err(|error| open::explain(path, error))?;
         let counters = SqliteCounters::default();
         let health = Arc::new(Health::new(was_open));
         let no_thread = |source| OpenError::Directory { path: path.clone(), source };
-        let check = if was_open {
-            let connection = open::open_reader(path)?;
-            let check = BackgroundCheck::start(connection, Arc::clone(&health));
-            Some(check.map_err(no_thread)?)
-        } else {
-            None
+        let is_inline = config.execution == Execution::Inline;
+        let check = match was_open {
+            true if is_inline => {
+                BackgroundCheck::finish(&open::open_reader(path)?, &health);
+                None
+            }
+            true => {
+                let connection = open::open_reader(path)?;
+                let check = BackgroundCheck::start(connection, Arc::clone(&health));
+                Some(check.map_err(no_thread)?)
+            }
+            false => None,
         };
-        let readers = (0..config.readers.max(1)).map(|_| open::open_reader(path));
-        let readers = Readers::start(readers.collect::<Result<_, _>>()?).map_err(no_thread)?;
+        let readers = if is_inline {
+            Readers::inline(open::open_reader(path)?)
+        } else {
+            let readers = (0..config.readers.max(1)).map(|_| open::open_reader(path));
+            Readers::start(readers.collect::<Result<_, _>>()?).map_err(no_thread)?
+        };
         let disk = DiskGuard::new(path, config.disk_reserve_bytes);
-        let checkpointer = Checkpointer::start(open::open_beside(path)?).map_err(no_thread)?;
+        let beside = open::open_beside(path)?;
+        let checkpointer = if is_inline {
+            Checkpointer::inline(beside)
+        } else {
+            Checkpointer::start(beside).map_err(no_thread)?
+        };
         let parts = WriterParts {
             checkpointer,
             connection,
             clock,
+            random,
             disk,
             counters: counters.clone(),
             health: Arc::clone(&health),
         };
-        let writer = Writer::start(parts).map_err(no_thread)?;
+        let writer = if is_inline {
+            Writer::inline(parts)
+        } else {
+            Writer::start(parts).map_err(no_thread)?
+        };
         let party = OnceLock::new();
         let inner =
             Inner { readers, _check: check, writer, clock, counters, health, party, _lock: lock };

@@ -11,6 +11,7 @@ use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{ChatLog, Chats, NewChat, NewMessage};
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use serde::{Deserialize, Serialize};
 
 use super::Ids;
@@ -111,7 +112,7 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
         .map(|user| user.parse())
         .collect::<Result<_, _>>()?;
     let config = SqliteConfig::in_directory(&options.directory);
-    let store = SqliteStore::open(&config, Clock::system())?;
+    let store = SqliteStore::open(&config, Clock::system(), Random::system())?;
     let mut composer = Composer::new(&store, layout, users, options.content, naming).await?;
     let (mut cpu, mut elapsed, mut stored) = (Duration::ZERO, Duration::ZERO, 0);
     let this = std::process::id();

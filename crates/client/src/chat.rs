@@ -26,6 +26,7 @@ mod verdict;
 mod watching;
 
 use heartline_protocol::{ChatId, ClientMessageId, UserId};
+use heartline_runtime::Random;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -58,6 +59,7 @@ pub struct ChatClient {
 pub struct ChatSender {
     commands: mpsc::Sender<Command>,
     frames: FrameSender,
+    random: Random,
 }
 
 impl ChatClient {
@@ -73,15 +75,17 @@ impl ChatClient {
         let (event_sender, events) = mpsc::channel(chat_config.event_capacity);
         let (command_sender, commands) = mpsc::channel(COMMAND_CAPACITY);
         let closing = CancellationToken::new();
-        let state = ChatState::new(chat_config, config.back_off, config.jitter_seed);
+        let state = ChatState::new(chat_config, config.back_off, config.random.draw());
+        let (clock, random) = (config.clock, config.random);
         let (client, client_events) = Client::start(config)?;
-        let sender = ChatSender { commands: command_sender, frames: client.sender() };
+        let sender = ChatSender { commands: command_sender, frames: client.sender(), random };
         let chat_task = ChatTask {
             state,
             client,
             client_events,
             events: event_sender,
             commands,
+            clock,
             closing: closing.clone(),
         };
         let mut task = JoinSet::new();
@@ -162,7 +166,7 @@ impl ChatSender {
         content: impl Into<String>,
         content_type: Option<String>,
     ) -> Result<ClientMessageId, SendError> {
-        let draft = Draft { content_type, ..Draft::new(chat_id, content) };
+        let draft = Draft { content_type, ..Draft::drawn(self.random, chat_id, content) };
         let client_message_id = draft.client_message_id.clone();
         self.send_draft(draft).await?;
         Ok(client_message_id)

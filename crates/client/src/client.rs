@@ -67,7 +67,7 @@ impl Client {
         let (frame_sender, frames) = mpsc::channel(config.frame_capacity);
         let (breaks, breaks_receiver) = watch::channel(());
         let closing = CancellationToken::new();
-        let back_off = BackOff::new(config.back_off, config.jitter_seed);
+        let back_off = BackOff::new(config.back_off, config.random.draw());
         let keeper = Keeper {
             tls: dial::tls_connector(&config, &endpoints),
             around: Surroundings {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use heartline_protocol::DeviceId;
 use heartline_protocol::limits::SYNC_PAGE_BYTES_MAX;
+use heartline_runtime::{Clock, Random};
 
 use crate::back_off::BackOffConfig;
-use crate::dial;
+use crate::dial::{self, Dialer, TcpDialer};
 use crate::token::TokenProvider;
 
 /// The client's configuration. Start from [`ClientConfig::new`] and change what differs.
@@ -26,8 +27,12 @@ pub struct ClientConfig {
     pub authentication: Authentication,
     /// How long to pause after failures.
     pub back_off: BackOffConfig,
-    /// The seed of every random pause, so that a test can repeat them.
-    pub jitter_seed: u64,
+    /// The clocks: the machine's, unless a test simulates time.
+    pub clock: Clock,
+    /// The random source of ids and pauses: the machine's, unless a test repeats them.
+    pub random: Random,
+    /// Opens sockets: by TCP, unless a test connects inside the process.
+    pub dialer: Arc<dyn Dialer>,
     /// How long the TCP connection, TLS and the upgrade may take together.
     pub connect_timeout: Duration,
     /// How long `connection_established` may take after the upgrade.
@@ -81,7 +86,9 @@ impl ClientConfig {
             device_id: None,
             authentication: Authentication::Header,
             back_off: BackOffConfig::default(),
-            jitter_seed: rand::random(),
+            clock: Clock::system(),
+            random: Random::system(),
+            dialer: Arc::new(TcpDialer),
             connect_timeout: Duration::from_secs(10),
             establish_timeout: Duration::from_secs(15),
             event_capacity: 256,

@@ -4,12 +4,12 @@ use std::future::pending;
 use std::pin::Pin;
 
 use heartline_protocol::{ClientFrame, ServerFrame, Token, decode_server, encode_client};
+use heartline_runtime::Clock;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Outgoing;
-use crate::clock;
 use crate::config::ClientConfig;
 use crate::dial::{self, Socket};
 use crate::event::{ClientEvent, Ending, Loss};
@@ -58,9 +58,10 @@ pub(crate) async fn run(
     token: Token,
     around: &mut Surroundings,
 ) -> (Finish, Token) {
-    let establish_by = clock::now() + around.config.establish_timeout;
+    let clock = around.config.clock;
+    let establish_by = clock.now() + around.config.establish_timeout;
     let mut session = Session::new(token, around.config.device_id.clone(), establish_by);
-    let mut link = Link::new(socket);
+    let mut link = Link::new(socket, clock);
     let finish = drive(&mut link, &mut session, around).await;
     let token = session.token().clone();
     match finish {
@@ -120,7 +121,7 @@ async fn drive(link: &mut Link, session: &mut Session, around: &mut Surroundings
             }
             reserved = events.reserve(), if permit.is_none() => {
                 let Ok(reserved) = reserved else { return Step::ClosedByCaller };
-                session.resumed(clock::now());
+                session.resumed(config.clock.now());
                 permit = Some(reserved);
                 Ok(())
             }
@@ -135,7 +136,7 @@ async fn drive(link: &mut Link, session: &mut Session, around: &mut Surroundings
                     match message.as_text() {
                         None => Ok(()),
                         Some(text) => {
-                            let (event, answer) = understand(text, session, policy);
+                            let (event, answer) = understand(text, session, policy, config.clock);
                             if let Some(permit) = permit.take() {
                                 permit.send(event);
                             }
@@ -158,12 +159,13 @@ fn understand(
     text: &str,
     session: &mut Session,
     policy: &mut Policy,
+    clock: Clock,
 ) -> (ClientEvent, Option<ClientFrame>) {
     let frame = decode_server(text).unwrap_or_else(|error| {
         tracing::debug!(category = ?error.classify(), "a frame could not be understood");
         ServerFrame::Unknown
     });
-    let answer = session.on_frame(&frame, clock::now(), clock::wall());
+    let answer = session.on_frame(&frame, clock.now(), clock.wall());
     let event = match frame {
         ServerFrame::ConnectionEstablished(established) => {
             policy.established();

@@ -1,12 +1,15 @@
 //! From a URL to an open WebSocket: TCP, TLS, upgrade.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use heartline_protocol::limits::REQUEST_HEAD_BYTES_MAX;
 use heartline_protocol::rest::ErrorBody;
 use heartline_protocol::{SUBPROTOCOL, Token};
+use heartline_runtime::{Socket as Stream, SocketIo};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -20,9 +23,29 @@ use crate::endpoint::Endpoint;
 use crate::event::{Ending, Loss, Refusal};
 use crate::upgrade::{self, ResponseHead};
 
+/// Opens sockets to servers.
+#[async_trait]
+pub trait Dialer: Send + Sync + fmt::Debug {
+    /// Opens a socket to a port of a host, which is a name or an IP address.
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Arc<dyn Stream>>;
+}
+
+/// Opens sockets by TCP, to the first of a name's addresses that answers.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpDialer;
+
+#[async_trait]
+impl Dialer for TcpDialer {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Arc<dyn Stream>> {
+        let stream = TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Arc::new(stream))
+    }
+}
+
 /// Plain or encrypted. The buffer holds what came with the head of the upgrade's response; later
 /// reads are larger than it and go past it.
-pub(crate) type Transport = BufReader<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
+pub(crate) type Transport = BufReader<Either<SocketIo, Box<TlsStream<SocketIo>>>>;
 
 /// An open WebSocket.
 pub(crate) type Socket = WebSocketStream<Transport>;
@@ -74,8 +97,8 @@ async fn open(
     tls: Option<&TlsConnector>,
     token: &Token,
 ) -> io::Result<Result<Socket, Refusal>> {
-    let mut transport = connect(endpoint, tls).await?;
-    let key = upgrade::new_key();
+    let mut transport = connect(config, endpoint, tls).await?;
+    let key = upgrade::new_key(config.random);
     let request = request(config, endpoint, token, &key);
     transport.write_all(&request).await?;
     transport.flush().await?;
@@ -93,9 +116,12 @@ async fn open(
     Ok(Ok(ClientBuilder::new().limits(limits).take_over(transport)))
 }
 
-async fn connect(endpoint: &Endpoint, tls: Option<&TlsConnector>) -> io::Result<Transport> {
-    let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).await?;
-    stream.set_nodelay(true)?;
+async fn connect(
+    config: &ClientConfig,
+    endpoint: &Endpoint,
+    tls: Option<&TlsConnector>,
+) -> io::Result<Transport> {
+    let stream = SocketIo::new(config.dialer.dial(&endpoint.host, endpoint.port).await?);
     let stream = match tls.filter(|_| endpoint.secure) {
         None => Either::Left(stream),
         Some(connector) => {
@@ -152,8 +178,6 @@ pub(crate) fn abort(socket: Socket) {
         Either::Left(stream) => stream,
         Either::Right(stream) => stream.get_ref().0,
     };
-    if let Err(error) = stream.set_zero_linger() {
-        tracing::debug!(%error, "a socket could not be told not to linger");
-    }
+    stream.socket().abort();
     drop(socket);
 }

@@ -26,6 +26,7 @@ pub mod raw;
 pub mod token;
 
 mod client;
+#[cfg(test)]
 mod clock;
 mod connection;
 mod dial;
@@ -42,6 +43,7 @@ pub use chat::{
 };
 pub use client::{Client, ClientStopped, FrameSender};
 pub use config::{Authentication, ClientConfig, ConfigError};
+pub use dial::{Dialer, TcpDialer};
 pub use event::{ClientEvent, Ending, Loss, Refusal, StopReason};
 pub use policy::{Next, Policy};
 pub use presence::PresenceView;

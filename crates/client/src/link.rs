@@ -7,11 +7,11 @@ use std::task::Poll;
 use futures_util::{Sink, SinkExt, StreamExt};
 use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
 use heartline_protocol::{Token, encode_client};
+use heartline_runtime::Clock;
 use tokio::sync::mpsc;
 use tokio_websockets::Message;
 
 use crate::client::Outgoing;
-use crate::clock;
 use crate::dial::Socket;
 use crate::event::Loss;
 use crate::session::Session;
@@ -27,6 +27,7 @@ pub(crate) struct Link {
     /// Whether the socket holds something that is not yet written.
     pub(crate) unflushed: bool,
     pongs_unwritten: usize,
+    clock: Clock,
 }
 
 /// What the socket had to say.
@@ -40,8 +41,8 @@ pub(crate) enum Turn {
 
 impl Link {
     /// A socket in which nothing waits.
-    pub(crate) fn new(socket: Socket) -> Self {
-        Self { socket, unflushed: false, pongs_unwritten: 0 }
+    pub(crate) fn new(socket: Socket, clock: Clock) -> Self {
+        Self { socket, unflushed: false, pongs_unwritten: 0, clock }
     }
 
     /// Puts a text into the socket; [`Link::turn`] writes it.
@@ -73,7 +74,7 @@ impl Link {
     /// Sends a heartbeat. If earlier frames are still being written they are the sign of life,
     /// and another one behind them would only pile up.
     pub(crate) fn beat(&mut self, session: &mut Session) -> Result<(), Loss> {
-        let frame = session.heartbeat(clock::now());
+        let frame = session.heartbeat(self.clock.now());
         if self.unflushed { Ok(()) } else { self.queue(encode_client(&frame)) }
     }
 
@@ -83,7 +84,7 @@ impl Link {
         token: Result<Token, TokenError>,
         session: &mut Session,
     ) -> Result<(), Loss> {
-        let (now, wall) = (clock::now(), clock::wall());
+        let (now, wall) = (self.clock.now(), self.clock.wall());
         match token {
             Ok(token) => match session.on_token(token, now, wall) {
                 Some(frame) => self.queue(encode_client(&frame)),

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use heartline_runtime::Random;
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -81,7 +82,7 @@ async fn upgrade_raw(
 ) -> io::Result<RawUpgrade> {
     stream.set_nodelay(true)?;
     let host = stream.peer_addr()?.to_string();
-    let request = upgrade::request_head(&host, path, &upgrade::new_key(), headers);
+    let request = upgrade::request_head(&host, path, &upgrade::new_key(Random::system()), headers);
     stream.write_all(&request).await?;
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
@@ -121,7 +122,7 @@ pub fn masked_frame(opcode: u8, fin: bool, payload: &[u8]) -> Vec<u8> {
             frame.extend_from_slice(&(length as u64).to_be_bytes());
         }
     }
-    let mask: [u8; 4] = rand::random();
+    let mask: [u8; 4] = Random::system().draw();
     frame.extend_from_slice(&mask);
     frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
     frame

@@ -8,6 +8,7 @@ use std::io;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use heartline_protocol::limits::REQUEST_HEAD_BYTES_MAX;
+use heartline_runtime::Random;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
@@ -29,8 +30,8 @@ impl ResponseHead {
 }
 
 /// A new `Sec-WebSocket-Key`.
-pub(crate) fn new_key() -> String {
-    STANDARD.encode(rand::random::<[u8; 16]>())
+pub(crate) fn new_key(random: Random) -> String {
+    STANDARD.encode(random.draw::<[u8; 16]>())
 }
 
 /// The `Sec-WebSocket-Accept` that proves that the server read the key.

@@ -1,10 +1,10 @@
 //! Changes of chats: committed by the store, then announced to those whom they concern.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use heartline_protocol::server_frame::ChatChange;
 use heartline_protocol::{ChatId, UserId};
+use heartline_runtime::Set;
 use tracing::warn;
 
 use crate::bus::EventBus;
@@ -115,7 +115,7 @@ fn kind(edit: &ChatEdit) -> ChatChange {
 
 fn event(change: ChatChange, edited: Edited) -> Event {
     let Edited { mut chat, members_version, removed, .. } = edited;
-    let gone: HashSet<_> = removed.iter().collect();
+    let gone: Set<_> = removed.iter().collect();
     chat.members.retain(|member| !gone.contains(&member.user_id));
     Event::ChatChanged { change, chat: Arc::new(chat), removed, members_version }
 }

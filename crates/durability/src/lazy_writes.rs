@@ -3,12 +3,12 @@
 //! Both only rise and clients repeat them, so they are kept in memory, written together every few
 //! seconds, and outside of the breaker: they never make a send fail.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_protocol::{ChatId, Timestamp, UserId};
+use heartline_runtime::Map;
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -40,14 +40,14 @@ pub trait LazyStore: Send + Sync + std::fmt::Debug {
 /// The pending writes of a node. Clones share them.
 #[derive(Debug, Clone)]
 pub struct LazyWrites {
-    pending: Arc<Mutex<HashMap<UserId, Pending>>>,
+    pending: Arc<Mutex<Map<UserId, Pending>>>,
     hurry: Arc<Notify>,
     metrics: Metrics,
 }
 
 #[derive(Debug, Default)]
 struct Pending {
-    acked: HashMap<ChatId, u64>,
+    acked: Map<ChatId, u64>,
     last_seen: Option<Timestamp>,
 }
 
@@ -88,6 +88,8 @@ impl LazyWrites {
     pub async fn run(self, store: Arc<dyn LazyStore>) {
         loop {
             tokio::select! {
+                // The interval first: a write that is due does not wait for more to gather.
+                biased;
                 () = tokio::time::sleep(WRITE_INTERVAL) => {}
                 () = self.hurry.notified() => {
                     // Users who leave together are written together.
@@ -147,7 +149,7 @@ impl LazyWrites {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, Pending>> {
+    fn lock(&self) -> MutexGuard<'_, Map<UserId, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,11 +3,11 @@
 //! Recording is lazy: a message that is recorded late may be published again after a crash, and
 //! delivery drops a repeated one.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use heartline_protocol::ChatId;
+use heartline_runtime::Map;
 use tracing::warn;
 
 use crate::announcements::{Announcements, Published};
@@ -24,7 +24,7 @@ const CHATS_MAX: usize = 100_000;
 /// Published messages that are to be recorded. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Publications {
-    pending: Arc<Mutex<HashMap<ChatId, Ranges>>>,
+    pending: Arc<Mutex<Map<ChatId, Ranges>>>,
 }
 
 impl Publications {
@@ -64,7 +64,7 @@ impl Publications {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ChatId, Ranges>> {
+    fn lock(&self) -> MutexGuard<'_, Map<ChatId, Ranges>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

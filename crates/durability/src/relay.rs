@@ -1,12 +1,12 @@
 //! The relay: publishes stored messages that were not published in time, after a crash, while the
 //! bus was away, or because a chat's members could not be read.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::ChatId;
 use heartline_protocol::limits::{SYNC_PAGE_BYTES_MAX, SYNC_PAGE_MESSAGES};
+use heartline_runtime::Map;
 use tracing::{info, warn};
 
 use crate::announcements::{Announcements, Published, Unpublished};
@@ -47,7 +47,7 @@ impl Relay {
     pub async fn run(self) {
         let mut ticks = tokio::time::interval(RELAY_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut taken_up = HashMap::new();
+        let mut taken_up = Map::default();
         loop {
             ticks.tick().await;
             match self.announcements.unpublished(RELAY_AFTER, CHATS_PER_LOOK).await {
@@ -65,8 +65,8 @@ impl Relay {
     async fn announce_chats(
         &self,
         chats: Vec<Unpublished>,
-        taken_up: &HashMap<ChatId, u64>,
-    ) -> HashMap<ChatId, u64> {
+        taken_up: &Map<ChatId, u64>,
+    ) -> Map<ChatId, u64> {
         let place = |chat: &Unpublished| (chat.chat_id, chat.published_sequence);
         let places = chats.iter().map(place).collect();
         for chat in chats {

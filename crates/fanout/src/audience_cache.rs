@@ -1,12 +1,12 @@
 //! The members of chats, cached under the version of the membership.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_durability::Chain;
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Clock;
+use heartline_runtime::Map;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -38,7 +38,7 @@ pub(crate) struct AudienceCache {
     audiences: Arc<dyn Audiences>,
     clock: Clock,
     metrics: Metrics,
-    cached: HashMap<ChatId, Cached>,
+    cached: Map<ChatId, Cached>,
     cached_members: usize,
     failed_at: Option<Instant>,
 }
@@ -51,7 +51,7 @@ struct Cached {
 
 impl AudienceCache {
     pub(crate) fn new(audiences: Arc<dyn Audiences>, clock: Clock, metrics: Metrics) -> Self {
-        let cached = HashMap::new();
+        let cached = Map::default();
         Self { audiences, clock, metrics, cached, cached_members: 0, failed_at: None }
     }
 

@@ -1,8 +1,7 @@
 //! Chats that may have missed something because nobody could say who belongs to them.
 
-use std::collections::HashSet;
-
 use heartline_protocol::ChatId;
+use heartline_runtime::Set;
 
 /// Chats that are remembered one by one; one more, and it is all of them.
 const CHATS_MAX: usize = 1000;
@@ -10,7 +9,7 @@ const CHATS_MAX: usize = 1000;
 /// What must be told to sync once the store answers again.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
-    chats: HashSet<ChatId>,
+    chats: Set<ChatId>,
     is_everything: bool,
 }
 

@@ -3,7 +3,6 @@
 //! The node whose call decided a transition does it, and no other. Whoever it does not reach, and
 //! who was told of that person before, is told by their own node, which hears every transition.
 
-use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use heartline_durability::{Chain, LazyWrites};
 use heartline_protocol::{NodeId, UserId};
 use heartline_routing::{Change, Envelope, PresenceNews, PresenceStates, Transition};
+use heartline_runtime::{Map, Set};
 use tokio::sync::broadcast;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
@@ -64,7 +64,7 @@ struct Teller {
 }
 
 /// What is to be told: the latest transition of each user.
-type Untold = HashMap<UserId, Transition>;
+type Untold = Map<UserId, Transition>;
 
 impl PresenceFanout {
     /// Delivers the transitions that the directory decides from now on.
@@ -82,7 +82,7 @@ impl PresenceFanout {
     /// Works until the directory is gone.
     pub async fn run(self) {
         let Self { mut decisions, teller } = self;
-        let mut untold = Untold::new();
+        let mut untold = Untold::default();
         while decisions.gather(&mut untold).await {
             let batch = next_batch(&mut untold);
             let left = decisions.take_during(teller.tell(batch), &mut untold).await;
@@ -132,6 +132,8 @@ impl Decisions {
         let mut work = pin!(work);
         loop {
             tokio::select! {
+                // The work first: it ends the loop, and what is left is taken up by the next.
+                biased;
                 done = &mut work => return done,
                 is_open = self.take_next(untold) => if !is_open {
                     return work.await;
@@ -204,7 +206,7 @@ impl Teller {
         observers.dedup();
         let routes = self.fanout.routes_of(&observers.into()).await.unwrap_or_default();
         for (node_id, here) in &routes.nodes {
-            let here: HashSet<&UserId> = here.iter().collect();
+            let here: Set<&UserId> = here.iter().collect();
             let is_here = |observer: &&UserId| here.contains(*observer);
             let narrowed = |(transition, them): &(Transition, Vec<UserId>)| PresenceNews {
                 transition: transition.clone(),

@@ -1,12 +1,12 @@
 //! An event of the application's own back end, to all devices of some users.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use heartline_protocol::limits::{EVENT_DATA_BYTES_MAX, EVENT_NAME_BYTES_MAX, PUSH_USERS_MAX};
 use heartline_protocol::{ServerFrame, UserId, encode_server};
 use heartline_routing::{DirectoryError, Envelope, LinkError, Route};
+use heartline_runtime::Set;
 use serde_json::Value;
 use tracing::warn;
 
@@ -46,7 +46,7 @@ impl Fanout {
     pub async fn push(&self, mut push: Push) -> Result<usize, PushError> {
         check(&push)?;
         // Who is named twice hears it once.
-        let mut named = HashSet::with_capacity(push.user_ids.len());
+        let mut named = Set::with_capacity_and_hasher(push.user_ids.len(), Default::default());
         push.user_ids.retain(|user_id| named.insert(user_id.clone()));
         let frame = ServerFrame::Event { name: push.name, data: push.data };
         let frame = Bytes::from(encode_server(&frame, self.clock.wall()));

@@ -12,6 +12,7 @@ use heartline_routing::renewal::close_replaced;
 use heartline_routing::{
     DirectoryError, Lease, LeaseKey, LeaseKind, Refusal as LeaseRefusal, Registration, shard_of,
 };
+use heartline_runtime::Random;
 use http::header::USER_AGENT;
 use http::{Response, request};
 use tokio::sync::oneshot;
@@ -145,9 +146,9 @@ impl Gateway {
         kind: LeaseKind,
     ) -> Result<(Admitted, Identity), NotAdmitted> {
         let user_id = claims.user_id;
-        let device_id = claims.device_id.or(device_id).unwrap_or_else(made_device);
+        let device_id = claims.device_id.or(device_id).unwrap_or_else(|| made_device(self.random));
         let shard = shard_of(&user_id, self.config.shards);
-        let ulid = Ulid::from_parts(self.clock.wall().unix_ms, rand::random());
+        let ulid = Ulid::from_parts(self.clock.wall().unix_ms, self.random.draw());
         let key = LeaseKey {
             user_id: user_id.clone(),
             node_id: self.node_id.clone(),
@@ -263,8 +264,8 @@ impl NotAdmitted {
 }
 
 /// A new device id for a client that named none, so that it replaces no connection.
-fn made_device() -> DeviceId {
-    let text = format!("made-{}", Ulid(rand::random()));
+fn made_device(random: Random) -> DeviceId {
+    let text = format!("made-{}", Ulid(random.draw()));
     text.parse().expect("a made device id is legal")
 }
 

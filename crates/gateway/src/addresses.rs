@@ -1,17 +1,17 @@
 //! How many sockets each address holds, and which address a request really comes from.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use heartline_runtime::Map;
 use http::HeaderMap;
 use ipnet::IpNet;
 
 /// Sockets per address on this node.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    counts: Arc<Mutex<Map<IpAddr, usize>>>,
 }
 
 /// One socket's place in its address' count, given back when it is dropped.

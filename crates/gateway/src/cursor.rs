@@ -5,13 +5,14 @@
 //! predecessors; then the hole is read from the log, once. If that fails, the listeners get
 //! `resync_required` for the chat. Clients therefore never see repeats or inversions.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Delivery;
+use heartline_runtime::{Map, Set};
 use tokio::time::Instant;
 
 /// How long a message that is ahead waits for its predecessors.
@@ -30,9 +31,9 @@ const CURSORS_MAX: usize = 200_000;
 /// The cursors of a node's chats.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
-    chats: HashMap<ChatId, Cursor>,
+    chats: Map<ChatId, Cursor>,
     /// Chats in which messages wait: only these are searched for holes.
-    waiting: HashSet<ChatId>,
+    waiting: Set<ChatId>,
 }
 
 #[derive(Debug)]

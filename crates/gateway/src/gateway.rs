@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heartline_protocol::NodeId;
 use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
-use heartline_runtime::Tasks;
+use heartline_runtime::{Random, Tasks};
 
 use crate::addresses::Addresses;
 use crate::budget::Budget;
@@ -23,6 +23,7 @@ pub struct Gateway {
     pub(crate) config: Arc<Config>,
     pub(crate) node_id: NodeId,
     pub(crate) clock: Clock,
+    pub(crate) random: Random,
     pub(crate) authenticator: Authenticator,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) link: Arc<dyn NodeLink>,
@@ -48,6 +49,8 @@ pub struct Parts {
     pub node_id: NodeId,
     /// The clocks.
     pub clock: Clock,
+    /// The source of random ids and jitter.
+    pub random: Random,
     /// Verifies tokens.
     pub authenticator: Authenticator,
     /// Registers and renews the leases of connections.
@@ -67,7 +70,7 @@ pub struct Parts {
 impl Gateway {
     /// Assembles a gateway, and the task that pushes presence. Nothing runs yet.
     pub fn new(parts: Parts) -> (Self, PresenceTask) {
-        let Parts { config, node_id, clock, authenticator, leases, link, .. } = parts;
+        let Parts { config, node_id, clock, random, authenticator, leases, link, .. } = parts;
         let (durability, typing, metrics) = (parts.durability, parts.typing, parts.metrics);
         let budget = Arc::new(Budget::new(config.limits.outbox_memory));
         let hub = Arc::new(Hub::new(clock, metrics.clone(), &config.limits));
@@ -85,6 +88,7 @@ impl Gateway {
             config,
             node_id,
             clock,
+            random,
             authenticator,
             leases,
             link,
@@ -115,6 +119,11 @@ impl Gateway {
     /// The clocks.
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// The random source.
+    pub fn random(&self) -> Random {
+        self.random
     }
 
     /// The connections of this node.

@@ -1,16 +1,16 @@
 //! The part of a connection that the rest of the node shares: its identity and its outbox.
 
+use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::{CloseReason, ConnectionId, DeviceId};
 use heartline_routing::{Lease, LeaseKey, LeaseKind};
-use tokio::net::TcpStream;
+use heartline_runtime::Socket;
 use tokio::time::Instant;
 
 use crate::outbox::{Delivered, Flushed, Outbox};
-use crate::transport::try_write;
 
 /// A connection as the hub, the inbox and the drain see it.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Handle {
     /// The frames to write.
     pub outbox: Outbox,
     /// The plain socket, for writing at once without waking the connection's task.
-    direct: Option<Arc<TcpStream>>,
+    direct: Option<Arc<dyn Socket>>,
     opened_at: Instant,
     /// The protocol of the connection: only chat connections receive pushes.
     kind: LeaseKind,
@@ -40,7 +40,7 @@ pub struct Identity {
 impl Handle {
     pub(crate) fn new(
         outbox: Outbox,
-        direct: Option<Arc<TcpStream>>,
+        direct: Option<Arc<dyn Socket>>,
         opened_at: Instant,
         kind: LeaseKind,
     ) -> Self {
@@ -79,7 +79,7 @@ impl Handle {
             return;
         }
         tracing::trace!(target: "heartline::life", message_stop = 14, "written");
-        match self.outbox.flush_with(|slices| try_write(socket, slices)) {
+        match self.outbox.flush_with(|slices| socket.try_write(slices)) {
             Ok(Flushed::All) => {}
             // The task waits until the socket is writable, or gets the same error and ends.
             Ok(Flushed::Blocked) | Err(_) => self.outbox.wake(),
@@ -91,7 +91,10 @@ impl Handle {
     pub(crate) fn deliver(&self, frame: &Bytes, now: Instant) -> Option<Delivered> {
         tracing::trace!(target: "heartline::life", message_stop = 14, presence_stop = 13, "written");
         match &self.direct {
-            Some(socket) => self.outbox.write_or_push(frame, now, |bytes| socket.try_write(bytes)),
+            Some(socket) => {
+                let write = |bytes: &[u8]| socket.try_write(&[IoSlice::new(bytes)]);
+                self.outbox.write_or_push(frame, now, write)
+            }
             None => self.outbox.push(frame, now).map(Delivered::Queued),
         }
     }

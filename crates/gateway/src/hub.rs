@@ -3,7 +3,7 @@
 //! The hub decides local delivery: a frame goes to every connection listed here. It is sharded to
 //! keep locks short; no lock is held across an await.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use heartline_protocol::{ChatId, CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
 use heartline_routing::renewal::Holdings;
 use heartline_routing::{Clock, Lease, LeaseKey, ResyncReason};
+use heartline_runtime::Map;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tracing::info;
@@ -35,7 +36,7 @@ const RESYNC_DELAY_MS_MAX: u64 = 2000;
 pub struct Hub {
     shards: [Mutex<Shard>; SHARDS],
     /// Sockets that have not authenticated yet, by their own number.
-    guests: Mutex<HashMap<u64, Arc<Handle>>>,
+    guests: Mutex<Map<u64, Arc<Handle>>>,
     hasher: RandomState,
     clock: Clock,
     metrics: Metrics,
@@ -50,7 +51,7 @@ pub(crate) type Handles = SmallVec<[Arc<Handle>; 1]>;
 
 #[derive(Debug, Default)]
 struct Shard {
-    users: HashMap<UserId, Handles>,
+    users: Map<UserId, Handles>,
     /// Requests to close connections that are not listed. A connection that is registered and about
     /// to be listed finds its request here. When full, the oldest are removed: their connections
     /// have ended long ago.

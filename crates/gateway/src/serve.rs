@@ -79,9 +79,9 @@ impl Gateway {
     ) -> Connection {
         let Accepted { ticket, device_id, admitted, opened_at } = accepted;
         let at = Moment { now: self.clock.now(), wall: self.clock.wall() };
-        let seed = rand::random();
+        let seed = self.random.draw();
         let direct = match &transport {
-            Transport::Plain(tcp) => Some(Arc::clone(tcp)),
+            Transport::Plain(socket) => Some(Arc::clone(socket)),
             Transport::Tls(_) => None,
         };
         let frames_sent = self.metrics.frames_sent.clone();

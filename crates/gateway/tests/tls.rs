@@ -11,6 +11,7 @@ use bytes::Bytes;
 use heartline_gateway::{Config, Gateway, Transport, inbox};
 use heartline_protocol::UserId;
 use heartline_routing::{Clock, LocalSockets};
+use heartline_runtime::SocketIo;
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -90,7 +91,7 @@ fn upgrade_request() -> http::request::Parts {
 }
 
 /// Both ends of a TLS connection with small kernel buffers.
-async fn connected() -> (server::TlsStream<TcpStream>, client::TlsStream<TcpStream>) {
+async fn connected() -> (server::TlsStream<SocketIo>, client::TlsStream<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(SOCKET_BYTES).unwrap();
@@ -99,8 +100,10 @@ async fn connected() -> (server::TlsStream<TcpStream>, client::TlsStream<TcpStre
     let (client, (server, _)) = (client.unwrap(), accepted.unwrap());
     SockRef::from(&server).set_send_buffer_size(SOCKET_BYTES as usize).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let (server, client) =
-        tokio::join!(acceptor().accept(server), connector().connect(name, client));
+    let (server, client) = tokio::join!(
+        acceptor().accept(SocketIo::new(Arc::new(server))),
+        connector().connect(name, client)
+    );
     (server.unwrap(), client.unwrap())
 }
 

@@ -63,6 +63,8 @@ impl<'engine> Contract<'engine> {
     /// Runs the whole suite.
     pub async fn run(&self) {
         tokio::select! {
+            // The sweep first: it only ever waits for time.
+            biased;
             () = self.sweep_nothing_for_ever() => {}
             () = self.prove() => {}
         }

@@ -3,11 +3,13 @@
 //! Fanout and the gateway do not depend on each other; they meet here. The sender names a node, and
 //! the receiving node's own memory decides which of its sockets get the frame.
 //!
-//! A single node has a [`LocalLink`]. Many have a [`ClusterLink`], which writes envelopes into
-//! [`Parcel`]s, gives them to a [`Carrier`] and receives others at its [`Reception`].
+//! A single node has a [`LocalLink`], several in one process have [`MemoryLinks`]. Nodes of a
+//! cluster have a [`ClusterLink`], which writes envelopes into [`Parcel`]s, gives them to a
+//! [`Carrier`] and receives others at its [`Reception`].
 
 mod envelope;
 mod local;
+mod memory;
 mod wire;
 mod codec;
 mod parcel;
@@ -25,6 +27,7 @@ pub use cluster::{ClusterLink, ClusterParts};
 pub use envelope::{Delivery, Envelope, PresenceNews, ResyncReason};
 pub use health::{PROOF_AGE_MAX, WORSE_OFF_AGE};
 pub use local::{LOCAL_QUEUE_ENVELOPES, LocalLink};
+pub use memory::{MemoryLink, MemoryLinks};
 pub use metrics::{LinkMetrics, ReasonLabel, Transport, TransportLabel, TransportMetrics};
 pub use numbering::{Arrival, Departures, PROMISE_TIME, Received};
 pub use parcel::{Arrived, Content, PARCEL_BYTES_MAX, Parcel, ParcelError, Status};

@@ -2,13 +2,13 @@
 
 mod user;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
+use heartline_runtime::Map;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ use crate::presence::{CHANGES_MAX, Change, PresenceState, Transition};
 pub struct MemoryDirectory {
     clock: Clock,
     shards: Vec<Mutex<Shard>>,
-    nodes: Mutex<HashMap<NodeId, (NodeRecord, Instant)>>,
+    nodes: Mutex<Map<NodeId, (NodeRecord, Instant)>>,
     /// The first node that registered here, usually the only one.
     first_node: OnceLock<NodeId>,
     /// Whether another one ever did: until then there is nowhere else to route to.
@@ -35,7 +35,7 @@ pub struct MemoryDirectory {
     changes: broadcast::Sender<Change>,
 }
 
-type Shard = HashMap<UserId, User>;
+type Shard = Map<UserId, User>;
 
 impl MemoryDirectory {
     /// An empty directory of so many shards.
@@ -75,7 +75,7 @@ impl MemoryDirectory {
         let _ = self.changes.send(Change::Decided(transition));
     }
 
-    fn live_nodes(&self) -> MutexGuard<'_, HashMap<NodeId, (NodeRecord, Instant)>> {
+    fn live_nodes(&self) -> MutexGuard<'_, Map<NodeId, (NodeRecord, Instant)>> {
         let now = self.clock.now();
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|_, (_, ends_at)| *ends_at > now);

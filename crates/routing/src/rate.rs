@@ -1,11 +1,11 @@
 //! How much is too much: token buckets, alone or one for each of many.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use heartline_protocol::retry_after_seconds;
+use heartline_runtime::Map;
 use tokio::time::Instant;
 
 /// Keys that are remembered at once. One who has rested is as good as forgotten.
@@ -70,7 +70,7 @@ impl TokenBucket {
 #[derive(Debug)]
 pub struct Allowances<Key> {
     rate: Rate,
-    buckets: Arc<Mutex<HashMap<Key, TokenBucket>>>,
+    buckets: Arc<Mutex<Map<Key, TokenBucket>>>,
 }
 
 impl<Key: Hash + Eq + Clone> Allowances<Key> {

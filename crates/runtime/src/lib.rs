@@ -1,14 +1,20 @@
-//! What a node is given from outside: time, randomness and an owner for its tasks.
+//! What a node is given from outside: time, randomness, sockets and an owner for its tasks.
 //!
 //! No other crate reads a clock, draws a random number or spawns a task by itself, so that any
 //! number of nodes can run in one process, under simulated time and from one seed.
 
 pub mod clock;
+pub mod hash;
+pub mod memory_socket;
 pub mod random;
+pub mod socket;
 pub mod supervise;
 pub mod tasks;
 
 pub use clock::{Clock, TimeSource, until};
+pub use hash::{Map, Set};
+pub use memory_socket::{MemoryListener, MemoryNetwork, MemorySocket};
 pub use random::{Random, RandomSource};
+pub use socket::{Listener, Socket, SocketIo, accept};
 pub use supervise::Supervisor;
 pub use tasks::Tasks;

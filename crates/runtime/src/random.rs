@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use rand::distr::uniform::{SampleRange, SampleUniform};
+use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::StdRng;
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, RngCore, SeedableRng};
 
 /// Where a [`Random`] draws from.
 pub trait RandomSource: Send + Sync + fmt::Debug {
@@ -33,6 +35,19 @@ impl Random {
     pub fn seeded(seed: u64) -> Self {
         let generator = Mutex::new(StdRng::seed_from_u64(seed));
         Self(Box::leak(Box::new(SeededRandomSource(generator))))
+    }
+
+    /// A random value of any type that `rand` can generate.
+    pub fn draw<T>(mut self) -> T
+    where
+        StandardUniform: Distribution<T>,
+    {
+        self.random()
+    }
+
+    /// A random value within the range.
+    pub fn draw_within<T: SampleUniform>(mut self, range: impl SampleRange<T>) -> T {
+        self.random_range(range)
     }
 }
 
@@ -74,13 +89,11 @@ impl RandomSource for SeededRandomSource {
 
 #[cfg(test)]
 mod tests {
-    use rand::Rng;
-
     use super::*;
 
     #[test]
     fn one_seed_draws_the_same_numbers_again() {
-        let draw = |mut random: Random| [(); 8].map(|()| random.random::<u64>());
+        let draw = |random: Random| [(); 8].map(|()| random.draw::<u64>());
         assert_eq!(draw(Random::seeded(7)), draw(Random::seeded(7)));
         assert_ne!(draw(Random::seeded(7)), draw(Random::seeded(8)));
         assert_ne!(draw(Random::system()), draw(Random::system()));

@@ -5,25 +5,21 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use heartline_adapters::HttpJwks;
 use heartline_adapters::jwks::FETCH_TIMEOUT;
-use heartline_adapters::redis::RedisCounters;
 use heartline_auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
 use heartline_fanout::Fanout;
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
-use heartline_protocol::NodeId;
 use heartline_rest::{Api, Development, PrivacyChanges};
-use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord, RoutingMetrics};
+use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord};
 use heartline_runtime::Random;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
-use ulid::Ulid;
 
 use crate::chat::Chat;
 use crate::cluster::{Cluster, Others};
 use crate::config::{AuthKeys, Config, Loaded};
+use crate::engines::Engines;
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
-use crate::planes;
-use crate::store::Store;
 use crate::tls::TlsReloader;
 
 /// A node, put together and not yet running.
@@ -41,31 +37,33 @@ pub struct Node {
     pub(crate) tls: Option<TlsReloader>,
 }
 
-/// Puts a node together, opens its store and takes its place among others. Nothing else runs and
-/// nothing is bound yet.
+impl Node {
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+/// Puts a node together around its engines. Nothing runs and nothing is bound yet.
 ///
 /// # Errors
 /// A key, a certificate, a store or a server that the configuration names cannot be used.
-pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
-    let Loaded { config, auth_keys, development, planes, .. } = loaded;
-    planes::check(planes, &config)?;
-    let clock = Clock::system();
-    let node_id = node_id(&config.server.name)?;
+pub async fn assemble(
+    loaded: Loaded,
+    engines: Engines,
+    lifecycle: Lifecycle,
+    clock: Clock,
+    random: Random,
+) -> Result<Node> {
+    let Loaded { config, auth_keys, development, .. } = loaded;
+    let Engines { node_id, store, cluster, routing, mut registry } = engines;
     let authenticator = authenticator(auth_keys, clock)?;
-    let (mut registry, metrics) = metrics(&lifecycle);
-    let store = Store::open(&config, clock).await?;
-    let routing = RoutingMetrics::default();
-    routing.register(&mut registry);
-    let rebuilds = routing.rebuilds.clone();
+    let metrics = metrics(&lifecycle, &mut registry);
     let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
     fanout_metrics.register(&mut registry);
     let chat = Chat::new(store.clone(), &config, clock, fanout_metrics.clone(), &mut registry);
-    let counters = RedisCounters { rebuilds, ..RedisCounters::default() };
-    let connecting =
-        Cluster::connect(&config, planes, node_id.clone(), clock, counters, &mut registry);
-    let cluster = connecting.await?;
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
-    let sources = (clock, Random::system());
+    let sources = (clock, random);
     let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), sources, &mut registry);
     let party = opening.await?;
     let registry = Arc::new(registry);
@@ -73,6 +71,7 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
         config: config.gateway(),
         node_id: node_id.clone(),
         clock,
+        random,
         authenticator: authenticator.clone(),
         leases: Arc::clone(&directory.leases),
         presence: Arc::clone(&directory.presence),
@@ -112,12 +111,6 @@ pub async fn assemble(loaded: Loaded, lifecycle: Lifecycle) -> Result<Node> {
     Ok(Node { config, lifecycle, api, chat, party, record, others, envelopes, presence, tls })
 }
 
-/// `<name>-<boot suffix>`: a restarted node is a new one.
-fn node_id(name: &str) -> Result<NodeId> {
-    let suffix = Ulid(rand::random()).to_string().to_lowercase();
-    format!("{name}-{}", &suffix[suffix.len() - 8..]).parse().context("server.name")
-}
-
 fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {
     let material = if let Some(url) = &keys.jwks_url {
         Keys::JwksUrl(Arc::new(HttpJwks::new(url, FETCH_TIMEOUT).context("auth.jwks_url")?))
@@ -139,14 +132,13 @@ fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {
     Authenticator::new(config, clock).context("auth")
 }
 
-fn metrics(lifecycle: &Lifecycle) -> (Registry, Metrics) {
-    let mut registry = Registry::default();
+fn metrics(lifecycle: &Lifecycle, registry: &mut Registry) -> Metrics {
     let metrics = Metrics::default();
-    metrics.register(&mut registry);
+    metrics.register(registry);
     registry.register(
         "server_connection_panics",
         "Tasks of connections that panicked",
         lifecycle.connection_panics_metric(),
     );
-    (registry, metrics)
+    metrics
 }

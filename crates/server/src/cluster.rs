@@ -18,14 +18,15 @@ use heartline_routing::link::{
 use heartline_routing::{
     Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink, NodeRecord, Planes,
 };
+use heartline_runtime::Random;
 use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use crate::config::{self, Config};
 use crate::lifecycle::Lifecycle;
-use crate::listen;
 use crate::patience::patiently;
 
 /// How long a starting node waits to hear what is sent to it.
@@ -60,7 +61,6 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct Others {
     pub(crate) link: Arc<ClusterLink>,
-    listen: SocketAddr,
     server: DirectServer,
     returned: mpsc::Receiver<Returned>,
     presence_listener: PresenceListener,
@@ -77,24 +77,45 @@ impl Cluster {
         node_id: NodeId,
         clock: Clock,
         counters: RedisCounters,
+        random: Random,
         registry: &mut Registry,
     ) -> Result<Self> {
-        let record = NodeRecord {
-            node_id: node_id.clone(),
-            address: None,
-            planes: planes.to_string(),
-            started_at: clock.wall(),
-            connections: 0,
-        };
+        let record = Self::record(node_id, planes, clock);
         match (&config.redis.url, config.cluster.listen) {
             (Some(url), Some(listen)) => {
                 let redis = redis_config(url, &config.redis).context("redis.url")?;
-                let client = RedisClient::new(redis, clock, counters);
-                let connecting = Self::among_others(config, client, listen, record, registry);
+                let client = RedisClient::new(redis, clock, random, counters);
+                let connecting =
+                    Self::among_others(config, client, listen, record, random, registry);
                 connecting.await.context("redis.url")
             }
             _ => Ok(Self::alone(config, record, clock)),
         }
+    }
+
+    /// What a node that has just started announces about itself.
+    fn record(node_id: NodeId, planes: Planes, clock: Clock) -> NodeRecord {
+        NodeRecord {
+            node_id,
+            address: None,
+            planes: planes.to_string(),
+            started_at: clock.wall(),
+            connections: 0,
+        }
+    }
+
+    /// The place of a node among others of the same process.
+    pub(crate) fn in_process(
+        node_id: NodeId,
+        planes: Planes,
+        directory: Arc<MemoryDirectory>,
+        link: Arc<dyn NodeLink>,
+        envelopes: mpsc::Receiver<Envelope>,
+        clock: Clock,
+    ) -> Self {
+        let record = Self::record(node_id, planes, clock);
+        let directory = Directory::new(directory);
+        Self { directory, link, envelopes, record, others: None, redis: None }
     }
 
     fn alone(config: &Config, record: NodeRecord, clock: Clock) -> Self {
@@ -109,6 +130,7 @@ impl Cluster {
         client: RedisClient,
         listen: SocketAddr,
         record: NodeRecord,
+        random: Random,
         registry: &mut Registry,
     ) -> Result<Self> {
         let (node_id, clock) = (record.node_id.clone(), client.clock());
@@ -135,7 +157,7 @@ impl Cluster {
         let secret = ClusterSecret::new(config.cluster.secret.expose());
         let secret = secret.ok_or_else(|| anyhow!("cluster.secret must be printable ASCII"))?;
         let (direct, direct_tasks) =
-            HttpCarrier::new(node_id.clone(), secret.clone(), clock, metrics);
+            HttpCarrier::new(node_id.clone(), secret.clone(), clock, random, metrics);
         let advertised = config.cluster.advertise.clone();
         let address = advertised.unwrap_or_else(|| listen.to_string());
         let link = ClusterLink::new(ClusterParts {
@@ -150,7 +172,6 @@ impl Cluster {
         let server = DirectServer::new(node_id, secret, reception);
         let others = Others {
             link: Arc::clone(&link),
-            listen,
             server,
             returned,
             presence_listener,
@@ -165,13 +186,11 @@ impl Cluster {
 }
 
 impl Others {
-    /// Opens the way: listens for other nodes, and returns when what is sent to this one is heard.
+    /// Opens the way: accepts other nodes, and returns when what is sent to this one is heard.
     /// Only then may it announce itself and register connections.
-    pub(crate) async fn open(self, lifecycle: &Lifecycle, user_timeout: Duration) -> Result<()> {
-        let Self { link, listen, server, returned, .. } = self;
-        let listener = listen::bind(listen, user_timeout).map_err(|error| {
-            anyhow!("cannot listen on {listen}: {error}; set another cluster.listen")
-        })?;
+    pub(crate) async fn open(self, lifecycle: &Lifecycle, listener: TcpListener) -> Result<()> {
+        let Self { link, server, returned, .. } = self;
+        let address = listener.local_addr()?;
         // They serve until the last connection is gone: what is drained is still delivered.
         lifecycle.spawn_support("direct listener", server.serve(listener, std::future::pending()));
         lifecycle.spawn_support("direct links", self.direct_tasks.run());
@@ -182,7 +201,7 @@ impl Others {
         timeout(SUBSCRIBED_DEADLINE, link.subscribed()).await.map_err(|_| {
             anyhow!("redis.url: this node does not receive its own messages; check that the ACL allows PUBLISH")
         })?;
-        info!(%listen, "direct listener open");
+        info!(%address, "direct listener open");
         Ok(())
     }
 }

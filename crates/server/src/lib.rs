@@ -8,8 +8,10 @@ mod cluster;
 pub mod commands;
 pub mod config;
 pub mod dev;
+mod engines;
 pub mod lifecycle;
 mod listen;
+mod listeners;
 mod party;
 mod patience;
 mod planes;
@@ -21,7 +23,7 @@ pub mod tls;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use futures_util::Stream;
 use heartline_gateway::{drain, inbox};
 use heartline_rest::Api;
@@ -31,36 +33,32 @@ use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
 use crate::config::{Config, MetricsListen};
+pub use crate::engines::{Engines, InProcess};
 use crate::lifecycle::{Exit, Lifecycle};
 use crate::listen::Site;
+pub use crate::listeners::Listeners;
 
-/// Runs a node until `signals` ask it to stop and it has said goodbye to everybody. `ready` is told
-/// where it listens once it does.
+/// Runs a node on these listeners until `signals` ask it to stop and it has said goodbye to
+/// everybody. `ready` is told where it listens once it does.
 ///
 /// # Errors
-/// An address cannot be listened on.
+/// Other nodes cannot be heard.
 pub async fn run(
     node: Node,
+    listeners: Listeners,
     signals: impl Stream<Item = ()> + Unpin,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<Exit> {
-    raise_file_limit();
     let (config, api) = (node.config, node.api);
     let lifecycle = node.lifecycle;
     let gateway = Arc::clone(&api.gateway);
-    let user_timeout = config.gateway.heartbeat_timeout * 2;
-    let listener = bind(config.server.listen, user_timeout, "server.listen (or --listen)")?;
-    let address = listener.local_addr()?;
-    let metrics_listener = match config.metrics.listen {
-        MetricsListen::Address(address) => Some(bind(address, user_timeout, "metrics.listen")?),
-        MetricsListen::Off | MetricsListen::Main => None,
-    };
+    let address = listeners.main.local_address()?;
 
     // What others rely on until the last of them is gone.
     let nodes = Arc::clone(&api.directory.nodes);
     lifecycle.spawn_support("inbox", inbox::run(Arc::clone(&gateway), node.envelopes));
-    if let Some(others) = node.others {
-        others.open(&lifecycle, user_timeout).await?;
+    if let Some((others, listener)) = node.others.zip(listeners.cluster) {
+        others.open(&lifecycle, listener).await?;
     }
     lifecycle.spawn_support("presence", node.presence.run());
     let party = node.party;
@@ -95,8 +93,8 @@ pub async fn run(
         tls: node.tls,
         lifecycle: lifecycle.clone(),
     };
-    lifecycle.spawn("listener", listen::accept(listener, site.clone()));
-    if let Some(listener) = metrics_listener {
+    lifecycle.spawn("listener", listen::accept(listeners.main, site.clone()));
+    if let Some(listener) = listeners.metrics {
         let site = Site {
             router: heartline_rest::metrics_router(api),
             gateway: None,
@@ -140,32 +138,11 @@ fn keep_leases(lifecycle: &Lifecycle, config: &Config, api: &Api, record: NodeRe
     lifecycle.spawn_support("renewal", renewal.run());
 }
 
-fn bind(
-    address: SocketAddr,
-    user_timeout: std::time::Duration,
-    key: &str,
-) -> Result<tokio::net::TcpListener> {
-    listen::bind(address, user_timeout).map_err(|error| {
-        let is_elsewhere = error.kind() == std::io::ErrorKind::AddrNotAvailable;
-        let cause =
-            if is_elsewhere { "this machine has no such address" } else { "stop what uses it" };
-        anyhow!("cannot listen on {address}: {error}; {cause}, or set another {key}")
-    })
-}
-
 /// Keeps a remote key set fresh, for ever.
 async fn refresh_keys(authenticator: heartline_auth::Authenticator) {
     while let Some(interval) = authenticator.refresh_interval() {
         authenticator.refresh_keys().await;
         let interval = authenticator.refresh_interval().unwrap_or(interval);
         tokio::time::sleep(interval).await;
-    }
-}
-
-/// Every connection is a file: the soft limit is raised to the hard one.
-fn raise_file_limit() {
-    match rlimit::increase_nofile_limit(u64::MAX) {
-        Ok(files) => tracing::debug!(files, "open files"),
-        Err(error) => warn!(%error, "raising the limit of open files failed"),
     }
 }

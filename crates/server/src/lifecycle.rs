@@ -130,6 +130,7 @@ impl Lifecycle {
         drain_timeout: Duration,
     ) -> Exit {
         tokio::select! {
+            biased;
             () = self.soft.cancelled() => {}
             Some(()) = signals.next() => {
                 tracing::info!("stopping; a second signal stops at once");

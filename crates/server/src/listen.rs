@@ -16,15 +16,14 @@ use axum::body::Body;
 use heartline_gateway::graphql::AcceptedGraphQl;
 use heartline_gateway::{Accepted, Gateway, GraphQl, Refusal, Transport};
 use heartline_protocol::limits::{HEADER_TIMEOUT, REQUEST_HEAD_BYTES_MAX};
+use heartline_runtime::{Listener, Socket, SocketIo};
 use http::header::ALLOW;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
@@ -32,12 +31,6 @@ use tracing::{debug, warn};
 
 use crate::lifecycle::Lifecycle;
 use crate::tls::TlsReloader;
-
-/// Connections that the kernel holds until they are accepted.
-const BACKLOG: i32 = 4096;
-
-/// What the kernel may hold of unsent bytes per socket, so that backpressure is ours.
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// How long accepting rests when the process has no files, or the machine no memory, left.
 const REST: Duration = Duration::from_millis(100);
@@ -50,20 +43,6 @@ const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How many headers a request may have.
 const HEADERS_MAX: usize = 64;
-
-/// A listener with what every accepted socket inherits: set once here instead of by three system
-/// calls per connection.
-pub(crate) fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-    socket.set_tcp_user_timeout(Some(user_timeout))?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
-}
 
 /// What a listener serves.
 #[derive(Debug, Clone)]
@@ -81,10 +60,11 @@ pub(crate) struct Site {
 }
 
 /// Accepts sockets until the soft stop.
-pub(crate) async fn accept(listener: TcpListener, site: Site) {
+pub(crate) async fn accept(listener: Box<dyn Listener>, site: Site) {
     let stop = site.lifecycle.soft_stop();
     let mut is_resting = false;
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+    while let Some(accepted) = stop.run_until_cancelled(heartline_runtime::accept(&*listener)).await
+    {
         match accepted {
             Ok((socket, peer)) => {
                 is_resting = false;
@@ -109,7 +89,8 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-async fn serve_socket(socket: TcpStream, peer: SocketAddr, site: Site) {
+async fn serve_socket(socket: Arc<dyn Socket>, peer: SocketAddr, site: Site) {
+    let socket = SocketIo::new(socket);
     let socket = match &site.tls {
         None => MaybeTls::Plain(socket),
         Some(tls) => {
@@ -146,6 +127,8 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     let mut connection = http.serve_connection(TokioIo::new(socket), service);
     let stop = site.lifecycle.soft_stop();
     let served = tokio::select! {
+        // Served first: a connection that has ended needs no stop.
+        biased;
         served = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(served),
         () = stop.cancelled() => {
             Pin::new(&mut connection).graceful_shutdown();
@@ -165,7 +148,7 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     };
     let is_whole = matches!(served, Some(Ok(())));
     let transport = match parts.io.into_inner() {
-        MaybeTls::Plain(tcp) => Transport::Plain(Arc::new(tcp)),
+        MaybeTls::Plain(socket) => Transport::Plain(socket.into_socket()),
         MaybeTls::Tls(tls) => Transport::Tls(tls),
     };
     match (accepted, site.graphql) {
@@ -238,8 +221,8 @@ async fn answer(
 
 /// A socket with or without TLS.
 enum MaybeTls {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(SocketIo),
+    Tls(Box<TlsStream<SocketIo>>),
 }
 
 impl AsyncRead for MaybeTls {
@@ -249,7 +232,7 @@ impl AsyncRead for MaybeTls {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
+            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
             Self::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
         }
     }
@@ -262,21 +245,21 @@ impl AsyncWrite for MaybeTls {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(tcp) => Pin::new(tcp).poll_flush(context),
+            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
             Self::Tls(tls) => Pin::new(tls).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(context),
         }
     }

@@ -48,7 +48,7 @@ impl PartyPlane {
         (clock, random): (Clock, Random),
         registry: &mut Registry,
     ) -> Result<Self> {
-        let party_store = party_store(config, store, redis, clock).await?;
+        let party_store = party_store(config, store, redis, clock, random).await?;
         let party = &config.party;
         let settings = PartyConfig {
             limits: Limits {
@@ -61,7 +61,7 @@ impl PartyPlane {
             auto_end: party.auto_end,
             subscription_queue: party.subscription_queue,
         };
-        let elsewhere = Store::open_archive(config, clock).await?;
+        let elsewhere = Store::open_archive(config, clock, random).await?;
         let archive = elsewhere.as_ref().unwrap_or(store).archive.clone();
         let archive = archive.context("the store has no archive for party sessions")?;
         let rooms = Rooms::new(PartyParts {
@@ -112,6 +112,7 @@ async fn party_store(
     store: &Store,
     redis: Option<RedisClient>,
     clock: Clock,
+    random: Random,
 ) -> Result<PartyStore> {
     let session_ttl = config.party.session_ttl;
     if let Some(client) = redis {
@@ -123,7 +124,7 @@ async fn party_store(
         Some(file) => file.clone(),
         None => {
             let file = SqliteConfig::from_url(PARTY_FILE, &config.server.data_dir)?;
-            SqliteStore::open(&file, clock).context("the file of party sessions")?
+            SqliteStore::open(&file, clock, random).context("the file of party sessions")?
         }
     };
     let store = SqlitePartyStore::open(&file, session_ttl).await;

@@ -13,6 +13,7 @@ use heartline_fanout::Audiences;
 use heartline_party::PartyArchive;
 use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use prometheus_client::registry::Registry;
 
 use crate::config::{Config, is_postgres};
@@ -61,29 +62,33 @@ trait Engine: Send + Sync + std::fmt::Debug {
 
 impl Store {
     /// Opens the store that the configuration names.
-    pub(crate) async fn open(config: &Config, clock: Clock) -> Result<Self> {
-        Self::open_at(&config.store.url, config, clock).await.context("store.url")
+    pub(crate) async fn open(config: &Config, clock: Clock, random: Random) -> Result<Self> {
+        Self::open_at(&config.store.url, config, clock, random).await.context("store.url")
     }
 
     /// Opens the store of the party archive, if the configuration names another one for it.
-    pub(crate) async fn open_archive(config: &Config, clock: Clock) -> Result<Option<Self>> {
+    pub(crate) async fn open_archive(
+        config: &Config,
+        clock: Clock,
+        random: Random,
+    ) -> Result<Option<Self>> {
         let elsewhere = config.party.archive_url.as_deref().filter(|url| *url != config.store.url);
         let Some(url) = elsewhere else { return Ok(None) };
-        Ok(Some(Self::open_at(url, config, clock).await.context("party.archive_url")?))
+        Ok(Some(Self::open_at(url, config, clock, random).await.context("party.archive_url")?))
     }
 
     /// The only place that decides between engines.
-    async fn open_at(url: &str, config: &Config, clock: Clock) -> Result<Self> {
+    async fn open_at(url: &str, config: &Config, clock: Clock, random: Random) -> Result<Self> {
         let store = &config.store;
         if is_postgres(url) {
             let mut postgres = PostgresConfig::from_url(url)?;
             postgres.allow_unsafe = store.allow_unsafe;
-            return Ok(Self::postgres(PostgresStore::open(&postgres, clock).await?));
+            return Ok(Self::postgres(PostgresStore::open(&postgres, clock, random).await?));
         }
         let mut sqlite = SqliteConfig::from_url(url, &config.server.data_dir)?;
         sqlite.disk_reserve_bytes = store.disk_reserve;
         sqlite.allow_unsafe = store.allow_unsafe;
-        Ok(Self::sqlite(SqliteStore::open(&sqlite, clock)?))
+        Ok(Self::sqlite(SqliteStore::open(&sqlite, clock, random)?))
     }
 
     /// An open PostgreSQL database, which nodes share.

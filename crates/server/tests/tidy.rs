@@ -121,3 +121,23 @@ fn the_documents_name_only_files_that_exist() {
         }
     }
 }
+
+#[test]
+fn the_order_of_a_plane_follows_from_its_seed() {
+    let planes = ["gateway", "durability", "fanout", "routing", "party"];
+    for (path, text) in sources() {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let is_plane = planes.iter().any(|plane| name.starts_with(&format!("crates/{plane}/src/")));
+        if !is_plane || name.contains("/tests") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let std_map = ["HashMap", "HashSet"].into_iter().find(|map| code.contains(map));
+        assert_eq!(std_map, None, "{name}: use heartline_runtime::Map or Set, or a BTreeMap");
+        for branches in code.split("select! {").skip(1) {
+            let mut lines = branches.lines().map(str::trim).filter(|line| !line.is_empty());
+            let first = lines.find(|line| !line.starts_with("//"));
+            assert_eq!(first, Some("biased;"), "{name}: a select! takes its branches in order");
+        }
+    }
+}

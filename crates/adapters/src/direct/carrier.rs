@@ -9,6 +9,7 @@ use heartline_routing::link::{
     Carrier, Departures, DirectCarrier, LinkMetrics, Parcel, Reach, Refused,
 };
 use heartline_routing::{Clock, LinkError};
+use heartline_runtime::Random;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::error;
@@ -31,6 +32,7 @@ pub struct HttpCarrier {
     begin: mpsc::Sender<LinkTask>,
     metrics: LinkMetrics,
     clock: Clock,
+    random: Random,
 }
 
 /// The tasks of the links, which must run.
@@ -46,6 +48,7 @@ impl HttpCarrier {
         own: NodeId,
         secret: ClusterSecret,
         clock: Clock,
+        random: Random,
         metrics: LinkMetrics,
     ) -> (Arc<Self>, DirectTasks) {
         let (begin, begun) = mpsc::channel(BEGUN_MAX);
@@ -57,6 +60,7 @@ impl HttpCarrier {
             begin,
             metrics,
             clock,
+            random,
         };
         (Arc::new(carrier), DirectTasks { begun, metrics: tasks_metrics })
     }
@@ -70,8 +74,15 @@ impl HttpCarrier {
         }
         let outgoing = Outgoing::new(receiver.clone(), Arc::clone(&self.departures), &self.metrics);
         let (dialer, metrics) = (self.dialer.clone(), self.metrics.clone());
-        let (link, task) =
-            Link::new(receiver.clone(), address, outgoing, dialer, metrics, self.clock);
+        let (link, task) = Link::new(
+            receiver.clone(),
+            address,
+            outgoing,
+            dialer,
+            metrics,
+            self.clock,
+            self.random,
+        );
         self.begin.try_send(task).ok()?;
         let begun = (link.reach(), link.outgoing());
         links.insert(receiver.clone(), link);

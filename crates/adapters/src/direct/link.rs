@@ -7,6 +7,7 @@ use std::time::Duration;
 use heartline_protocol::NodeId;
 use heartline_routing::link::{LinkMetrics, Parcel, Reach, Refused};
 use heartline_routing::{Clock, LinkError};
+use heartline_runtime::Random;
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -45,6 +46,7 @@ impl Link {
         dialer: Dialer,
         metrics: LinkMetrics,
         clock: Clock,
+        random: Random,
     ) -> (Self, LinkTask) {
         let (held, dropped) = oneshot::channel();
         let (outgoing, reach) = (Arc::new(outgoing), Arc::new(Mutex::new(Reach::Unknown)));
@@ -56,6 +58,7 @@ impl Link {
             dialer,
             metrics,
             clock,
+            random,
         };
         let task = LinkTask { keeper, dropped };
         (Self { address: address.to_owned(), outgoing, reach, held }, task)
@@ -111,6 +114,7 @@ struct Keeper {
     dialer: Dialer,
     metrics: LinkMetrics,
     clock: Clock,
+    random: Random,
 }
 
 /// Since when a node is unreachable, and since when its address refuses connections.
@@ -136,7 +140,8 @@ impl Keeper {
                     }
                 }
             }
-            tokio::time::sleep(back_off.mul_f64(rand::random_range(0.5..1.0))).await;
+            let jitter = self.random.draw_within(0.5..1.0);
+            tokio::time::sleep(back_off.mul_f64(jitter)).await;
             back_off = (back_off * 2).min(BACK_OFF_MAX);
         }
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use heartline_durability::{AppendRefusal, Appended, NewMessage};
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, ClientMessageId, MessageId, Timestamp, UserId};
+use heartline_runtime::Random;
 use tokio_postgres::Row;
 use tracing::error;
 use ulid::Ulid;
@@ -51,7 +52,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Ids are made once, so that another attempt stores the same.
-    pub(super) fn new(messages: Vec<NewMessage>, now: Timestamp) -> Self {
+    pub(super) fn new(messages: Vec<NewMessage>, now: Timestamp, random: Random) -> Self {
         let mut seen: HashMap<Key<'_>, usize> = HashMap::with_capacity(messages.len());
         let (mut firsts, mut distinct) = (Vec::new(), Vec::with_capacity(messages.len()));
         for (place, message) in messages.iter().enumerate() {
@@ -62,7 +63,7 @@ impl Batch {
             });
             distinct.push(index);
         }
-        let id = |_: &usize| MessageId(Ulid::from_parts(now.unix_ms, rand::random()));
+        let id = |_: &usize| MessageId(Ulid::from_parts(now.unix_ms, random.draw()));
         let message_ids = firsts.iter().map(id).collect();
         Self { messages, firsts, distinct, message_ids }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use heartline_runtime::Random;
 use rand::seq::SliceRandom;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 
@@ -154,11 +155,11 @@ impl PostgresConfig {
 
     /// What the connector works with, for each host apart and in the order in which they are to
     /// be asked.
-    pub(super) fn servers(&self) -> Vec<tokio_postgres::Config> {
+    pub(super) fn servers(&self, mut random: Random) -> Vec<tokio_postgres::Config> {
         let hosts = self.server.get_hosts().len();
         let mut servers: Vec<_> = (0..hosts).map(|index| self.server_alone(index)).collect();
         if self.server.get_load_balance_hosts() == LoadBalanceHosts::Random {
-            servers.shuffle(&mut rand::rng());
+            servers.shuffle(&mut random);
         }
         servers
     }
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(config.encryption, Encryption::Require);
         assert_eq!(config.synchronous_commit, SynchronousCommit::On);
         assert_eq!((config.pool_size, config.allow_unsafe), (POOL_SIZE, false));
-        assert_eq!(config.servers()[0].get_password(), Some(&b"s3cret"[..]));
+        assert_eq!(config.servers(Random::system())[0].get_password(), Some(&b"s3cret"[..]));
         let other = read("postgresql://ana@db.example/chat").unwrap();
         assert_eq!(other.address(), "db.example:5432/chat");
     }
@@ -316,10 +317,10 @@ mod tests {
         assert_eq!(with("pool_size=4").pool_size, 4);
         let off = with("synchronous_commit=off&application_name=x");
         assert_eq!(off.synchronous_commit, SynchronousCommit::Off);
-        assert_eq!(off.servers()[0].get_application_name(), Some("x"));
+        assert_eq!(off.servers(Random::system())[0].get_application_name(), Some("x"));
         let standby = read("postgres://ana@a,b:6000/chat").unwrap();
         assert_eq!(standby.address(), "a:5432,b:6000/chat");
-        let servers = standby.servers();
+        let servers = standby.servers(Random::system());
         for (server, host, port) in [(&servers[0], "a", 5432), (&servers[1], "b", 6000)] {
             assert_eq!(server.get_hosts(), [Host::Tcp(host.to_owned())]);
             assert_eq!((server.get_ports(), server.get_user()), (&[port][..], Some("ana")));

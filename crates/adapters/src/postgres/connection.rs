@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use heartline_runtime::Random;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
@@ -91,10 +92,11 @@ impl Connection {
         tls: &Tls,
         patience: Patience,
         deadline: Instant,
+        random: Random,
     ) -> Result<Self, OpenError> {
         let opening = async {
             let unreachable = |error| OpenError::unreachable(config, &error);
-            let (client, wire) = connect(config, tls).await.map_err(unreachable)?;
+            let (client, wire) = connect(config, tls, random).await.map_err(unreachable)?;
             let mut connection = Self { client, wire, statements: HashMap::new(), open: None };
             let settings = settings(config, patience);
             connection.batch(&settings).await.map_err(unreachable)?;
@@ -156,8 +158,9 @@ impl Connection {
 async fn connect(
     config: &PostgresConfig,
     tls: &Tls,
+    random: Random,
 ) -> Result<(Client, Wire), tokio_postgres::Error> {
-    let servers = config.servers();
+    let servers = config.servers(random);
     let (last, others) = servers.split_last().expect("a URL names a host");
     for server in others {
         let connecting = timeout(SERVER_PATIENCE, server.connect(tls.clone()));

@@ -5,21 +5,19 @@ use std::collections::BTreeMap;
 use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_durability::{Created, EditError, Idempotency, NewChat};
 use heartline_protocol::server_frame::{ChatKind, Role};
-use heartline_protocol::{ChatId, Timestamp, UserId};
-use ulid::Ulid;
+use heartline_protocol::{ChatId, UserId};
 
 use super::failure::Failure;
 use super::lease::Lease;
 use super::rows::{Id, get, kind_number, role_number};
 use super::{chats, keys, users};
 
-/// Makes a chat, or finds the pair's direct chat, or the result of the same key. `now` is only
-/// for the id; the times that are kept are the database's.
+/// Makes a chat under this id, or finds the pair's direct chat, or the result of the same key.
 pub(super) async fn create(
     mut lease: Lease<'_>,
     new: &NewChat,
     idempotency: Option<&Idempotency>,
-    now: Timestamp,
+    chat_id: ChatId,
 ) -> Result<Result<Created, EditError>, Failure> {
     let members = [&new.creator_id].into_iter().chain(&new.member_ids);
     let keyed = idempotency.map(|idempotency| &idempotency.user_id);
@@ -41,7 +39,7 @@ pub(super) async fn create(
     if is_full {
         return refuse(lease, EditError::Full).await;
     }
-    let (chat_id, is_new) = insert(&mut lease, new, &named, now).await?;
+    let (chat_id, is_new) = insert(&mut lease, new, &named, chat_id).await?;
     let whole = chats::find(&mut lease, chat_id).await?;
     let whole = whole.ok_or_else(|| Failure::again("the pair's chat has just gone"))?;
     let (chat, members_version) = (whole.chat, whole.members_version);
@@ -76,7 +74,7 @@ async fn insert(
     lease: &mut Lease<'_>,
     new: &NewChat,
     named: &BTreeMap<UserId, i64>,
-    now: Timestamp,
+    chat_id: ChatId,
 ) -> Result<(ChatId, bool), Failure> {
     let key = |user_id: &UserId| {
         let key = named.get(user_id).copied();
@@ -92,7 +90,6 @@ async fn insert(
         (ChatKind::Group, _) => (None, Role::Owner),
     };
     let (low, high) = (pair.map(|pair| pair.0), pair.map(|pair| pair.1));
-    let chat_id = ChatId(Ulid::from_parts(now.unix_ms, rand::random()));
     let kind = kind_number(new.kind);
     let made = lease.write(INSERT, &[&Id::from(chat_id), &kind, &new.name, &low, &high]).await?;
     let Some(made) = made.first() else {

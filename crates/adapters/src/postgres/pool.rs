@@ -10,6 +10,7 @@ use std::time::Duration;
 use heartline_durability::StoreError;
 use heartline_protocol::Outcome;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
@@ -65,6 +66,7 @@ pub(super) struct Pool {
     config: PostgresConfig,
     tls: Tls,
     clock: Clock,
+    random: Random,
     counters: PostgresCounters,
     /// One permit per connection that may be in use.
     places: Semaphore,
@@ -91,6 +93,7 @@ impl Pool {
         config: PostgresConfig,
         tls: Tls,
         clock: Clock,
+        random: Random,
         counters: PostgresCounters,
     ) -> Self {
         let size = config.pool_size.max(2);
@@ -98,6 +101,7 @@ impl Pool {
             config,
             tls,
             clock,
+            random,
             counters,
             places: Semaphore::new(size),
             common_places: Semaphore::new(size - (size / 4).max(1)),
@@ -143,7 +147,7 @@ impl Pool {
                     was_idle && (purpose.is_repeatable() || failure.outcome == Outcome::Rejected)
                 }
             };
-            let pause = Duration::from_millis(rand::random_range(PAUSE_MS));
+            let pause = Duration::from_millis(self.random.draw_within(PAUSE_MS));
             if !is_worth_it || attempt == ATTEMPTS_MAX || self.clock.now() + pause >= deadline {
                 self.counters.failures.inc();
                 return Err(failure.into_store_error(was_uncertain));
@@ -205,7 +209,7 @@ impl Pool {
 
     async fn connect(&self, deadline: Instant) -> Result<Connection, Failure> {
         let patience = Patience::of_calls(self.config.deadlines);
-        match Connection::open(&self.config, &self.tls, patience, deadline).await {
+        match Connection::open(&self.config, &self.tls, patience, deadline, self.random).await {
             Ok(connection) => {
                 self.counters.connections_opened.inc();
                 Ok(connection.counted(self.counters.connections.clone()))

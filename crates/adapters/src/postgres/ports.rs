@@ -13,6 +13,7 @@ use heartline_fanout::{Audience, Audiences};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Chat, ManifestChat};
 use heartline_protocol::{ChatId, Timestamp, UserId};
+use ulid::Ulid;
 
 use super::append::Batch;
 use super::contacts::Active;
@@ -28,7 +29,7 @@ impl ChatLog for PostgresStore {
             return Vec::new();
         }
         let count = batch.len();
-        let batch = Batch::new(batch, self.0.clock.wall());
+        let batch = Batch::new(batch, self.0.clock.wall(), self.0.random);
         let append = |lease| append::append(lease, &batch);
         log::answers(count, self.0.pool.call(Purpose::Append, append).await)
     }
@@ -108,8 +109,10 @@ impl Chats for PostgresStore {
         chat: NewChat,
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Created, EditError>, StoreError> {
-        let now = self.0.clock.wall();
-        let create = |lease| create::create(lease, &chat, idempotency.as_ref(), now);
+        // Made once, so that another attempt makes the same chat.
+        let ulid = Ulid::from_parts(self.0.clock.wall().unix_ms, self.0.random.draw());
+        let chat_id = ChatId(ulid);
+        let create = |lease| create::create(lease, &chat, idempotency.as_ref(), chat_id);
         self.0.pool.call(Purpose::Change, create).await
     }
 

@@ -1,6 +1,7 @@
 //! The schema of the database: which version it has, and how an older one becomes a newer one.
 
 use heartline_protocol::Timestamp;
+use heartline_runtime::Random;
 use tokio::time::Instant;
 
 use super::config::PostgresConfig;
@@ -51,8 +52,9 @@ pub(super) async fn migrate(
     config: &PostgresConfig,
     tls: &Tls,
     deadline: Instant,
+    random: Random,
 ) -> Result<(), OpenError> {
-    let mut connection = Connection::open(config, tls, MIGRATING, deadline).await?;
+    let mut connection = Connection::open(config, tls, MIGRATING, deadline, random).await?;
     let late = || OpenError::Late { address: config.address() };
     let steps = steps(config, &mut connection, &MIGRATIONS);
     tokio::time::timeout_at(deadline, steps).await.unwrap_or_else(|_| Err(late()))?;

@@ -7,6 +7,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use redis::{Cmd, FromRedisValue, Pipeline, ToRedisArgs, Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -28,6 +29,7 @@ pub struct RedisClient {
 struct Shared {
     config: RedisConfig,
     clock: Clock,
+    random: Random,
     counters: RedisCounters,
     breaker: Breaker,
     live: RwLock<Live>,
@@ -61,10 +63,11 @@ impl RedisTime {
 
 impl RedisClient {
     /// A client that connects with its first call.
-    pub fn new(config: RedisConfig, clock: Clock, counters: RedisCounters) -> Self {
+    pub fn new(config: RedisConfig, clock: Clock, random: Random, counters: RedisCounters) -> Self {
         let breaker = Breaker::new(counters.clone());
         let (live, connecting) = (RwLock::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { config, clock, counters, breaker, live, connecting }) }
+        let shared = Shared { config, clock, random, counters, breaker, live, connecting };
+        Self { shared: Arc::new(shared) }
     }
 
     /// How it is configured.
@@ -80,6 +83,10 @@ impl RedisClient {
     /// The clocks that it was given.
     pub fn clock(&self) -> Clock {
         self.shared.clock
+    }
+
+    pub(super) fn random(&self) -> Random {
+        self.shared.random
     }
 
     /// Sends one command.

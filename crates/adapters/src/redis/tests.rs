@@ -18,6 +18,7 @@ use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
     Clock, Lease, LeaseKey, LeaseKind, Leases, Policy, PresenceState, PresenceStates, shard_of,
 };
+use heartline_runtime::Random;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -29,14 +30,14 @@ const LEASE: Duration = Duration::from_secs(1);
 /// A client of its own, as a node has one.
 fn client(url: &str) -> RedisClient {
     let config = RedisConfig::from_url(url, "test:").unwrap();
-    RedisClient::new(config, Clock::system(), RedisCounters::default())
+    RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default())
 }
 
 /// The same with a deadline that also a very busy machine keeps, for tests about something else.
 fn patient_client(url: &str) -> RedisClient {
     let mut config = RedisConfig::from_url(url, "test:").unwrap();
     config.deadline = Duration::from_secs(5);
-    RedisClient::new(config, Clock::system(), RedisCounters::default())
+    RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default())
 }
 
 /// The directory of a node that waits.

@@ -36,7 +36,7 @@ fn append_one(session: &mut Session<'_>, new: NewMessage) -> rusqlite::Result<An
         let stored = stored_before(session, &chat, sender_key, &new)?;
         return Ok(stored.unwrap_or(Err(refusal)));
     }
-    let message_id = MessageId(Ulid::from_parts(session.now.unix_ms, rand::random()));
+    let message_id = MessageId(Ulid::from_parts(session.now.unix_ms, session.random.draw()));
     match insert(session, &chat, sender_key, &new, message_id) {
         Ok(1) => {
             session.advance(new.chat_id);

@@ -102,6 +102,11 @@ impl BackgroundCheck {
             .spawn(move || look(&connection, &health))?;
         Ok(Self { interrupt, thread: Some(thread) })
     }
+
+    /// Checks on the caller's thread, before anything is served.
+    pub(super) fn finish(connection: &Connection, health: &Health) {
+        look(connection, health);
+    }
 }
 
 impl Drop for BackgroundCheck {

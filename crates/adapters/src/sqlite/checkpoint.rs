@@ -17,6 +17,8 @@ const MESSAGES: usize = 2000;
 pub(super) struct Checkpointer {
     requests: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Where the log is moved on the caller's thread, instead of the thread.
+    inline: Option<Connection>,
     messages: usize,
 }
 
@@ -28,7 +30,12 @@ impl Checkpointer {
         let thread = thread::Builder::new()
             .name("sqlite-log".to_owned())
             .spawn(move || run(&connection, &receiver))?;
-        Ok(Self { requests: Some(requests), thread: Some(thread), messages: 0 })
+        Ok(Self { requests: Some(requests), thread: Some(thread), inline: None, messages: 0 })
+    }
+
+    /// A checkpointer without a thread: it moves the log when the commit is reported.
+    pub(super) fn inline(connection: Connection) -> Self {
+        Self { requests: None, thread: None, inline: Some(connection), messages: 0 }
     }
 
     /// So many messages were committed.
@@ -41,6 +48,9 @@ impl Checkpointer {
         if let Some(requests) = &self.requests {
             // Full: it has been asked and not begun yet.
             let _ = requests.try_send(());
+        }
+        if let Some(connection) = &self.inline {
+            checkpoint(connection);
         }
     }
 }
@@ -57,10 +67,14 @@ impl Drop for Checkpointer {
 
 fn run(connection: &Connection, requests: &Receiver<()>) {
     while requests.recv().is_ok() {
-        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
-        if let Err(error) = connection.query_row(checkpoint, [], |_| Ok(())) {
-            // The log goes on growing, and the commit beyond its bound tries again.
-            tracing::warn!(%error, "the log could not be moved into the database");
-        }
+        checkpoint(connection);
+    }
+}
+
+fn checkpoint(connection: &Connection) {
+    let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+    if let Err(error) = connection.query_row(sql, [], |_| Ok(())) {
+        // The log goes on growing, and the commit beyond its bound tries again.
+        tracing::warn!(%error, "the log could not be moved into the database");
     }
 }

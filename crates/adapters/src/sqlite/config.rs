@@ -24,6 +24,18 @@ pub struct SqliteConfig {
     pub disk_reserve_bytes: u64,
     /// Threads that read beside the one that writes.
     pub readers: usize,
+    /// Where the work runs.
+    pub execution: Execution,
+}
+
+/// Where the work of a store runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// On threads of the store, so that no task waits for the disk.
+    Threads,
+    /// On the task that asks. For simulated time, which would jump ahead while a thread of the
+    /// store works; it blocks the runtime, so no server uses it.
+    Inline,
 }
 
 /// A URL that names no SQLite store.
@@ -45,6 +57,7 @@ impl SqliteConfig {
             allow_unsafe: false,
             disk_reserve_bytes: DISK_RESERVE_BYTES,
             readers: 3,
+            execution: Execution::Threads,
         }
     }
 

@@ -60,7 +60,7 @@ fn insert(
     creator: i64,
     others: &[i64],
 ) -> rusqlite::Result<ChatId> {
-    let chat_id = ChatId(Ulid::from_parts(session.now.unix_ms, rand::random()));
+    let chat_id = ChatId(Ulid::from_parts(session.now.unix_ms, session.random.draw()));
     let pair = match (new.kind, others.first()) {
         (ChatKind::Direct, Some(other)) => Some((creator.min(*other), creator.max(*other))),
         (ChatKind::Direct, None) | (ChatKind::Group, _) => None,

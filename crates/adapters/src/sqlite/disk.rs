@@ -12,6 +12,7 @@ use tokio::time::Instant;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Keeps a reserve free, so that a full disk is met by a refusal and not in the middle of a write.
+#[derive(Debug)]
 pub(super) struct DiskGuard {
     directory: PathBuf,
     reserve_bytes: u64,

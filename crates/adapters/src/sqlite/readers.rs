@@ -20,6 +20,8 @@ type Read = Box<dyn FnOnce(&Connection) + Send>;
 pub(super) struct Readers {
     reads: Option<mpsc::Sender<Read>>,
     threads: Vec<JoinHandle<()>>,
+    /// Reads on the tasks that ask, instead of the threads.
+    inline: Option<Mutex<(Connection, mpsc::Receiver<Read>)>>,
 }
 
 impl Readers {
@@ -27,7 +29,7 @@ impl Readers {
     pub(super) fn start(connections: Vec<Connection>) -> io::Result<Self> {
         let (reads, receiver) = mpsc::channel(QUEUE_READS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
-        let mut readers = Self { reads: Some(reads), threads: Vec::new() };
+        let mut readers = Self { reads: Some(reads), threads: Vec::new(), inline: None };
         for (number, connection) in connections.into_iter().enumerate() {
             let receiver = Arc::clone(&receiver);
             let thread = thread::Builder::new()
@@ -36,6 +38,13 @@ impl Readers {
             readers.threads.push(thread);
         }
         Ok(readers)
+    }
+
+    /// Readers without threads: every read is done on the task that asks for it.
+    pub(super) fn inline(connection: Connection) -> Self {
+        let (reads, receiver) = mpsc::channel(QUEUE_READS_MAX);
+        let inline = Some(Mutex::new((connection, receiver)));
+        Self { reads: Some(reads), threads: Vec::new(), inline }
     }
 
     /// Has a function read, in one transaction: everything it sees is of the same instant.
@@ -55,7 +64,19 @@ impl Readers {
         });
         let reads = self.reads.as_ref().expect("the way is there until it is dropped");
         reads.send(read).await.map_err(|_| StoreError::rejected("the store is closed"))?;
+        self.run_waiting();
         answer.await.unwrap_or_else(|_| Err(StoreError::rejected("a reader has ended")))
+    }
+}
+
+impl Readers {
+    /// Does every read that waits, where no thread does.
+    fn run_waiting(&self) {
+        let Some(inline) = &self.inline else { return };
+        let (connection, reads) = &mut *inline.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(read) = reads.try_recv() {
+            read(connection);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use heartline_durability::Ranges;
 use heartline_protocol::{ChatId, Timestamp, UserId};
+use heartline_runtime::Random;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::counters::SqliteCounters;
@@ -85,6 +86,8 @@ pub(super) struct Session<'writer> {
     pub(super) counters: &'writer SqliteCounters,
     /// The time of this piece of work.
     pub(super) now: Timestamp,
+    /// The source of the random parts of ids.
+    pub(super) random: Random,
 }
 
 impl Session<'_> {

@@ -2,12 +2,13 @@
 //! one sync of the disk, and only then answers.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use heartline_durability::{Chain, NewMessage, StoreError};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,9 +28,11 @@ const QUEUE_JOBS_MAX: usize = 1024;
 const PLANTED_HEAD_START: Duration = Duration::from_millis(20);
 
 /// What the writer needs to begin.
+#[derive(Debug)]
 pub(super) struct WriterParts {
     pub(super) connection: Connection,
     pub(super) clock: Clock,
+    pub(super) random: Random,
     pub(super) disk: DiskGuard,
     pub(super) checkpointer: Checkpointer,
     pub(super) counters: SqliteCounters,
@@ -41,6 +44,8 @@ pub(super) struct WriterParts {
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    /// Does the jobs on the tasks that ask, instead of the thread.
+    inline: Option<Inline>,
 }
 
 impl Writer {
@@ -51,7 +56,15 @@ impl Writer {
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || loop_.run(receiver))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), inline: None })
+    }
+
+    /// A writer without a thread: every job is done on the task that asks for it.
+    pub(super) fn inline(parts: WriterParts) -> Self {
+        let (jobs, receiver) = mpsc::channel(QUEUE_JOBS_MAX);
+        let loop_ = WriterLoop { parts, memory: Memory::default() };
+        let inline = Inline(Mutex::new(Some((loop_, receiver))));
+        Self { jobs: Some(jobs), thread: None, inline: Some(inline) }
     }
 
     /// Has messages stored.
@@ -105,7 +118,11 @@ impl Writer {
 
     async fn submit(&self, job: Job) -> Result<(), StoreError> {
         let jobs = self.jobs.as_ref().expect("the way is there until it is dropped");
-        jobs.send(job).await.map_err(|_| StoreError::rejected("the store is closed"))
+        jobs.send(job).await.map_err(|_| StoreError::rejected("the store is closed"))?;
+        if let Some(inline) = &self.inline {
+            inline.run_waiting();
+        }
+        Ok(())
     }
 }
 
@@ -116,6 +133,39 @@ impl Drop for Writer {
             // A panic of the thread was told where it happened.
             let _ = thread.join();
         }
+        if let Some(inline) = self.inline.take() {
+            inline.end();
+        }
+    }
+}
+
+/// The writer's loop where no thread runs it; empty once it is closed.
+#[derive(Debug)]
+struct Inline(Mutex<Option<(WriterLoop, mpsc::Receiver<Job>)>>);
+
+impl Inline {
+    /// Does every job that waits.
+    fn run_waiting(&self) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((writer, jobs)) = slot.as_mut() else { return };
+        let mut close = None;
+        while close.is_none()
+            && let Ok(first) = jobs.try_recv()
+        {
+            close = writer.step(first, jobs);
+        }
+        if let Some(close) = close {
+            let (writer, jobs) = slot.take().expect("the loop was there just now");
+            writer.end(jobs, Some(close));
+        }
+    }
+
+    fn end(self) {
+        self.run_waiting();
+        let slot = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some((writer, jobs)) = slot {
+            writer.end(jobs, None);
+        }
     }
 }
 
@@ -123,6 +173,7 @@ fn ended() -> StoreError {
     StoreError::unknown("the store's writer has ended")
 }
 
+#[derive(Debug)]
 struct WriterLoop {
     parts: WriterParts,
     memory: Memory,
@@ -134,16 +185,25 @@ impl WriterLoop {
         while close.is_none()
             && let Some(first) = jobs.blocking_recv()
         {
-            let mut group = Group::gather(first, &mut jobs);
-            if !group.is_empty() {
-                let messages = group.messages();
-                let committed = self.commit(&mut group);
-                self.report(&group, &committed);
-                group.answer(&committed);
-                self.parts.checkpointer.committed(messages);
-            }
-            close = group.close;
+            close = self.step(first, &mut jobs);
         }
+        self.end(jobs, close);
+    }
+
+    /// Commits a job together with those that wait behind it. Answers who asked for the end.
+    fn step(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
+        let mut group = Group::gather(first, jobs);
+        if !group.is_empty() {
+            let messages = group.messages();
+            let committed = self.commit(&mut group);
+            self.report(&group, &committed);
+            group.answer(&committed);
+            self.parts.checkpointer.committed(messages);
+        }
+        group.close
+    }
+
+    fn end(self, jobs: mpsc::Receiver<Job>, close: Option<oneshot::Sender<()>>) {
         // Who still waits is told, because the receiver goes; what is in it was never begun.
         drop(jobs);
         self.finish();
@@ -234,6 +294,7 @@ impl WriterLoop {
             memory: &mut self.memory,
             counters: &self.parts.counters,
             now: self.parts.clock.wall(),
+            random: self.parts.random,
         }
     }
 

@@ -13,6 +13,7 @@ use heartline_routing::link::{
     ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Transport,
 };
 use heartline_routing::{Clock, Delivery, Envelope, LinkError, NodeLink, ResyncReason};
+use heartline_runtime::Random;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -74,12 +75,18 @@ impl Node {
         let metrics = LinkMetrics::default();
         let (reception, inbox) = Reception::new(id.clone(), Clock::system(), metrics.clone());
         let secret = ClusterSecret::new(setting.secret).unwrap();
-        let (direct, direct_tasks) =
-            HttpCarrier::new(id.clone(), secret.clone(), Clock::system(), metrics.clone());
+        let (direct, direct_tasks) = HttpCarrier::new(
+            id.clone(),
+            secret.clone(),
+            Clock::system(),
+            Random::system(),
+            metrics.clone(),
+        );
         // A node without Redis has a client that never reaches any.
         let url = setting.redis.clone().unwrap_or("redis://127.0.0.1:1".to_owned());
         let config = RedisConfig::from_url(&url, "test:").unwrap();
-        let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
+        let client =
+            RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default());
         let (returns, returned) = mpsc::channel(RETURNS_MAX);
         let (broker, redis_tasks) =
             RedisCarrier::new(client.clone(), id.clone(), Arc::clone(&reception), returns);

@@ -16,6 +16,7 @@ use heartline_routing::{
     Clock, Lease, LeaseKey, LeaseKind, Leases, LocalLink, NodeRecord, Nodes, Policy, Registration,
     RoutingMetrics, shard_of,
 };
+use heartline_runtime::Random;
 use tokio::task::JoinSet;
 use ulid::Ulid;
 
@@ -78,7 +79,8 @@ pub(super) async fn open_directory(
     let mut config = RedisConfig::from_url(url, prefix)?;
     // A bench measures how long something takes, and does not give up before.
     config.deadline = PATIENCE;
-    let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
+    let client =
+        RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default());
     let config = RedisDirectoryConfig {
         shards: SHARDS,
         lease: LEASE,

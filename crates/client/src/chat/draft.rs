@@ -3,6 +3,7 @@
 use heartline_protocol::limits::{CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX};
 use heartline_protocol::server_frame::{Message, MessageAck};
 use heartline_protocol::{ChatId, ClientMessageId, DEFAULT_CONTENT_TYPE, UserId};
+use heartline_runtime::Random;
 
 /// A message before it is acknowledged. Its id stays the same however often it is sent, so an
 /// application that keeps its drafts may send them again after a restart.
@@ -42,7 +43,12 @@ impl Draft {
     /// A message with an id of its own. The id is random, so that no restart of the application
     /// can ever make the same one again.
     pub fn new(chat_id: ChatId, content: impl Into<String>) -> Self {
-        let client_message_id = format!("{:032x}", rand::random::<u128>())
+        Self::drawn(Random::system(), chat_id, content)
+    }
+
+    /// The same with an id from this random source.
+    pub fn drawn(random: Random, chat_id: ChatId, content: impl Into<String>) -> Self {
+        let client_message_id = format!("{:032x}", random.draw::<u128>())
             .parse()
             .expect("32 hexadecimal digits are a legal id");
         Self { chat_id, client_message_id, content: content.into(), content_type: None }

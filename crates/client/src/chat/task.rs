@@ -1,6 +1,7 @@
 //! The task between the connection and the application.
 
 use heartline_protocol::{ChatId, ClientFrame, UserId, encode_client};
+use heartline_runtime::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -9,7 +10,6 @@ use crate::chat::event::ChatEvent;
 use crate::chat::state::ChatState;
 use crate::chat::watching::WatchError;
 use crate::client::{Client, ClientStopped, Outgoing};
-use crate::clock;
 use crate::connection::until;
 use crate::event::ClientEvent;
 
@@ -36,6 +36,7 @@ pub(crate) struct ChatTask {
     pub(crate) client_events: mpsc::Receiver<ClientEvent>,
     pub(crate) events: mpsc::Sender<ChatEvent>,
     pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) clock: Clock,
     pub(crate) closing: CancellationToken,
 }
 
@@ -51,11 +52,11 @@ impl ChatTask {
     /// keeps the other waiting. The connection is heard only when the application has had
     /// everything: while it does not receive, the socket is not read.
     async fn drive(&mut self) {
-        let Self { state, client, client_events, events, commands, closing } = self;
+        let Self { state, client, client_events, events, commands, clock, closing } = self;
         let frames = client.sender();
         let mut takes_frames = true;
         loop {
-            let frame_at = state.next_frame_at(clock::now());
+            let frame_at = state.next_frame_at(clock.now());
             let room_for_frame = async {
                 until(frame_at).await;
                 frames.reserve().await
@@ -64,7 +65,7 @@ impl ChatTask {
                 () = closing.cancelled() => return,
                 room = events.reserve(), if state.has_event() => {
                     let Ok(room) = room else { return };
-                    if let Some(event) = state.next_event(clock::now()) {
+                    if let Some(event) = state.next_event(clock.now()) {
                         let is_last = matches!(
                             event, ChatEvent::Connection(ClientEvent::Stopped(_))
                         );
@@ -77,7 +78,7 @@ impl ChatTask {
                 room = room_for_frame, if takes_frames => match room {
                     Ok(room) => {
                         let only_on = state.connection_id();
-                        if let Some(frame) = state.next_frame(clock::now()) {
+                        if let Some(frame) = state.next_frame(clock.now()) {
                             let text = encode_client(&frame);
                             state.sending(&text);
                             room.send(Outgoing { text, only_on });
@@ -88,7 +89,7 @@ impl ChatTask {
                 },
                 event = client_events.recv(), if !state.has_event() => {
                     let Some(event) = event else { return };
-                    state.on_event(event, clock::now());
+                    state.on_event(event, clock.now());
                 }
                 command = commands.recv() => match command {
                     None => return,
@@ -108,7 +109,7 @@ impl ChatTask {
 
     /// Tells the server how far the application has come, and closes the connection in order.
     async fn finish(self) -> Vec<Draft> {
-        let Self { mut state, client, mut client_events, events, .. } = self;
+        let Self { mut state, client, mut client_events, events, clock, .. } = self;
         let frames = client.sender();
         let only_on = state.connection_id();
         for ack in state.last_acks() {
@@ -117,7 +118,7 @@ impl ChatTask {
             }
         }
         // The application may be waiting for the end instead of receiving events.
-        while let Some(event) = state.next_event(clock::now()) {
+        while let Some(event) = state.next_event(clock.now()) {
             let _ = events.try_send(event);
         }
         let pass_on = async {

@@ -17,6 +17,7 @@ use heartline_protocol::{
     ClientFrame, CloseReason, ConnectionId, Decoded, ServerFrame, Timestamp, Token, decode_client,
     encode_server,
 };
+use heartline_runtime::Random;
 use http::HeaderName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -160,7 +161,7 @@ pub(crate) fn config_for(servers: &[&FakeServer]) -> ClientConfig {
     let mut config = ClientConfig::new("", token_for(3600, "first"));
     config.urls = servers.iter().map(|server| server.url()).collect();
     config.device_id = Some("phone".parse().unwrap());
-    config.jitter_seed = 1;
+    config.random = Random::seeded(1);
     config.back_off = BackOffConfig {
         delay_min: Duration::from_millis(10),
         delay_max: Duration::from_millis(40),

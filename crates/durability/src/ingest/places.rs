@@ -1,10 +1,10 @@
 //! How many sends are under way, in each chat and altogether.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use heartline_protocol::ChatId;
+use heartline_runtime::Map;
 
 use super::IngestLimits;
 
@@ -18,7 +18,7 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Counts {
     total: usize,
-    chats: HashMap<ChatId, usize>,
+    chats: Map<ChatId, usize>,
 }
 
 /// A send's place among those under way, given up when it is dropped.

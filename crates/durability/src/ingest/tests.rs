@@ -1,12 +1,12 @@
 //! Ingest on a log that the test holds in its hands.
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_protocol::server_frame::{ManifestChat, Message};
 use heartline_protocol::{MessageId, Timestamp, UserId};
+use heartline_runtime::Map;
 use tokio::sync::Semaphore;
 use ulid::Ulid;
 
@@ -25,7 +25,7 @@ struct Scripted {
     permits: Semaphore,
     failure: Mutex<Option<StoreError>>,
     failing_chat: Option<ChatId>,
-    heads: Mutex<HashMap<ChatId, u64>>,
+    heads: Mutex<Map<ChatId, u64>>,
     batches: Mutex<Vec<usize>>,
 }
 

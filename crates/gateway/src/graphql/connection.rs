@@ -4,7 +4,6 @@
 //! therefore delays its own subscriptions, which replace pending events by one snapshot. Only a
 //! socket that accepts nothing at all is closed.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -16,6 +15,7 @@ use futures_util::future::{AbortHandle, BoxFuture};
 use futures_util::stream::{BoxStream, SelectAll, abortable, once};
 use heartline_protocol::CloseReason;
 use heartline_protocol::limits::CLOSE_WRITE_DEADLINE;
+use heartline_runtime::Map;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::conversation::{Conversation, Effect, GraphQlClose};
@@ -71,7 +71,7 @@ pub(super) struct GraphQlConnection {
     pub(super) frames_received: u64,
     initialising: Option<BoxFuture<'static, Result<Admitted, CloseReason>>>,
     answers: SelectAll<BoxStream<'static, OperationEvent>>,
-    operations: HashMap<String, Running>,
+    operations: Map<String, Running>,
     operations_started: u64,
     /// Bytes of requests that have not been answered.
     unanswered_bytes: usize,
@@ -100,7 +100,7 @@ impl GraphQlConnection {
         listing: Listing,
     ) -> Self {
         let now = gateway.clock().now();
-        let lifetime = gateway.config().lifetime(rand::random());
+        let lifetime = gateway.config().lifetime(gateway.random().draw());
         let conversation = Conversation::new(gateway.config().graphql, lifetime, now);
         Self {
             service,
@@ -114,7 +114,7 @@ impl GraphQlConnection {
             frames_received: 0,
             initialising: None,
             answers: SelectAll::new(),
-            operations: HashMap::new(),
+            operations: Map::default(),
             operations_started: 0,
             unanswered_bytes: 0,
             charged_bytes: 0,

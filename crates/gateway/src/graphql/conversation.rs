@@ -3,12 +3,12 @@
 //! The close codes and their sentences are those of the reference implementation, because clients
 //! decide by them whether to come back.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::{CloseReason, ErrorCode};
+use heartline_runtime::Set;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -95,7 +95,7 @@ pub enum Effect {
 #[derive(Debug)]
 pub struct Conversation {
     stage: Stage,
-    operations: HashSet<String>,
+    operations: Set<String>,
     operations_max: usize,
     deadlines: Deadlines,
 }
@@ -156,7 +156,7 @@ impl Conversation {
     pub fn new(config: GraphQlConfig, lifetime: Duration, now: Instant) -> Self {
         Self {
             stage: Stage::New,
-            operations: HashSet::new(),
+            operations: Set::default(),
             operations_max: config.operations,
             deadlines: Deadlines::new(config, lifetime, now),
         }

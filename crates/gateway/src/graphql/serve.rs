@@ -74,7 +74,7 @@ impl Gateway {
         let frames_sent = self.metrics.frames_sent.clone();
         let outbox = Outbox::new(bounds, Arc::clone(&self.budget), frames_sent);
         let handle = Arc::new(Handle::new(outbox, None, self.clock.now(), LeaseKind::Party));
-        let listing = self.hub.list_guest(rand::random(), Arc::clone(&handle));
+        let listing = self.hub.list_guest(self.random.draw(), Arc::clone(&handle));
         if self.is_draining() {
             handle.stop(CloseReason::ServerShutdown);
         }

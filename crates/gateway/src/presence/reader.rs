@@ -1,6 +1,5 @@
 //! Reads presence as each observer may see it: the only place that applies privacy to presence.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{Timestamp, UserId};
 use heartline_routing::{Clock, PresenceState, PresenceStates};
+use heartline_runtime::Map;
 use tracing::warn;
 
 use crate::ports::Relations;
@@ -64,10 +64,7 @@ impl PresenceReader {
         self.states.silence() > self.window
     }
 
-    async fn known(
-        &self,
-        sights: &[Sight],
-    ) -> Option<(HashMap<UserId, PresenceState>, Vec<Relation>)> {
+    async fn known(&self, sights: &[Sight]) -> Option<(Map<UserId, PresenceState>, Vec<Relation>)> {
         if self.is_stale() {
             return None;
         }

@@ -1,7 +1,6 @@
 //! The task that pushes presence. It alone decides what is pushed, so a connection's snapshot comes
 //! before its events, and the events of a user stay in order.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use heartline_durability::Sight;
 use heartline_protocol::server_frame::{ErrorDetails, ErrorFrame, Presence};
 use heartline_protocol::{ErrorCode, RequestId, ServerFrame, UserId, encode_server};
 use heartline_routing::{Change, PresenceNews};
-use heartline_runtime::until;
+use heartline_runtime::{Set, until};
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -50,7 +49,7 @@ pub struct PresenceTask {
     missed: Arc<Notify>,
     watches: Watches,
     /// Users to evaluate again.
-    due: HashSet<UserId>,
+    due: Set<UserId>,
     /// When to evaluate the due users.
     look_at: Option<Instant>,
     /// Whether the directory is stale, and every observer has been told so.
@@ -66,7 +65,7 @@ impl PresenceTask {
     ) -> Self {
         // From here on: what changes before the first reading is in it.
         let changes = reader.states.changes();
-        let (watches, due) = (Watches::default(), HashSet::new());
+        let (watches, due) = (Watches::default(), Set::default());
         Self {
             hub,
             reader,
@@ -88,18 +87,22 @@ impl PresenceTask {
         let mut checks_done = 0_u32;
         loop {
             tokio::select! {
+                // Timers first, because they are rare and bounded; then changes, whose channel
+                // drops the oldest when it is full; commands last, because their queue makes its
+                // senders wait.
+                biased;
+                _ = checks.tick() => {
+                    checks_done = checks_done.wrapping_add(1);
+                    self.check(checks_done.is_multiple_of(CHECKS_PER_PRUNING));
+                }
+                () = until(self.look_at) => self.look().await,
+                () = self.missed.notified() => self.everybody_is_due(),
+                change = self.changes.recv() => self.hear(change),
                 count = self.commands.recv_many(&mut batch, BATCH_COMMANDS) => {
                     if count == 0 {
                         return;
                     }
                     self.perform(&mut batch).await;
-                }
-                change = self.changes.recv() => self.hear(change),
-                () = self.missed.notified() => self.everybody_is_due(),
-                () = until(self.look_at) => self.look().await,
-                _ = checks.tick() => {
-                    checks_done = checks_done.wrapping_add(1);
-                    self.check(checks_done.is_multiple_of(CHECKS_PER_PRUNING));
                 }
             }
         }

@@ -1,11 +1,12 @@
 //! Which connections of this node observe which users, and the state last pushed to each.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use heartline_protocol::limits::PRESENCE_USERS_PER_CONNECTION_MAX;
 use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{ConnectionId, Timestamp, UserId};
+use heartline_runtime::{Map, Set};
 
 use crate::handle::Handle;
 
@@ -16,8 +17,8 @@ const UNASKED_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     /// The observing connections of each user, with the state last pushed to each, if any.
-    by_user: HashMap<UserId, HashMap<ConnectionId, Option<Pushed>>>,
-    by_connection: HashMap<ConnectionId, Watcher>,
+    by_user: Map<UserId, Map<ConnectionId, Option<Pushed>>>,
+    by_connection: Map<ConnectionId, Watcher>,
 }
 
 /// The part of a presence that decides whether it is pushed again. The version is left out: the
@@ -33,7 +34,7 @@ struct Pushed {
 struct Watcher {
     handle: Arc<Handle>,
     observer_id: UserId,
-    subscribed: HashSet<UserId>,
+    subscribed: Set<UserId>,
     /// Users observed without a subscription, oldest first.
     unasked: VecDeque<UserId>,
 }
@@ -61,10 +62,10 @@ impl Watches {
         let watcher = self.by_connection.entry(connection_id).or_insert_with(|| Watcher {
             handle: Arc::clone(handle),
             observer_id: identity.key.user_id.clone(),
-            subscribed: HashSet::new(),
+            subscribed: Set::default(),
             unasked: VecDeque::new(),
         });
-        let named: HashSet<&UserId> = user_ids.iter().collect();
+        let named: Set<&UserId> = user_ids.iter().collect();
         let new = named.iter().filter(|user_id| !watcher.subscribed.contains(**user_id)).count();
         if watcher.subscribed.len() + new > PRESENCE_USERS_PER_CONNECTION_MAX {
             return Err(TooMany);
@@ -112,8 +113,8 @@ impl Watches {
     }
 
     /// The users that observe this one through a connection of this node, each once.
-    pub(super) fn observers(&self, user_id: &UserId) -> HashSet<UserId> {
-        let watches = self.by_user.get(user_id).into_iter().flat_map(HashMap::keys);
+    pub(super) fn observers(&self, user_id: &UserId) -> Set<UserId> {
+        let watches = self.by_user.get(user_id).into_iter().flat_map(Map::keys);
         let observer = |id: &ConnectionId| self.by_connection.get(id);
         watches.filter_map(observer).map(|watcher| watcher.observer_id.clone()).collect()
     }
@@ -157,7 +158,7 @@ impl Watches {
         let watcher = self.by_connection.entry(connection_id).or_insert_with(|| Watcher {
             handle: Arc::clone(handle),
             observer_id: identity.key.user_id.clone(),
-            subscribed: HashSet::new(),
+            subscribed: Set::default(),
             unasked: VecDeque::new(),
         });
         watcher.unasked.push_back(user_id.clone());
@@ -178,6 +179,6 @@ impl Watches {
 
     /// The number of pairs of a connection and an observed user.
     pub(super) fn len(&self) -> usize {
-        self.by_user.values().map(HashMap::len).sum()
+        self.by_user.values().map(Map::len).sum()
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn gateway(
         config,
         node_id,
         clock: Clock::system(),
+        random: heartline_runtime::Random::system(),
         authenticator: Authenticator::new(auth, Clock::system()).unwrap(),
         link: Arc::clone(&link) as Arc<dyn NodeLink>,
         durability: ports(messages),

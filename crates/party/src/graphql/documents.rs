@@ -1,11 +1,11 @@
 //! Documents that were parsed before: clients write the same ones again and again.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_graphql::ServerError;
 use async_graphql::parser::parse_query;
 use async_graphql::parser::types::ExecutableDocument;
+use heartline_runtime::Map;
 
 use super::guard::{check_document, check_text};
 use super::refusal::server_error;
@@ -17,7 +17,7 @@ const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Parsed documents by their text, all of which may be run.
 #[derive(Debug, Default)]
-pub(super) struct Documents(Mutex<HashMap<String, Arc<ExecutableDocument>>>);
+pub(super) struct Documents(Mutex<Map<String, Arc<ExecutableDocument>>>);
 
 impl Documents {
     /// The document of this text, if it may be run.
@@ -40,7 +40,7 @@ impl Documents {
         Ok(parsed)
     }
 
-    fn lock<T>(&self, look: impl FnOnce(&mut HashMap<String, Arc<ExecutableDocument>>) -> T) -> T {
+    fn lock<T>(&self, look: impl FnOnce(&mut Map<String, Arc<ExecutableDocument>>) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

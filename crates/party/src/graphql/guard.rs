@@ -2,13 +2,12 @@
 //! a resolver runs for every field, so that a short text could cost a process its stack or its
 //! memory.
 
-use std::collections::HashSet;
-
 use async_graphql::parser::types::{
     ExecutableDocument, Field, FragmentDefinition, Selection, SelectionSet,
 };
 use async_graphql::{Name, Positioned};
 use heartline_protocol::ErrorCode;
+use heartline_runtime::Set;
 use serde_json::Value as Json;
 
 use crate::value::error::PartyError;
@@ -130,8 +129,8 @@ struct Place {
 /// The fields that were asked for beside each other, each with the type that it was asked of.
 #[derive(Default)]
 struct Level<'a> {
-    fields: HashSet<(Option<&'a Name>, &'a Name)>,
-    names: HashSet<&'a Name>,
+    fields: Set<(Option<&'a Name>, &'a Name)>,
+    names: Set<&'a Name>,
 }
 
 impl<'a> Level<'a> {

@@ -12,8 +12,9 @@
 //!
 //! An edit writes the head and the items that it changes, never the others.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
+use heartline_runtime::Map;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -247,7 +248,7 @@ fn order(state: &QueueState) -> Vec<&str> {
     state.queue.iter().map(Item::uuid).collect()
 }
 
-fn by_uuid(state: &QueueState) -> HashMap<&str, &Item> {
+fn by_uuid(state: &QueueState) -> Map<&str, &Item> {
     state.queue.iter().map(|item| (item.uuid(), item)).collect()
 }
 

@@ -5,13 +5,13 @@
 //! the direct links, so that within five seconds of any interruption every node uses the transport
 //! that works.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{join, join_all};
 use heartline_protocol::NodeId;
+use heartline_runtime::Map;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
@@ -300,7 +300,7 @@ impl ClusterLink {
     async fn introduce_for_ever(&self) {
         let mut ticks = interval(INTRODUCTION_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut known: HashMap<&str, NodeId> = HashMap::new();
+        let mut known: Map<&str, NodeId> = Map::default();
         loop {
             ticks.tick().await;
             known.retain(|_, node_id| {

@@ -6,10 +6,10 @@
 //! a sender that had forgotten the receiver begins a new run, whose numbers are all higher, so
 //! that it can neither look like a repeat nor hide what the receiver missed.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use heartline_protocol::NodeId;
+use heartline_runtime::Map;
 use tokio::time::Instant;
 
 use super::parcel::Parcel;
@@ -28,7 +28,7 @@ pub const PROMISE_TIME: Duration = Duration::from_millis(1500);
 /// Counts what leaves on one transport.
 #[derive(Debug, Default)]
 pub struct Departures {
-    last: HashMap<NodeId, u64>,
+    last: Map<NodeId, u64>,
     runs: u64,
 }
 

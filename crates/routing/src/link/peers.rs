@@ -4,11 +4,11 @@
 //! while, because the directory itself may have failed; nodes that send a status over the direct
 //! link are known even if the directory never listed them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::NodeId;
+use heartline_runtime::Map;
 use tokio::time::Instant;
 
 use super::parcel::Status;
@@ -68,12 +68,12 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Peers {
     own: NodeId,
-    nodes: HashMap<NodeId, Peer>,
+    nodes: Map<NodeId, Peer>,
 }
 
 impl Peers {
     pub(super) fn new(own: NodeId) -> Self {
-        Self { own, nodes: HashMap::new() }
+        Self { own, nodes: Map::default() }
     }
 
     /// Records the nodes that the directory lists. Returns those that were not known.

@@ -5,12 +5,12 @@
 //! loss ends in one `Resync` for every connection of the node, and raises a count that others
 //! watch.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::NodeId;
+use heartline_runtime::{Map, Set};
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -62,11 +62,11 @@ pub struct Reception {
 
 #[derive(Debug, Default)]
 struct State {
-    senders: HashMap<NodeId, Sender>,
+    senders: Map<NodeId, Sender>,
     /// Until when a parcel is dropped at once if the inbox is full.
     sheds_until: Option<Instant>,
     /// Unknown versions and kinds that were logged, each once per sender.
-    logged: HashSet<(Option<NodeId>, Unknown)>,
+    logged: Set<(Option<NodeId>, Unknown)>,
 }
 
 /// A part of the format that this release does not know.

@@ -8,6 +8,7 @@ use heartline_adapters::sqlite::SqliteStore;
 use heartline_durability::Repair;
 use heartline_protocol::ChatId;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::store::{StoreLocation, told};
 use crate::config::is_postgres;
@@ -73,7 +74,7 @@ async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
     if let Some(config) = location.configuration()?
         && is_postgres(&config.store.url)
     {
-        return Store::open(&config, clock).await;
+        return Store::open(&config, clock, Random::system()).await;
     }
     let config = location.find()?;
     anyhow::ensure!(
@@ -82,7 +83,7 @@ async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
          with --data-dir",
         config.path.display()
     );
-    Ok(Store::sqlite(SqliteStore::open(&config, clock)?))
+    Ok(Store::sqlite(SqliteStore::open(&config, clock, Random::system())?))
 }
 
 #[cfg(test)]
@@ -121,7 +122,7 @@ mod tests {
         assert!(told.contains("there is no store at"), "{told}");
 
         let config = SqliteConfig::in_directory(scratch.path());
-        let store = SqliteStore::open(&config, Clock::system()).unwrap();
+        let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let new = NewChat {
             kind: ChatKind::Group,

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use heartline_auth::{DATA_DIRECTORY, Secret};
 use heartline_routing::Planes;
+use heartline_runtime::{Clock, Random};
 
 use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
 use crate::dev::{DataDirectory, dev_preset};
 use crate::lifecycle::{Exit, Lifecycle, Signals};
-use crate::{assemble, run, telemetry};
+use crate::{Engines, Listeners, assemble, run, telemetry};
 
 /// Runs one node with everything embedded, for trying out and developing.
 #[derive(Debug, clap::Args)]
@@ -104,15 +105,29 @@ fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartEr
     for warning in &loaded.warnings {
         tracing::warn!(%warning, "configuration should be changed");
     }
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("starting the runtime failed")?;
     runtime.block_on(async {
         let signals = Signals::listen().context("installing signal handlers failed")?;
-        let node = assemble(loaded, Lifecycle::new()).await.map_err(StartError::Unusable)?;
-        Ok(run(node, signals, ready).await?)
+        let (clock, random) = (Clock::system(), Random::system());
+        let engines = Engines::open(&loaded, clock, random).await;
+        let engines = engines.map_err(StartError::Unusable)?;
+        let node = assemble(loaded, engines, Lifecycle::new(), clock, random);
+        let node = node.await.map_err(StartError::Unusable)?;
+        let listeners = Listeners::bind(node.config())?;
+        Ok(run(node, listeners, signals, ready).await?)
     })
+}
+
+/// Every connection is a file: raises the soft limit to the hard one.
+fn raise_file_limit() {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(files) => tracing::debug!(files, "open files"),
+        Err(error) => tracing::warn!(%error, "raising the limit of open files failed"),
+    }
 }
 
 /// What to do next. A reader of stdout that went away is no error.

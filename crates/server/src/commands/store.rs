@@ -196,6 +196,7 @@ mod tests {
     use heartline_adapters::sqlite::SqliteStore;
     use heartline_durability::People;
     use heartline_routing::Clock;
+    use heartline_runtime::Random;
 
     use super::*;
     use crate::dev::tests::Scratch;
@@ -234,7 +235,7 @@ mod tests {
         let copy = scratch.path().join("copy.db");
         let copy = copy.to_str().unwrap();
         let config = SqliteConfig::in_directory(scratch.path());
-        let store = SqliteStore::open(&config, Clock::system()).unwrap();
+        let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
         named(&store, "first").await;
         let (code, told) = run_in(&scratch, &["backup", copy]);
         assert_eq!(code, 0, "{told}");
@@ -255,7 +256,7 @@ mod tests {
         assert!(told.contains("there is a store at"), "{told}");
         let (code, told) = run_in(&scratch, &["restore", copy, "--force"]);
         assert_eq!(code, 0, "{told}");
-        let store = SqliteStore::open(&config, Clock::system()).unwrap();
+        let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
         assert_eq!(name(&store).await.as_deref(), Some("first"));
     }
 

@@ -13,6 +13,8 @@ use futures_util::stream;
 use heartline::config::{Disk, Layer, Sources, load};
 use heartline::dev::{DataDirectory, dev_preset};
 use heartline::lifecycle::Lifecycle;
+use heartline::{Engines, Listeners};
+use heartline_runtime::{Clock, Random};
 use heartline_terminal::{ConnectArgs, Console, Tokens};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -75,8 +77,12 @@ impl Node {
         let (ready, address) = oneshot::channel();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let node = heartline::assemble(loaded, Lifecycle::new()).await.unwrap();
-            let node = heartline::run(node, stream::pending(), move |address| {
+            let (clock, random) = (Clock::system(), Random::system());
+            let engines = Engines::open(&loaded, clock, random).await.unwrap();
+            let node = heartline::assemble(loaded, engines, Lifecycle::new(), clock, random);
+            let node = node.await.unwrap();
+            let listeners = Listeners::bind(node.config()).unwrap();
+            let node = heartline::run(node, listeners, stream::pending(), move |address| {
                 ready.send(address).unwrap();
             });
             Box::pin(node).await.unwrap();

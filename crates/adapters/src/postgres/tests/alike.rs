@@ -13,6 +13,7 @@ use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{ChatId, Timestamp, UserId};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use proptest::prelude::*;
 
 use super::scratch::{Scratch, message, user};
@@ -330,7 +331,7 @@ async fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
     let directory = Directory(std::env::temp_dir().join(name));
     std::fs::create_dir(&directory.0).unwrap();
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::in_directory(&directory.0) };
-    let sqlite = SqliteStore::open(&config, Clock::system()).unwrap();
+    let sqlite = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
     // One database for all cases, because making one costs more than a case.
     static SCRATCH: OnceLock<Scratch> = OnceLock::new();
     let scratch = SCRATCH.get_or_init(Scratch::new);

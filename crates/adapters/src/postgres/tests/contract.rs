@@ -1,6 +1,7 @@
 use heartline_durability::contract::Contract;
 use heartline_fanout::contract::AudienceContract;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::scratch::{Scratch, group, message, whole};
 use crate::append_all::AppendAll;
@@ -22,7 +23,7 @@ async fn the_store_keeps_every_promise_of_its_ports() {
 async fn two_connections_and_one_runtime_thread_are_enough() {
     let scratch = Scratch::new();
     let config = PostgresConfig { pool_size: 2, ..scratch.config() };
-    let store = PostgresStore::open(&config, Clock::system()).await.unwrap();
+    let store = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     let contract = Contract::new(&store);
     contract.prove_chats().await;
     contract.prove_chat_log().await;

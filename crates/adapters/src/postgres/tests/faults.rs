@@ -8,6 +8,7 @@ use heartline_durability::{Actor, Appended, ChatEdit, Chats, LazyStore};
 use heartline_engines::Postgres;
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use tokio::task::JoinSet;
 
 use super::scratch::{Scratch, ask, group, page, patient, send, user, whole};
@@ -24,7 +25,8 @@ const RECOVERED: Duration = Duration::from_secs(60);
 
 /// A chat of somebody called ana, made by somebody patient.
 async fn prepare(url: &str) -> ChatId {
-    let store = PostgresStore::open(&patient(url), Clock::system()).await.unwrap();
+    let store =
+        PostgresStore::open(&patient(url), Clock::system(), Random::system()).await.unwrap();
     let chat_id = group(&store, "ana", &[]).await;
     store.close().await;
     chat_id
@@ -33,7 +35,7 @@ async fn prepare(url: &str) -> ChatId {
 /// The store as a server opens it, with a connection at hand.
 async fn open(url: &str, chat_id: ChatId) -> PostgresStore {
     let config = PostgresConfig::from_url(url).unwrap();
-    let store = PostgresStore::open(&config, Clock::system()).await.unwrap();
+    let store = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     while page(&store, chat_id, 0).await.is_err() {}
     store
 }
@@ -153,8 +155,8 @@ async fn a_node_that_stands_still_in_a_transaction_keeps_nobody_from_sending() {
     // Silence is ended after less than half of this.
     let deadlines = Deadlines { write: Duration::from_secs(12), read: Duration::from_secs(12) };
     let config = PostgresConfig { deadlines, ..scratch.config() };
-    let still = PostgresStore::open(&config, Clock::system()).await.unwrap();
-    let other = PostgresStore::open(&config, Clock::system()).await.unwrap();
+    let still = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
+    let other = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     let (locked, is_locked) = tokio::sync::oneshot::channel();
     let locked = std::sync::Mutex::new(Some(locked));
     let stand_still = still.0.pool.call(Purpose::Change, |mut lease| {
@@ -204,7 +206,7 @@ async fn connections_that_an_administrator_ends_are_replaced_unnoticed() {
 async fn a_caller_who_goes_away_leaves_no_connection_in_a_strange_state() {
     let scratch = Scratch::new();
     let config = PostgresConfig { pool_size: 2, ..scratch.config() };
-    let store = PostgresStore::open(&config, Clock::system()).await.unwrap();
+    let store = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     let chat_id = group(&store, "ana", &[]).await;
     for round in 0..20_u64 {
         let edit = ChatEdit::Rename(Some(format!("name {round}")));
@@ -263,7 +265,7 @@ async fn a_server_that_is_silent_does_not_keep_the_next_one_from_being_asked() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = scratch.url.replace('@', &format!("@127.0.0.1:{port},"));
-    let opened = PostgresStore::open(&patient(&url), Clock::system()).await;
+    let opened = PostgresStore::open(&patient(&url), Clock::system(), Random::system()).await;
     let store = opened.expect("the other server is there");
     let chat_id = group(&store, "ana", &[]).await;
     assert_eq!(send(&store, chat_id, "ana", "m").await.unwrap().message.sequence, 1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use heartline_durability::{Announcements, Published, Unpublished, Upkeep};
 use heartline_protocol::ChatId;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use tokio::task::JoinSet;
 
 use super::scratch::{Scratch, group, message, page, send, whole};
@@ -190,7 +191,7 @@ async fn a_node_whose_clock_is_ahead_removes_nothing_that_is_young() {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let scratch = Scratch::new();
     let ahead = Clock::simulated(Clock::system().wall().plus(365 * DAY));
-    let store = PostgresStore::open(&scratch.config(), ahead).await.unwrap();
+    let store = PostgresStore::open(&scratch.config(), ahead, Random::system()).await.unwrap();
     let chat_id = group(&store, "ana", &[]).await;
     for name in ["old", "young"] {
         send(&store, chat_id, "ana", name).await.unwrap();

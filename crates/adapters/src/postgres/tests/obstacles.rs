@@ -3,13 +3,16 @@
 use heartline_durability::{Chain, ChatLog, Chats};
 use heartline_engines::Postgres;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use tokio::task::JoinSet;
 
 use super::scratch::{Scratch, ask, group, send, user};
 use crate::postgres::{OpenError, PostgresConfig, PostgresStore, SynchronousCommit};
 
 async fn refusal(config: &PostgresConfig) -> OpenError {
-    PostgresStore::open(config, Clock::system()).await.expect_err("it must not open")
+    PostgresStore::open(config, Clock::system(), Random::system())
+        .await
+        .expect_err("it must not open")
 }
 
 #[tokio::test]
@@ -22,7 +25,7 @@ async fn a_server_that_does_not_sync_is_refused_unless_told() {
     assert_eq!(postgres.sql(&postgres.url(), "SELECT to_regnamespace('heartline')"), "");
 
     let told = PostgresConfig { allow_unsafe: true, ..config.clone() };
-    let store = PostgresStore::open(&told, Clock::system()).await.unwrap();
+    let store = PostgresStore::open(&told, Clock::system(), Random::system()).await.unwrap();
     store.close().await;
 
     postgres.restart_with(&[("fsync", "on"), ("full_page_writes", "off")]);
@@ -57,12 +60,15 @@ async fn commits_wait_for_the_disk_whatever_the_role_is_set_to() {
 async fn nodes_that_start_at_once_change_the_schema_once() {
     let scratch = Scratch::new();
     let config = scratch.config();
-    let nodes: JoinSet<PostgresStore> = (0..6)
-        .map(|_| {
-            let config = config.clone();
-            async move { PostgresStore::open(&config, Clock::system()).await.unwrap() }
-        })
-        .collect();
+    let nodes: JoinSet<PostgresStore> =
+        (0..6)
+            .map(|_| {
+                let config = config.clone();
+                async move {
+                    PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap()
+                }
+            })
+            .collect();
     let stores = nodes.join_all().await;
     let versions = scratch.sql("SELECT version FROM heartline.schema_versions ORDER BY version");
     assert_eq!(versions, "1\n2\n3");
@@ -127,7 +133,7 @@ async fn a_role_without_rights_is_told_what_it_needs_and_content_with_that() {
     assert!(sentence.contains(&database), "{sentence}");
 
     scratch.sql("CREATE SCHEMA heartline AUTHORIZATION modest");
-    let store = PostgresStore::open(&config, Clock::system()).await.unwrap();
+    let store = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     let chat_id = group(&store, "ana", &[]).await;
     assert_eq!(send(&store, chat_id, "ana", "m").await.unwrap().message.sequence, 1);
 }

@@ -9,6 +9,7 @@ use heartline_engines::Postgres;
 use heartline_protocol::server_frame::{ChatKind, Message};
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use tokio_postgres::types::FromSqlOwned;
 
 use crate::postgres::config::Deadlines;
@@ -31,7 +32,7 @@ impl Scratch {
     }
 
     pub(super) async fn open(&self) -> PostgresStore {
-        PostgresStore::open(&self.config(), Clock::system()).await.unwrap()
+        PostgresStore::open(&self.config(), Clock::system(), Random::system()).await.unwrap()
     }
 
     /// An operator's shell on the same database.

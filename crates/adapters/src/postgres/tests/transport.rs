@@ -6,6 +6,7 @@ use std::process::Command;
 
 use heartline_engines::Postgres;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::scratch::{ask, group, send};
 use crate::postgres::{PostgresConfig, PostgresStore};
@@ -66,7 +67,9 @@ impl Drop for Certificates {
 
 async fn open(url: &str) -> Result<PostgresStore, String> {
     let config = PostgresConfig::from_url(url).unwrap();
-    PostgresStore::open(&config, Clock::system()).await.map_err(|error| error.to_string())
+    PostgresStore::open(&config, Clock::system(), Random::system())
+        .await
+        .map_err(|error| error.to_string())
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 use heartline_engines::{Redis, RedisCluster};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::*;
 use crate::redis::RedisCounters;
@@ -13,7 +14,8 @@ struct Stage {
 impl Stage {
     fn new(url: &str) -> Self {
         let config = RedisConfig::from_url(url, "test:").unwrap();
-        let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
+        let client =
+            RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default());
         let mut registry = Registry::default();
         let availability = RedisAvailability::new(client, &mut registry);
         Self { availability, registry }

@@ -49,7 +49,7 @@ impl Keeper {
                 }
                 Err(failure) => debug!(%failure, "subscribing to Redis failed"),
             }
-            let jitter = rand::random_range(0.5..1.0);
+            let jitter = self.client.random().draw_within(0.5..1.0);
             sleep(back_off.mul_f64(jitter)).await;
             back_off = (back_off * 2).min(BACK_OFF_MAX);
         }

@@ -7,6 +7,7 @@ use heartline_engines::Redis;
 use heartline_routing::{
     Change, Clock, Connections, Lease, Leases, NodeRecord, Nodes, Policy, PresenceStates, Routes,
 };
+use heartline_runtime::Random;
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
@@ -50,7 +51,7 @@ fn client(redis: &Redis, password: &str) -> RedisClient {
     let mut config = config.with_tls_root(CERTIFICATE.as_bytes().to_vec()).unwrap();
     // A handshake of an unoptimised build on a busy machine takes its time.
     config.deadline = Duration::from_secs(10);
-    RedisClient::new(config, Clock::system(), RedisCounters::default())
+    RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default())
 }
 
 #[tokio::test]
@@ -127,7 +128,8 @@ async fn a_wrong_password_and_an_unknown_authority_are_failures_that_tell_no_sec
     let url = format!("rediss://heartline:{PASSWORD}@localhost:{}", redis.port());
     let mut config = RedisConfig::from_url(&url, "heartline:").unwrap();
     config.deadline = Duration::from_secs(10);
-    let stranger = RedisClient::new(config, Clock::system(), RedisCounters::default());
+    let stranger =
+        RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default());
     let failure = stranger.query::<Value>(&cmd("PING")).await.unwrap_err();
     assert!(failure.is_infrastructure(), "{failure}");
     assert!(!format!("{failure} {failure:?}").contains(PASSWORD));

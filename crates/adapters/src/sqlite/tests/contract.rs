@@ -1,8 +1,11 @@
 use heartline_durability::contract::Contract;
 use heartline_fanout::contract::AudienceContract;
 use heartline_protocol::ChatId;
+use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::scratch::Scratch;
+use crate::sqlite::{Execution, SqliteConfig, SqliteStore};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_every_promise_of_its_ports() {
@@ -24,12 +27,23 @@ async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
     Contract::new(&store).prove_halted(lose_counter).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_contract_holds_on_the_calling_task_under_simulated_time() {
+    let scratch = Scratch::new();
+    let config = SqliteConfig { execution: Execution::Inline, ..scratch.config() };
+    let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
+    Contract::new(&store).run().await;
+    AudienceContract::new(&store, &store).run().await;
+    store.close().await;
+    drop(store);
+    SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
+}
+
 #[tokio::test]
 async fn one_reader_and_one_runtime_thread_are_enough() {
     let scratch = Scratch::new();
-    let config = crate::sqlite::SqliteConfig { readers: 1, ..scratch.config() };
-    let store =
-        crate::sqlite::SqliteStore::open(&config, heartline_routing::Clock::system()).unwrap();
+    let config = SqliteConfig { readers: 1, ..scratch.config() };
+    let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
     Contract::new(&store).run().await;
     AudienceContract::new(&store, &store).run().await;
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use heartline_durability::{AppendRefusal, Chain, ChatLog, LogRead, Position, Repair, Upkeep};
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::scratch::{Scratch, group, message};
 use crate::append_all::AppendAll;
@@ -118,7 +119,7 @@ async fn a_disk_below_its_reserve_is_not_written_to() {
     let scratch = Scratch::new();
     drop(scratch.open());
     let config = SqliteConfig { disk_reserve_bytes: u64::MAX, ..scratch.config() };
-    let store = SqliteStore::open(&config, Clock::system()).unwrap();
+    let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
     let refused = store.append_all(vec![message(ChatId(1.into()), "ana", "x")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);
     assert!(Chain(&refused).to_string().contains("less than the reserve"), "{refused:?}");

@@ -3,12 +3,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::scratch::Scratch;
 use crate::sqlite::{SqliteConfig, SqliteStore};
 
 fn refusal(config: &SqliteConfig) -> String {
-    SqliteStore::open(config, Clock::system()).unwrap_err().to_string()
+    SqliteStore::open(config, Clock::system(), Random::system()).unwrap_err().to_string()
 }
 
 #[test]
@@ -77,7 +78,12 @@ fn less_than_full_care_needs_a_word() {
     let careless = SqliteConfig { synchronous_full: false, ..scratch.config() };
     let sentence = refusal(&careless);
     assert!(sentence.contains("store.allow_unsafe = true"), "{sentence}");
-    SqliteStore::open(&SqliteConfig { allow_unsafe: true, ..careless }, Clock::system()).unwrap();
+    SqliteStore::open(
+        &SqliteConfig { allow_unsafe: true, ..careless },
+        Clock::system(),
+        Random::system(),
+    )
+    .unwrap();
 }
 
 #[test]

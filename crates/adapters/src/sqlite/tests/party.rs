@@ -9,6 +9,7 @@ use heartline_party::{
     SessionWatch, Stored,
 };
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -294,7 +295,7 @@ async fn a_commit_whose_caller_has_gone_is_told_and_in_memory() {
 async fn a_child_commits_until_it_is_killed() {
     let Some(database) = std::env::var_os(CHILD_DATABASE) else { return };
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::new(database) };
-    let store = SqliteStore::open(&config, Clock::system()).unwrap();
+    let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
     let node = Arc::new(party(&store).await);
     let mut sessions = JoinSet::new();
     for session in 0..SESSIONS {

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use heartline_durability::{Chain, ChatLog, LogRead, Position};
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::scratch::{Scratch, group, message};
 use crate::append_all::AppendAll;
@@ -32,7 +33,7 @@ async fn all_sequences(store: &SqliteStore, chat_id: ChatId) -> Vec<u64> {
 async fn a_child_stores_until_it_is_killed() {
     let Some(database) = std::env::var_os(CHILD_DATABASE) else { return };
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::new(database) };
-    let store = SqliteStore::open(&config, Clock::system()).unwrap();
+    let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
     let chat_id = group(&store, "ana").await;
     let mut output = std::io::stdout();
     writeln!(output, "\nchat {chat_id}").unwrap();

@@ -6,6 +6,7 @@ use heartline_durability::{Chats, NewChat, NewMessage};
 use heartline_protocol::server_frame::ChatKind;
 use heartline_protocol::{ChatId, UserId};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 use rusqlite::Connection;
 
 use crate::sqlite::{SqliteConfig, SqliteStore};
@@ -34,7 +35,7 @@ impl Scratch {
     }
 
     pub(super) fn open(&self) -> SqliteStore {
-        SqliteStore::open(&self.config(), Clock::system()).unwrap()
+        SqliteStore::open(&self.config(), Clock::system(), Random::system()).unwrap()
     }
 
     /// An operator's shell on the same file.

@@ -1,6 +1,5 @@
 //! Engines that fail when they are told to.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use heartline_protocol::{Timestamp, UserId};
 use heartline_routing::{
     Answering, Change, DirectoryError, MemoryDirectory, PresenceState, PresenceStates,
 };
+use heartline_runtime::{Map, Set};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until};
 
@@ -21,9 +21,9 @@ use crate::ports::{Relations, RelationsError};
 /// A store that knows what it was told, and can fail.
 #[derive(Debug, Default)]
 pub(super) struct ScriptedRelations {
-    visibilities: Mutex<HashMap<UserId, Visibility>>,
-    contacts: Mutex<HashSet<(UserId, UserId)>>,
-    last_seen: Mutex<HashMap<UserId, Timestamp>>,
+    visibilities: Mutex<Map<UserId, Visibility>>,
+    contacts: Mutex<Set<(UserId, UserId)>>,
+    last_seen: Mutex<Map<UserId, Timestamp>>,
     /// Whether it refuses.
     pub(super) is_down: AtomicBool,
     /// Whether it does not answer at all.

@@ -1,10 +1,10 @@
 //! The bookkeeping alone.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{CloseReason, ConnectionId, Timestamp, UserId};
+use heartline_runtime::{Map, Set};
 use proptest::prelude::*;
 
 use super::super::watches::{TooMany, Watches};
@@ -61,7 +61,7 @@ fn each_connection_is_told_once_and_again_when_it_differs() {
         !watches.record_change(id(&handle("cy", 3)), &offline),
         "who does not watch is not told"
     );
-    assert_eq!(watches.observers(&user("bo")), HashSet::from([user("ana")]));
+    assert_eq!(watches.observers(&user("bo")), Set::from_iter([user("ana")]));
 }
 
 #[test]
@@ -130,7 +130,7 @@ proptest! {
         let owner = |number: usize| ["ana", "bo"][number % 2];
         let handles = [0, 1, 2, 3].map(|number| handle(owner(number), number as u128));
         let mut watches = Watches::default();
-        let mut model = HashMap::<usize, HashSet<UserId>>::new();
+        let mut model = Map::<usize, Set<UserId>>::default();
         let named = |all: &[usize]| -> Vec<UserId> {
             all.iter().flat_map(|number| users(*number..number + 1)).collect()
         };
@@ -154,9 +154,9 @@ proptest! {
                     model.remove(&one);
                 }
             }
-            prop_assert_eq!(watches.len(), model.values().map(HashSet::len).sum::<usize>());
-            let watched: HashSet<UserId> = model.values().flatten().cloned().collect();
-            prop_assert_eq!(watches.users().into_iter().collect::<HashSet<_>>(), watched.clone());
+            prop_assert_eq!(watches.len(), model.values().map(Set::len).sum::<usize>());
+            let watched: Set<UserId> = model.values().flatten().cloned().collect();
+            prop_assert_eq!(watches.users().into_iter().collect::<Set<_>>(), watched.clone());
             for user_id in watched {
                 let watching = model.iter().filter(|(_, all)| all.contains(&user_id));
                 let expected = watching.map(|(one, _)| user(owner(*one))).collect();

@@ -1,6 +1,6 @@
 //! A store and an archive in memory, which several nodes of a test share.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use heartline_protocol::UserId;
 use heartline_routing::Clock;
+use heartline_runtime::Map;
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 
@@ -24,11 +25,11 @@ pub(super) const SECRET: &str = "SELECT secret FROM engine";
 
 #[derive(Debug)]
 pub(super) struct MemoryStore {
-    sessions: Mutex<HashMap<String, Held>>,
+    sessions: Mutex<Map<String, Held>>,
     /// Who holds the lock of a session.
-    locks: Mutex<HashMap<String, String>>,
+    locks: Mutex<Map<String, String>>,
     /// The newest copies that were put forward.
-    offers: Mutex<HashMap<String, Stored>>,
+    offers: Mutex<Map<String, Stored>>,
     notices: broadcast::Sender<Notice>,
     is_down: AtomicBool,
     loss: Mutex<Option<Loss>>,
@@ -68,12 +69,12 @@ impl MemoryStore {
     }
 
     /// What it holds.
-    pub(super) fn saved(&self) -> HashMap<String, Held> {
+    pub(super) fn saved(&self) -> Map<String, Held> {
         self.sessions.lock().unwrap().clone()
     }
 
     /// Comes back with what it held once.
-    pub(super) fn come_back_with(&self, saved: HashMap<String, Held>) {
+    pub(super) fn come_back_with(&self, saved: Map<String, Held>) {
         *self.sessions.lock().unwrap() = saved;
     }
 
@@ -90,7 +91,7 @@ impl MemoryStore {
         self.notices.receiver_count()
     }
 
-    fn open(&self) -> Result<MutexGuard<'_, HashMap<String, Held>>, PartyStoreError> {
+    fn open(&self) -> Result<MutexGuard<'_, Map<String, Held>>, PartyStoreError> {
         if self.is_down.load(Ordering::SeqCst) {
             return Err(PartyStoreError::new(SECRET));
         }

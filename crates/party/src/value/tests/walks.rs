@@ -1,7 +1,8 @@
 //! Whatever anybody does in whatever order, the session stays one that everybody can agree on.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
+use heartline_runtime::Set;
 use proptest::prelude::*;
 
 use super::*;
@@ -40,7 +41,7 @@ struct Walk {
     replica: Session,
     fields: BTreeMap<String, Vec<u8>>,
     states: BTreeMap<u64, QueueState>,
-    epochs: HashSet<u64>,
+    epochs: Set<u64>,
     records: Vec<crate::Member>,
 }
 
@@ -60,7 +61,7 @@ impl Walk {
             clients: ["ana", "bo", "CY", "DEE"].map(actor).to_vec(),
             tokens: vec![None; 4],
             made: 0,
-            epochs: HashSet::new(),
+            epochs: Set::default(),
             records: Vec::new(),
         }
     }
@@ -204,7 +205,7 @@ impl Walk {
         let Session { queue, roster, .. } = session;
         let anew = QueueState::new(queue.sequence, queue.queue.clone(), queue.current.clone());
         assert_eq!(*queue, anew, "the hashes are those of the state");
-        let uuids: HashSet<&str> = queue.queue.iter().map(Item::uuid).collect();
+        let uuids: Set<&str> = queue.queue.iter().map(Item::uuid).collect();
         assert_eq!(uuids.len(), queue.queue.len(), "no uuid twice");
         assert!(queue.queue.len() <= QUEUE_ITEMS_MAX);
         assert_eq!(roster.leader.is_none(), roster.members.is_empty(), "one leader, if any");

@@ -22,7 +22,7 @@ enum Fault {
     Full,
 }
 
-type Receptions = Arc<Mutex<HashMap<NodeId, Arc<Reception>>>>;
+type Receptions = Arc<Mutex<Map<NodeId, Arc<Reception>>>>;
 
 /// One transport of one node.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Wire {
     /// Nodes that get nothing on this transport, whoever sends.
     deaf: Arc<Mutex<Vec<NodeId>>>,
     fault: Mutex<Fault>,
-    reach: Mutex<HashMap<NodeId, Reach>>,
+    reach: Mutex<Map<NodeId, Reach>>,
     returns: mpsc::Sender<Returned>,
 }
 

@@ -8,6 +8,7 @@ use heartline_adapters::redis::{
     check_settings, inspect, sweeps, vitals,
 };
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::clocks;
 use super::evidence::Evidence;
@@ -69,7 +70,7 @@ pub(super) fn connect(config: &Config, clock: Clock) -> Result<Option<RedisClien
     let Some(url) = config.redis.url.as_deref() else { return Ok(None) };
     let mut redis = cluster::redis_config(url, &config.redis)?;
     redis.deadline = DEADLINE;
-    Ok(Some(RedisClient::new(redis, clock, RedisCounters::default())))
+    Ok(Some(RedisClient::new(redis, clock, Random::system(), RedisCounters::default())))
 }
 
 /// Looks at the servers and at everything that the directory holds.

@@ -7,6 +7,7 @@ use std::path::Path;
 use heartline_adapters::sqlite::{SqliteConfig, Thoroughness, check_store};
 use heartline_durability::Chain;
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::DoctorArguments;
 use super::clocks;
@@ -28,7 +29,8 @@ pub(super) async fn examine(
     if !is_postgres(&config.store.url) && !is_free(config, report).await {
         return Vec::new();
     }
-    let opening = report.watch("opening the store", Store::open(config, clock)).await;
+    let opening =
+        report.watch("opening the store", Store::open(config, clock, Random::system())).await;
     let store = match opening {
         Ok(store) => store,
         Err(error) => {

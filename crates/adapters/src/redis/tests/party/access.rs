@@ -3,6 +3,7 @@ use std::time::Duration;
 use heartline_engines::{Redis, RedisCluster};
 use heartline_party::{SessionActivity, SessionRecovery, SessionStore, SessionWatch};
 use heartline_routing::Clock;
+use heartline_runtime::Random;
 
 use super::{advance, at, heard, step, stored};
 use crate::redis::{RedisClient, RedisConfig, RedisCounters, RedisPartyConfig, RedisPartyStore};
@@ -21,7 +22,8 @@ async fn store(url: &str) -> RedisPartyStore {
     let url = url.replace("://", "://heartline:change-this-password@");
     let mut config = RedisConfig::from_url(&url, "heartline:").unwrap();
     config.deadline = Duration::from_secs(5);
-    let client = RedisClient::new(config, Clock::system(), RedisCounters::default());
+    let client =
+        RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default());
     RedisPartyStore::connect(client, RedisPartyConfig::default(), Clock::system()).await.unwrap()
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use heartline_protocol::client_frame::{Heartbeat, PresenceUsers, SendMessage, SyncRequest};
 use heartline_protocol::server_frame::{MessageAck, Presence, PresenceStatus};
 use heartline_protocol::{ChatId, ClientFrame, DeviceId, ServerFrame, Token, UserId};
+use heartline_runtime::Random;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -47,7 +48,7 @@ pub(super) struct Script<'a> {
 
 impl<'a> Script<'a> {
     pub(super) fn new(probe: &'a Probe) -> Self {
-        let name = format!("{USER_PREFIX}-{:016x}", rand::random::<u64>());
+        let name = format!("{USER_PREFIX}-{:016x}", Random::system().draw::<u64>());
         let user = |role: &str| format!("{name}-{role}").parse().expect("a legal user id");
         Self {
             probe,
