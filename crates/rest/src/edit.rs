@@ -132,7 +132,10 @@ impl Edits {
     pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
         let (privacy_changes, deleted_id) = (self.privacy_changes.clone(), user_id.clone());
         let deleted = async move { privacy_changes.changed(&[deleted_id]).await };
-        self.chat_changes.delete_user(user_id, deleted).await.map_err(|error| change_refusal(&error))
+        self.chat_changes
+            .delete_user(user_id, deleted)
+            .await
+            .map_err(|error| change_refusal(&error))
     }
 }
 
