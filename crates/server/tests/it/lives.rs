@@ -70,8 +70,11 @@ async fn a_message_passes_every_stop_of_its_life() {
 #[tokio::test]
 async fn a_presence_transition_passes_every_stop_of_its_life() {
     let server = start(HEARTLINE).await;
-    server.active_group("ana", &["bo"]).await;
+    server.active_group("ana", &["bo", "cy"]).await;
+    let mut cy = server.connect("cy").await;
     let mut bo = server.connect("bo").await;
+    // Else ana could watch bo since bo came, and would hear of the end from the directory.
+    cy.until_presence("bo", "online").await;
     let mut ana = server.connect("ana").await;
     bo.until_presence("ana", "online").await;
     let since = server.log().len();
