@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_auth::{AuthError, Claims};
 use heartline_gateway::Config;
-use heartline_gateway::session::{Admitted, Answer, Effect, Effects, Input, Moment, Session};
+use heartline_gateway::session::{Admitted, Effect, Effects, Input, Moment, Response, Session};
 use heartline_gateway::websocket::FrameError;
 use heartline_protocol::{
     ClientFrame, CloseReason, DecodeError, Decoded, ErrorCode, RequestId, ServerFrame, Timestamp,
@@ -42,8 +42,8 @@ fuzz_target!(|conversation: Conversation| {
     let mut walk = Walk::new(conversation.seed, at);
     if conversation.is_admitted {
         walk.step(Step::Says(r#"{"type":"authenticate","token":"t"}"#.to_owned()));
-        walk.step(Step::Answer(7, Duration::from_secs(60)));
-        walk.step(Step::Answer(7, Duration::from_secs(60)));
+        walk.step(Step::Response(7, Duration::from_secs(60)));
+        walk.step(Step::Response(7, Duration::from_secs(60)));
     }
     for step in conversation.moves {
         walk.step(match step {
