@@ -154,7 +154,10 @@ impl Lifecycle {
             self.hard.cancel();
             Self::gone(&self.tasks).await;
             if tokio::time::timeout(HARD_STOP_DEADLINE, self.connections.join()).await.is_err() {
-                tracing::error!(tasks = self.connections.len(), "leaving tasks that block");
+                tracing::error!(
+                    tasks = self.connections.len(),
+                    "tasks did not stop: exiting without them"
+                );
             }
         }
         self.support.close();

@@ -160,5 +160,5 @@ async fn a_halted_chat_wrong_settings_and_other_shards_are_found() {
     cluster.stop_redis();
     DoctorReport::of(HEARTLINE, node, &[])
         .await
-        .assert_failed("redis", &["cannot be asked", "correct redis.url"]);
+        .assert_failed("redis", &["does not answer", "correct redis.url"]);
 }

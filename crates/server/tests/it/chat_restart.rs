@@ -157,7 +157,7 @@ async fn a_disk_below_its_reserve_refuses_messages_and_still_reads() {
     let server = HEARTLINE.start_on(files, reserve).await;
     let mut ana = server.connect("ana").await;
     is_rejected(&ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await);
-    server.logged(&["writes stop"]).await;
+    server.logged(&["store writes refused"]).await;
     assert_eq!(ana.page(&chat, 0, None).await, (vec![1], false, 1));
     assert_eq!(ana.manifest_of(&chat).await, Some((1, 0)));
     assert_eq!(server.history("bo", &chat).await.len(), 1);

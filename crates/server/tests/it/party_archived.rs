@@ -108,7 +108,7 @@ async fn a_node_that_is_about_to_stop_refuses_edits_then_archives_then_closes_so
     // While somebody else writes to the file, the archive takes nothing.
     let lock = WriteLock::hold(&server);
     server.signal("TERM").await;
-    server.logged(&["party sessions take no more changes"]).await;
+    server.logged(&["party sessions reject changes: shutting down"]).await;
     let refused = ana.attempt(ADD, json!({ "item": item(2) }), PATIENCE).await;
     let Outcome::Refused(code, message) = refused else { panic!("{refused:?}") };
     assert_eq!(code, "SERVICE_UNAVAILABLE");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use heartline_durability::{Actor, Appended, ChatEdit, Chats, LazyStore};
+use heartline_durability::{Actor, Appended, ChatEdit, Chats, Upkeep};
 use heartline_engines::Postgres;
 use heartline_protocol::{ChatId, Outcome};
 use heartline_routing::Clock;
@@ -130,7 +130,7 @@ async fn a_database_that_hangs_is_not_waited_for_beyond_the_deadline() {
             send(&store, chat_id, "ana", "during"),
             page(&store, chat_id, 0),
             store.edit(chat_id, owner, rename, None),
-            store.record_watermarks(Vec::new()),
+            store.probe(),
         )
     };
     let answers = tokio::time::timeout(ANSWERED, calls).await;

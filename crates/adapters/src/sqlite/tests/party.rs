@@ -187,7 +187,8 @@ async fn a_full_disk_refuses_a_commit_whole_and_heals_by_itself() {
     let mut large = to("one", 4);
     large.changes.set.push(("item:large".to_owned(), vec![7; 200_000]));
     let refused = node.commit(large.clone()).await.unwrap_err();
-    assert!(refused.to_string().contains("full"), "{refused}");
+    let reason = heartline_durability::Chain(&refused).to_string();
+    assert!(reason.contains("full"), "{reason}");
     assert_eq!(whole(&node.load("one").await.unwrap().unwrap()), 3, "nothing of it is there");
     set_room(1_000_000).await;
     assert_eq!(node.commit(large).await.unwrap(), Committed::Done);
