@@ -14,7 +14,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use heartline_runtime::Map;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -248,7 +247,7 @@ fn order(state: &QueueState) -> Vec<&str> {
     state.queue.iter().map(Item::uuid).collect()
 }
 
-fn by_uuid(state: &QueueState) -> Map<&str, &Item> {
+fn by_uuid(state: &QueueState) -> BTreeMap<&str, &Item> {
     state.queue.iter().map(|item| (item.uuid(), item)).collect()
 }
 

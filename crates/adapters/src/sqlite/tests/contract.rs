@@ -31,7 +31,9 @@ async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
 async fn the_contract_holds_on_the_calling_task_under_simulated_time() {
     let scratch = Scratch::new();
     let config = SqliteConfig { execution: Execution::Inline, ..scratch.config() };
-    let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
+    // The contract waits for the store's own clock, which is the node's time of day.
+    let clock = Clock::simulated(Clock::system().wall());
+    let store = SqliteStore::open(&config, clock, Random::system()).unwrap();
     Contract::new(&store).run().await;
     AudienceContract::new(&store, &store).run().await;
     store.close().await;

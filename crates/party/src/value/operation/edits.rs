@@ -1,6 +1,6 @@
 //! Edits of the queue. Any member may edit; an edit without an effect gives no event.
 
-use heartline_runtime::Set;
+use std::collections::BTreeSet;
 
 use super::draft::Draft;
 use super::{Outcome, acting_member};
@@ -223,7 +223,7 @@ pub(super) fn check_queue(
     limits: &Limits,
 ) -> Result<(), PartyError> {
     check_size(argument, queue.len(), queue.iter().map(Item::size_bytes).sum(), limits)?;
-    let mut uuids = Set::default();
+    let mut uuids = BTreeSet::default();
     if let Some(twice) = queue.iter().find(|item| !uuids.insert(item.uuid())) {
         let reason = format!("UUID {} occurs more than once in the queue", twice.uuid());
         return Err(PartyError::invalid(argument, &[reason]));

@@ -1,8 +1,7 @@
 //! Whatever anybody does in whatever order, the session stays one that everybody can agree on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use heartline_runtime::Set;
 use proptest::prelude::*;
 
 use super::*;
@@ -41,7 +40,7 @@ struct Walk {
     replica: Session,
     fields: BTreeMap<String, Vec<u8>>,
     states: BTreeMap<u64, QueueState>,
-    epochs: Set<u64>,
+    epochs: BTreeSet<u64>,
     records: Vec<crate::Member>,
 }
 
@@ -61,7 +60,7 @@ impl Walk {
             clients: ["ana", "bo", "CY", "DEE"].map(actor).to_vec(),
             tokens: vec![None; 4],
             made: 0,
-            epochs: Set::default(),
+            epochs: BTreeSet::default(),
             records: Vec::new(),
         }
     }
@@ -205,7 +204,7 @@ impl Walk {
         let Session { queue, roster, .. } = session;
         let anew = QueueState::new(queue.sequence, queue.queue.clone(), queue.current.clone());
         assert_eq!(*queue, anew, "the hashes are those of the state");
-        let uuids: Set<&str> = queue.queue.iter().map(Item::uuid).collect();
+        let uuids: BTreeSet<&str> = queue.queue.iter().map(Item::uuid).collect();
         assert_eq!(uuids.len(), queue.queue.len(), "no uuid twice");
         assert!(queue.queue.len() <= QUEUE_ITEMS_MAX);
         assert_eq!(roster.leader.is_none(), roster.members.is_empty(), "one leader, if any");
