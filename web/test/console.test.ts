@@ -41,8 +41,8 @@ test("the console shows connections, nodes and live figures, and ends a connecti
   expect(titles).toEqual(["Slow consumers", "Leases", "Breakers", "Parties"]);
   const terms = await lee.locator(".group dt").allTextContents();
   expect(terms).toEqual([
-    ...["Warned", "Cut", "Over their rate"],
-    ...["Renewed", "Lost", "Swept", "Connections without one"],
+    ...["Warned", "Closed", "Rate limited"],
+    ...["Renewed", "Lost", "Swept", "Connections without lease"],
     ...["Writing", "Reading"],
     ...["Sessions", "Members"],
   ]);
@@ -83,7 +83,7 @@ test("a token that the server refuses is said to be refused, and another one hel
   await page.getByRole("button", { name: "Use a token instead" }).click();
   await page.getByLabel("Your token").fill(forged);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
-  const refusal = "the server refused the token: expired, or signed with another secret";
+  const refusal = "the server rejected the token: it is expired or signed with another secret";
   await page.locator('.link[data-state="stopped"]').getByText(refusal).waitFor();
   await page.locator(".chat-list").getByText(refusal).waitFor();
   expect(await page.getByText("Loading your chats").count()).toBe(0);

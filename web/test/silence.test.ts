@@ -14,7 +14,7 @@ test("where the server cannot notice a stalled reader, the client's heartbeat do
   const page = await tabs.signIn("yan", { hash: "#/break", before: withoutStreams });
   const [before] = await server.connections("yan");
   await page.getByRole("button", { name: "Stall it" }).click();
-  await page.getByText("missing messages came").waitFor();
+  await page.getByText("missing messages arrived").waitFor();
   await isLive(page);
   const [after] = await server.connections("yan");
   expect(after?.connection_id).not.toBe(before?.connection_id);
