@@ -127,7 +127,6 @@ pub fn apply(
     if let Some(correlation_id) = &context.correlation_id {
         validate::correlation_id(correlation_id)?;
     }
-    tracing::trace!(target: "heartline::life", party_stop = 9, "decided");
     let mut draft = Draft::new(session, context);
     let outcome = match operation {
         Operation::Edit(edit) => edits::apply(&mut draft, edit),

@@ -157,6 +157,8 @@ impl Room {
             limits,
         };
         let wanted = asked.iter().map(|asked| (&asked.operation, context(asked)));
+        // The value itself logs nothing.
+        tracing::trace!(target: "heartline::life", party_stop = 9, "decided");
         decide(&self.session, &self.log, &wanted.collect::<Vec<_>>())
     }
 
