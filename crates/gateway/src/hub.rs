@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::{ChatId, CloseReason, ConnectionId, ServerFrame, UserId, encode_server};
-use heartline_routing::renewal::Holdings;
+use heartline_routing::renewal::{ConnectionCounts, LeaseLosses, LocalLeases};
 use heartline_routing::{Clock, Lease, LeaseKey, ResyncReason};
 use heartline_runtime::Map;
 use smallvec::SmallVec;
@@ -327,9 +327,9 @@ impl Drop for Listing {
     }
 }
 
-// === impl Holdings ===
+// === impl LocalLeases ===
 
-impl Holdings for Hub {
+impl LocalLeases for Hub {
     fn leases_to_renew(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
         self.leases(|id| u64::from(id.shard) % slices == slice)
     }
@@ -338,22 +338,25 @@ impl Holdings for Hub {
         self.leases(|id| (id.ulid.0 as u64) % slices == slice)
     }
 
-    fn connections(&self) -> usize {
-        self.metrics.connections_active.get().try_into().unwrap_or(0)
-    }
-
-    fn multi_device_users(&self) -> usize {
-        let several = |shard: &Mutex<Shard>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.users.values().filter(|handles| handles.len() > 1).count()
-        };
-        self.shards.iter().map(several).sum()
-    }
-
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease> {
         self.find(lease)?.lease_again(self.clock.now())
     }
 
+    fn counts(&self) -> ConnectionCounts {
+        let several = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.users.values().filter(|handles| handles.len() > 1).count()
+        };
+        ConnectionCounts {
+            connections: self.metrics.connections_active.get().try_into().unwrap_or(0),
+            multi_device_users: self.shards.iter().map(several).sum(),
+        }
+    }
+}
+
+// === impl LeaseLosses ===
+
+impl LeaseLosses for Hub {
     fn lease_healed(&self, lease: &LeaseKey) {
         let Some(handle) = self.find(lease) else { return };
         self.resync_one(&handle, None, ResyncReason::LeaseLost);

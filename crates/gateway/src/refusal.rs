@@ -8,6 +8,7 @@ use http::{HeaderMap, Response, StatusCode};
 use ulid::Ulid;
 
 use heartline_auth::AuthError;
+use heartline_runtime::Random;
 
 /// Why a request is refused, before it becomes a response.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,19 +67,25 @@ impl Refusal {
         self.status.or(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The response with its JSON body.
-    pub fn into_response(self) -> Response<String> {
-        let status = self.status();
+    /// The response with its JSON body. The id of the request is drawn from `random`.
+    pub fn into_response(self, random: Random) -> Response<String> {
+        let head = self.head();
         let body = ErrorBody {
             error: ErrorObject {
                 code: self.code,
                 message: self.message,
-                request_id: format!("req_{}", Ulid(rand::random())),
+                request_id: format!("req_{}", Ulid(random.draw())),
                 details: self.details,
             },
         };
         let text = serde_json::to_string(&body).expect("an error body has only string keys");
-        let mut response = Response::new(text);
+        head.map(|()| text)
+    }
+
+    /// The status and the headers of the response.
+    pub fn head(&self) -> Response<()> {
+        let status = self.status();
+        let mut response = Response::new(());
         *response.status_mut() = status;
         let headers: &mut HeaderMap = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -89,8 +96,8 @@ impl Refusal {
             let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
-        if let Some((name, value)) = self.header {
-            headers.insert(name, value);
+        if let Some((name, value)) = &self.header {
+            headers.insert(name, value.clone());
         }
         response
     }

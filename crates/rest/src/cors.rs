@@ -4,6 +4,7 @@
 //! A page elsewhere is not refused an answer, it is only not let to read it: tokens, not cookies,
 //! say who asks, so its request carries nobody's login.
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -17,7 +18,7 @@ use http::header::{
 };
 use http::{HeaderValue, Method, StatusCode};
 
-use super::{Api, Refused};
+use super::Api;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 const REQUEST_HEADERS: HeaderValue =
@@ -38,7 +39,7 @@ pub(super) async fn layer(State(api): State<Api>, request: Request, next: Next) 
     let mut response = match (&origin, is_preflight) {
         (_, false) => next.run(request).await,
         (Some(_), true) => permit(),
-        (None, true) => refuse(),
+        (None, true) => refuse(&api),
     };
     let headers = response.headers_mut();
     headers.append(VARY, HeaderValue::from_static("origin"));
@@ -58,7 +59,8 @@ fn permit() -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-fn refuse() -> Response {
+fn refuse(api: &Api) -> Response {
     let message = "this page may not ask: its origin is not in server.allowed_origins";
-    Refused::from(Refusal::new(ErrorCode::Forbidden, message)).into_response()
+    let refusal = Refusal::new(ErrorCode::Forbidden, message);
+    refusal.into_response(api.gateway.random()).map(Body::from)
 }

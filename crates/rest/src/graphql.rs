@@ -86,7 +86,7 @@ impl IntoResponse for NotRun {
         }
         let error = json!({ "message": refusal.message, "extensions": extensions });
         let body = json!({ "errors": [error] }).to_string();
-        refusal.into_response().map(|_| Body::from(body))
+        refusal.head().map(|()| Body::from(body))
     }
 }
 

@@ -35,9 +35,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, FromRef, State};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use heartline_auth::Authenticator;
 use heartline_durability::{
     Availability, CatchUp, ChatChanges, Chats, Contacts, Ingest, LazyWrites, People, Privacy,
@@ -47,7 +47,7 @@ use heartline_gateway::{Gateway, Refusal};
 use heartline_party::{Party, Rooms};
 use heartline_protocol::ErrorCode;
 use heartline_protocol::rest::Visibility;
-use heartline_routing::Directory;
+use heartline_routing::{Directory, Plane, Planes};
 use heartline_routing::link::ClusterLink;
 use heartline_runtime::Tasks;
 use http::StatusCode;
@@ -85,6 +85,8 @@ pub struct Api {
     pub cut: CancellationToken,
     /// The link to other nodes; none for a node that is alone.
     pub cluster: Option<Arc<ClusterLink>>,
+    /// The planes that this node runs.
+    pub planes: Planes,
     /// What is stored.
     pub chat: ChatParts,
     /// Party sessions.
@@ -160,6 +162,7 @@ part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, query_rates: Quer
 /// The routes of the main listener; `with_metrics` puts `/metrics` among them.
 pub fn router(api: Api, with_metrics: bool) -> Router {
     let limits = &api.gateway.config().limits;
+    let has_gateway = api.planes.contains(Plane::Gateway);
     let shared = Shared {
         edits: Edits::new(&api),
         send_rates: SendRates::new(limits),
@@ -169,12 +172,20 @@ pub fn router(api: Api, with_metrics: bool) -> Router {
     };
     routes::routes(with_metrics)
         .with_document()
-        .merge(party_routes())
+        .merge(if has_gateway { party_routes() } else { no_gateway_routes() })
         .merge(page_routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(map_response_with_state(api.clone(), render_refusal))
         .layer(from_fn_with_state(api, cors::layer))
         .with_state(shared)
+}
+
+/// The routes of the gateway plane on a node without it.
+fn no_gateway_routes() -> Router<Shared> {
+    ["/v1/ws", "/graphql", "/health", "/join/{session_id}"]
+        .iter()
+        .fold(Router::new(), |router, path| router.route(path, any(no_gateway)))
 }
 
 /// What speaks GraphQL, or is there for its clients, and describes itself in its own schema.
@@ -196,10 +207,15 @@ fn page_routes() -> Router<Shared> {
 
 /// The routes of the metrics' own listener.
 pub fn metrics_router(api: Api) -> Router {
-    Router::new().route("/metrics", get(metrics)).fallback(not_found).with_state(api)
+    Router::new()
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .layer(map_response_with_state(api.clone(), render_refusal))
+        .with_state(api)
 }
 
-/// A refusal as a handler answers it.
+/// A refusal as a handler answers it. The response carries the refusal itself until
+/// [`render_refusal`] writes its body.
 #[derive(Debug)]
 struct Refused(Refusal);
 
@@ -211,8 +227,23 @@ impl From<Refusal> for Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        self.0.into_response().map(Body::from)
+        let mut response = self.0.head().map(|()| Body::empty());
+        response.extensions_mut().insert(self.0);
+        response
     }
+}
+
+/// Writes the body of a refusal, with an id for the request.
+async fn render_refusal(State(api): State<Api>, mut response: Response) -> Response {
+    match response.extensions_mut().remove::<Refusal>() {
+        Some(refusal) => refusal.into_response(api.gateway.random()).map(Body::from),
+        None => response,
+    }
+}
+
+async fn no_gateway() -> Refused {
+    let message = "this node does not run the gateway plane: connect to a node that does";
+    Refusal::new(ErrorCode::NotFound, message).into()
 }
 
 async fn not_found() -> Refused {

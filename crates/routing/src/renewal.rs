@@ -20,8 +20,8 @@ use crate::lease::{Lease, LeaseKey};
 use crate::link::{Envelope, NodeLink};
 use crate::metrics::RoutingMetrics;
 
-/// The connections whose leases a node keeps: implemented by the gateway's hub.
-pub trait Holdings: Send + Sync {
+/// The leases of a node's own connections: implemented by the gateway's hub.
+pub trait LocalLeases: Send + Sync {
     /// The leases that are renewed together: those of the users whose shard falls into this slice
     /// of all slices. A shard that is renewed as a whole costs the directory less than parts of
     /// many.
@@ -31,15 +31,24 @@ pub trait Holdings: Send + Sync {
     /// slice of all slices.
     fn leases_to_extend(&self, slice: u64, slices: u64) -> Vec<LeaseKey>;
 
-    /// How many connections there are.
-    fn connections(&self) -> usize;
-
-    /// How many users have more than one.
-    fn multi_device_users(&self) -> usize;
-
     /// The lease to claim again for a connection that is still open.
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease>;
 
+    /// How many connections and users there are.
+    fn counts(&self) -> ConnectionCounts;
+}
+
+/// The numbers that a node announces and measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Open connections.
+    pub connections: usize,
+    /// Users with more than one of them.
+    pub multi_device_users: usize,
+}
+
+/// Acts on the connections whose leases were lost: implemented by the gateway's hub.
+pub trait LeaseLosses: Send + Sync {
     /// The connection's lease was lost for a while and is registered again: pushes may be missing.
     fn lease_healed(&self, lease: &LeaseKey);
 
@@ -82,7 +91,9 @@ pub struct Renewal {
     /// Where the node is announced.
     pub nodes: Arc<dyn Nodes>,
     /// This node's connections.
-    pub holdings: Arc<dyn Holdings>,
+    pub local: Arc<dyn LocalLeases>,
+    /// Tells connections whose lease was lost.
+    pub losses: Arc<dyn LeaseLosses>,
     /// Tells the nodes of replaced connections to close them.
     pub link: Arc<dyn NodeLink>,
     /// This node.
@@ -115,7 +126,9 @@ impl Renewal {
         let mut unleased = vec![0; slices as usize];
         for tick in 0_u64.. {
             ticks.tick().await;
-            self.announce(&mut announced_at, &mut outage).await;
+            let counts = self.local.counts();
+            self.metrics.multi_device_users.set(counts.multi_device_users as i64);
+            self.announce(counts.connections, &mut announced_at, &mut outage).await;
             let due = tick % slices;
             // A slice that was not renewed is tried again before its next turn: a lease survives
             // two missed renewals, but may expire before a third. Only one slice at a time, so that
@@ -123,26 +136,30 @@ impl Renewal {
             let behind = (1..slices).map(|ago| (due + slices - ago) % slices);
             let behind = behind.rev().find(|slice| unleased[*slice as usize] > 0);
             for slice in [Some(due), behind].into_iter().flatten() {
-                let leases = self.holdings.leases_to_renew(slice, slices);
+                let leases = self.local.leases_to_renew(slice, slices);
                 unleased[slice as usize] = self.renew(leases, &mut outage).await;
             }
             self.metrics.connections_unleased.set(unleased.iter().sum::<usize>() as i64);
-            self.metrics.multi_device_users.set(self.holdings.multi_device_users() as i64);
             let slice = tick % extend_slices;
-            self.extend(self.holdings.leases_to_extend(slice, extend_slices), &mut outage).await;
+            self.extend(self.local.leases_to_extend(slice, extend_slices), &mut outage).await;
         }
     }
 
     /// Announces the node. If no announcement arrived for a whole lease, routes to the node did not
     /// count meanwhile.
-    async fn announce(&self, announced_at: &mut Instant, outage: &mut Episode) {
-        let node = NodeRecord { connections: self.holdings.connections(), ..self.node.clone() };
+    async fn announce(
+        &self,
+        connections: usize,
+        announced_at: &mut Instant,
+        outage: &mut Episode,
+    ) {
+        let node = NodeRecord { connections, ..self.node.clone() };
         match self.nodes.announce(&node, self.policy.lease).await {
             Ok(()) => {
                 let now = self.clock.now();
                 if now - *announced_at >= self.policy.lease {
                     info!("node announced again: its routes count");
-                    self.holdings.all_healed();
+                    self.losses.all_healed();
                 }
                 *announced_at = now;
                 if let Some(Ended { lasted, failures }) = outage.succeed(now) {
@@ -215,11 +232,11 @@ impl Renewal {
     /// Registers a lost lease again. False if the connection is still open and without a lease.
     async fn claim_again(&self, key: &LeaseKey) -> bool {
         // A connection that closed meanwhile has ended its lease.
-        let Some(lease) = self.holdings.lease_again(key) else { return true };
+        let Some(lease) = self.local.lease_again(key) else { return true };
         self.metrics.leases_lost.inc();
         match self.leases.register(lease, self.policy).await {
             // The connection closed meanwhile, and its end found no lease.
-            Ok(Registration::Admitted { .. }) if self.holdings.lease_again(key).is_none() => {
+            Ok(Registration::Admitted { .. }) if self.local.lease_again(key).is_none() => {
                 let linger = self.policy.offline_linger;
                 if let Err(error) = self.leases.unregister(key, linger).await {
                     warn!(%error, "lease of a closed connection not removed: it expires");
@@ -229,9 +246,9 @@ impl Renewal {
                 close_replaced(&*self.link, replaced).await;
                 debug!(connection_id = %key.connection_id, "lost lease registered again");
                 self.metrics.leases_claimed_again.inc();
-                self.holdings.lease_healed(key);
+                self.losses.lease_healed(key);
             }
-            Ok(Registration::Refused(_)) => self.holdings.lease_replaced(key),
+            Ok(Registration::Refused(_)) => self.losses.lease_replaced(key),
             Err(error) => {
                 debug!(%error, connection_id = %key.connection_id, "registering a lost lease failed");
                 return false;
@@ -262,7 +279,7 @@ impl Renewal {
             .into_iter()
             .filter(|live| live.age > RECONCILE_AGE)
             .map(|live| live.key)
-            .filter(|key| self.holdings.lease_again(key).is_none())
+            .filter(|key| self.local.lease_again(key).is_none())
             .collect();
         for key in &orphans {
             warn!(connection_id = %key.connection_id, "lease without a connection: removing it");
@@ -284,7 +301,7 @@ impl Renewal {
             // remove the leases of connections that are still open here.
             if now - swept_at >= sweep_interval + self.renew_interval {
                 info!("process was paused: renewing its leases before the sweep");
-                let leases = self.holdings.leases_to_renew(0, 1);
+                let leases = self.local.leases_to_renew(0, 1);
                 self.renew(leases, &mut Episode::default()).await;
             }
             swept_at = now;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use heartline_protocol::{ConnectionId, Timestamp};
-use heartline_routing::renewal::{Holdings, Renewal};
+use heartline_routing::renewal::{ConnectionCounts, LeaseLosses, LocalLeases, Renewal};
 use heartline_routing::{
     Clock, Directory, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NodeRecord,
     Policy, PresenceState, PresenceStates, RoutingMetrics,
@@ -22,7 +22,7 @@ struct Held {
     healed: Mutex<Vec<LeaseKey>>,
 }
 
-impl Holdings for Held {
+impl LocalLeases for Held {
     fn leases_to_renew(&self, slice: u64, slices: u64) -> Vec<LeaseKey> {
         let keys = self.leases.iter().map(|lease| lease.key.clone());
         keys.filter(|key| key.connection_id.ulid.0 as u64 % slices == slice).collect()
@@ -32,18 +32,16 @@ impl Holdings for Held {
         self.leases_to_renew(slice, slices)
     }
 
-    fn connections(&self) -> usize {
-        self.leases.len()
-    }
-
-    fn multi_device_users(&self) -> usize {
-        3
-    }
-
     fn lease_again(&self, key: &LeaseKey) -> Option<Lease> {
         self.leases.iter().find(|lease| lease.key == *key).cloned()
     }
 
+    fn counts(&self) -> ConnectionCounts {
+        ConnectionCounts { connections: self.leases.len(), multi_device_users: 3 }
+    }
+}
+
+impl LeaseLosses for Held {
     fn lease_healed(&self, key: &LeaseKey) {
         self.healed.lock().unwrap().push(key.clone());
     }
@@ -69,7 +67,8 @@ fn renewal(directory: &Arc<MemoryDirectory>, held: &Arc<Held>) -> Renewal {
         leases,
         connections,
         nodes,
-        holdings: Arc::clone(held) as Arc<dyn Holdings>,
+        local: Arc::clone(held) as _,
+        losses: Arc::clone(held) as _,
         link: Arc::new(LocalLink::new(NODE.parse().unwrap()).0),
         node: NodeRecord {
             node_id: NODE.parse().unwrap(),

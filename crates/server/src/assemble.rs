@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use heartline_adapters::HttpJwks;
 use heartline_adapters::jwks::FETCH_TIMEOUT;
 use heartline_auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
-use heartline_fanout::Fanout;
+use heartline_durability::Publications;
+use heartline_fanout::{Fanout, TypingQueue};
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_rest::{Api, Development, PrivacyChanges};
 use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord};
@@ -14,10 +15,12 @@ use heartline_runtime::Random;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 
-use crate::chat::Chat;
+use crate::bus::Bus;
 use crate::cluster::{Cluster, Others};
 use crate::config::{AuthKeys, Config, Loaded};
 use crate::engines::Engines;
+use crate::fanout::{FanoutPlane, QueuedTyping};
+use crate::ingest::IngestPlane;
 use crate::lifecycle::Lifecycle;
 use crate::party::PartyPlane;
 use crate::tls::TlsReloader;
@@ -28,7 +31,8 @@ pub struct Node {
     pub(crate) config: Config,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) api: Api,
-    pub(crate) chat: Chat,
+    pub(crate) ingest: IngestPlane,
+    pub(crate) fanout: FanoutPlane,
     pub(crate) party: PartyPlane,
     pub(crate) record: NodeRecord,
     pub(crate) others: Option<Others>,
@@ -61,7 +65,11 @@ pub async fn assemble(
     let metrics = metrics(&lifecycle, &mut registry);
     let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
     fanout_metrics.register(&mut registry);
-    let chat = Chat::new(store.clone(), &config, clock, fanout_metrics.clone(), &mut registry);
+    let publications = Publications::default();
+    let bus = Bus::in_process(publications.clone(), clock);
+    let ingest =
+        IngestPlane::new(store.clone(), &bus, publications, &config, clock, &mut registry);
+    let (typing_queue, typing) = TypingQueue::new(fanout_metrics.clone());
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
     let sources = (clock, random);
     let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), sources, &mut registry);
@@ -76,25 +84,33 @@ pub async fn assemble(
         leases: Arc::clone(&directory.leases),
         presence: Arc::clone(&directory.presence),
         link: Arc::clone(&link),
-        durability: chat.ports(),
-        typing: chat.typing(),
+        durability: ingest.ports(),
+        typing: Arc::new(QueuedTyping(typing_queue)),
         metrics,
     });
     let routes = Arc::clone(&directory.routes);
     let gateway = Arc::new(gateway);
     let sockets = Arc::clone(&gateway) as Arc<dyn LocalSockets>;
     let fanout = Fanout { node_id, routes, link, sockets, clock, metrics: fanout_metrics };
+    let fanout_plane = FanoutPlane {
+        fanout: fanout.clone(),
+        bus,
+        audiences: Arc::clone(&store.audiences),
+        states: Arc::clone(&directory.presence),
+        lazy_writes: ingest.lazy_writes(),
+        typing,
+    };
     let tls = match (&config.server.tls_cert, &config.server.tls_key) {
         (Some(certificate), Some(key)) => {
             Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)
         }
         _ => None,
     };
-    let chat_parts = chat.parts();
     let api = Api {
         gateway,
         fanout: fanout.clone(),
-        chat: chat_parts,
+        chat: ingest.parts(),
+        planes: config.server.planes,
         default_visibility: config.presence.default_visibility,
         privacy_changes: PrivacyChanges(fanout),
         directory,
@@ -108,7 +124,19 @@ pub async fn assemble(
         site_url: config.party.site_url.clone(),
         cluster: others.as_ref().map(|others| Arc::clone(&others.link)),
     };
-    Ok(Node { config, lifecycle, api, chat, party, record, others, envelopes, presence, tls })
+    Ok(Node {
+        config,
+        lifecycle,
+        api,
+        ingest,
+        fanout: fanout_plane,
+        party,
+        record,
+        others,
+        envelopes,
+        presence,
+        tls,
+    })
 }
 
 fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {

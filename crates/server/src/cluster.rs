@@ -73,14 +73,13 @@ impl Cluster {
     /// Connects to what the configuration names.
     pub(crate) async fn connect(
         config: &Config,
-        planes: Planes,
         node_id: NodeId,
         clock: Clock,
         counters: RedisCounters,
         random: Random,
         registry: &mut Registry,
     ) -> Result<Self> {
-        let record = Self::record(node_id, planes, clock);
+        let record = Self::record(node_id, config.server.planes, clock);
         match (&config.redis.url, config.cluster.listen) {
             (Some(url), Some(listen)) => {
                 let redis = redis_config(url, &config.redis).context("redis.url")?;

@@ -17,6 +17,7 @@ mod memory;
 mod problem;
 mod rule;
 mod settings;
+mod store_engine;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -28,11 +29,11 @@ use std::time::Duration;
 use heartline_auth::Secret;
 use heartline_gateway::config as gateway;
 use heartline_protocol::rest::Visibility;
+use heartline_routing::Planes;
 use ipnet::IpNet;
 use serde::Deserialize;
 
 pub use auth::AuthKeys;
-pub(crate) use check::is_postgres;
 pub use decode::{LogFormat, MetricsListen};
 pub use files::{Disk, Files};
 pub use layer::Layer;
@@ -40,6 +41,7 @@ pub use load::{Loaded, Sources, load};
 pub use memory::process_memory;
 pub use problem::{ConfigErrors, Problem};
 pub use settings::Difference;
+pub(crate) use store_engine::StoreEngine;
 
 /// The commented defaults, as `heartline config` prints them.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
@@ -95,6 +97,9 @@ pub struct Server {
     /// Peers whose `X-Forwarded-For` is believed.
     #[serde(deserialize_with = "decode::networks")]
     pub trusted_proxies: Vec<IpNet>,
+    /// The planes that the node runs.
+    #[serde(deserialize_with = "decode::planes")]
+    pub planes: Planes,
 }
 
 /// Which tokens are accepted. [`Loaded::auth_keys`] holds the same with the files read.

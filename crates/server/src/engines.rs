@@ -14,7 +14,6 @@ use ulid::Ulid;
 
 use crate::cluster::Cluster;
 use crate::config::Loaded;
-use crate::planes;
 use crate::store::Store;
 
 /// The engines of one node, open and not yet used.
@@ -46,8 +45,7 @@ impl Engines {
     /// # Errors
     /// A store or a server cannot be used.
     pub async fn open(loaded: &Loaded, clock: Clock, random: Random) -> Result<Self> {
-        let Loaded { config, planes, .. } = loaded;
-        planes::check(*planes, config)?;
+        let config = &loaded.config;
         let node_id = node_id(&config.server.name, random)?;
         let mut registry = Registry::default();
         let routing = RoutingMetrics::default();
@@ -57,7 +55,7 @@ impl Engines {
         let store = Store::open(config, clock, random).await?;
         let id = node_id.clone();
         let connecting =
-            Cluster::connect(config, *planes, id, clock, counters, random, &mut registry);
+            Cluster::connect(config, id, clock, counters, random, &mut registry);
         let cluster = connecting.await?;
         Ok(Self { node_id, store, cluster, routing, registry })
     }
@@ -65,20 +63,19 @@ impl Engines {
     /// Engines that several nodes of this process share.
     ///
     /// # Errors
-    /// `server.name` is not a legal name, or the planes cannot run.
+    /// `server.name` is not a legal name.
     pub fn in_process(
         loaded: &Loaded,
         shared: InProcess,
         clock: Clock,
         random: Random,
     ) -> Result<Self> {
-        let Loaded { config, planes, .. } = loaded;
-        planes::check(*planes, config)?;
+        let config = &loaded.config;
         let node_id = node_id(&config.server.name, random)?;
         let (link, envelopes) = shared.links.join(node_id.clone());
         let cluster = Cluster::in_process(
             node_id.clone(),
-            *planes,
+            config.server.planes,
             shared.directory,
             Arc::new(link),
             envelopes,

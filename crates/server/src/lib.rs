@@ -3,18 +3,20 @@
 //! [`run`] shows everything that runs, on one screen.
 
 mod assemble;
-mod chat;
+mod bus;
 mod cluster;
 pub mod commands;
 pub mod config;
 pub mod dev;
 mod engines;
+mod fanout;
+mod gateway;
+mod ingest;
 pub mod lifecycle;
 mod listen;
 mod listeners;
 mod party;
 mod patience;
-mod planes;
 mod relations;
 mod store;
 pub mod telemetry;
@@ -25,21 +27,22 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures_util::Stream;
-use heartline_gateway::{drain, inbox};
+use heartline_gateway::inbox;
 use heartline_rest::Api;
-use heartline_routing::renewal::{Holdings, Renewal};
-use heartline_routing::{Directory, NodeRecord};
+use heartline_routing::renewal::Renewal;
+use heartline_routing::{Directory, NodeRecord, Plane};
 use tracing::{info, warn};
 
 pub use crate::assemble::{Node, assemble};
 use crate::config::{Config, MetricsListen};
 pub use crate::engines::{Engines, InProcess};
+use crate::gateway::Sockets;
 use crate::lifecycle::{Exit, Lifecycle};
 use crate::listen::Site;
 pub use crate::listeners::Listeners;
 
-/// Runs a node on these listeners until `signals` ask it to stop and it has said goodbye to
-/// everybody. `ready` is told where it listens once it does.
+/// Runs the planes of a node on these listeners until `signals` ask it to stop and every connection
+/// is closed. `ready` is called with the address once the node listens.
 ///
 /// # Errors
 /// Other nodes cannot be heard.
@@ -54,42 +57,37 @@ pub async fn run(
     let gateway = Arc::clone(&api.gateway);
     let address = listeners.main.local_address()?;
 
-    // What others rely on until the last of them is gone.
+    // Tasks that run until the last connection is closed.
     let nodes = Arc::clone(&api.directory.nodes);
     lifecycle.spawn_support("inbox", inbox::run(Arc::clone(&gateway), node.envelopes));
     if let Some((others, listener)) = node.others.zip(listeners.cluster) {
         others.open(&lifecycle, listener).await?;
     }
     lifecycle.spawn_support("presence", node.presence.run());
-    let party = node.party;
-    lifecycle.spawn_support("party", party.rooms.clone().run(Arc::clone(&nodes)));
-    let last_writes = node.chat.start(&lifecycle, api.fanout.clone(), &*api.directory.presence);
-    lifecycle.spawn_support("shed", drain::shed(Arc::clone(&gateway)));
+    let (planes, party) = (config.server.planes, node.party);
+    let drain_timeout = config.gateway.drain_timeout;
+    let last_writes = planes.contains(Plane::Ingest).then(|| node.ingest.start(&lifecycle));
+    if planes.contains(Plane::Fanout) {
+        node.fanout.start(&lifecycle);
+    }
+    let sockets = planes.contains(Plane::Gateway).then(|| {
+        Sockets::start(gateway, &party, Arc::clone(&nodes), &lifecycle, drain_timeout)
+    });
     let node_id = node.record.node_id.clone();
     keep_leases(&lifecycle, &config, &api, node.record);
     if api.authenticator.refresh_interval().is_some() {
         lifecycle.spawn_support("signing keys", refresh_keys(api.authenticator.clone()));
     }
 
-    // What ends with the soft stop.
+    // Tasks that end when the node is asked to stop.
     if let Some(tls) = node.tls.clone() {
         let stop = lifecycle.soft_stop();
         lifecycle.spawn("certificates", async move { tls.watch(stop).await });
     }
-    let stop = lifecycle.soft_stop();
-    let (leaving, rooms) = (Arc::clone(&gateway), party.rooms.clone());
-    let drain_timeout = config.gateway.drain_timeout;
-    lifecycle.spawn("drain", async move {
-        stop.cancelled().await;
-        leaving.stop_accepting();
-        rooms.leave(drain_timeout / 4).await;
-        drain::drain(&leaving).await;
-    });
     let with_metrics = config.metrics.listen == MetricsListen::Main;
     let site = Site {
         router: heartline_rest::router(api.clone(), with_metrics),
-        gateway: Some(gateway),
-        graphql: Some(party.graphql()),
+        sockets,
         tls: node.tls,
         lifecycle: lifecycle.clone(),
     };
@@ -97,22 +95,23 @@ pub async fn run(
     if let Some(listener) = listeners.metrics {
         let site = Site {
             router: heartline_rest::metrics_router(api),
-            gateway: None,
-            graphql: None,
+            sockets: None,
             tls: None,
             ..site
         };
         lifecycle.spawn("metrics listener", listen::accept(listener, site));
     }
 
-    info!(%address, node = %config.server.name, "listening");
+    info!(%address, node = %config.server.name, %planes, "listening");
     ready(address);
     let exit = lifecycle.wait(signals, drain_timeout).await;
     party.close().await;
     if let Err(error) = nodes.withdraw(&node_id).await {
         warn!(%error, "node not removed from the directory; its lease will expire");
     }
-    last_writes.write().await;
+    if let Some(last_writes) = last_writes {
+        last_writes.write().await;
+    }
     Ok(exit)
 }
 
@@ -124,7 +123,8 @@ fn keep_leases(lifecycle: &Lifecycle, config: &Config, api: &Api, record: NodeRe
         leases,
         connections,
         nodes,
-        holdings: Arc::clone(gateway.hub()) as Arc<dyn Holdings>,
+        local: Arc::clone(gateway.hub()) as _,
+        losses: Arc::clone(gateway.hub()) as _,
         link: Arc::clone(&api.fanout.link),
         node: record,
         policy: gateway.config().policy(),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use heartline_gateway::graphql::AcceptedGraphQl;
-use heartline_gateway::{Accepted, Gateway, GraphQl, Refusal, Transport};
+use heartline_gateway::{Accepted, Gateway, Refusal, Transport};
 use heartline_protocol::limits::{HEADER_TIMEOUT, REQUEST_HEAD_BYTES_MAX};
 use heartline_runtime::{Listener, Socket, SocketIo};
 use http::header::ALLOW;
@@ -29,6 +29,7 @@ use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use crate::gateway::Sockets;
 use crate::lifecycle::Lifecycle;
 use crate::tls::TlsReloader;
 
@@ -49,10 +50,8 @@ const HEADERS_MAX: usize = 64;
 pub(crate) struct Site {
     /// Everything but sockets.
     pub(crate) router: axum::Router,
-    /// The sockets; none on a listener that only has metrics.
-    pub(crate) gateway: Option<Arc<Gateway>>,
-    /// What answers GraphQL sockets; likewise.
-    pub(crate) graphql: Option<Arc<dyn GraphQl>>,
+    /// Serves upgraded sockets; none without the gateway plane, and on a listener for metrics.
+    pub(crate) sockets: Option<Sockets>,
     /// The certificates; none for plain TCP.
     pub(crate) tls: Option<TlsReloader>,
     /// Who owns the tasks.
@@ -110,7 +109,8 @@ async fn serve_socket(socket: Arc<dyn Socket>, peer: SocketAddr, site: Site) {
 async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     let upgraded = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&upgraded);
-    let (gateway, router) = (site.gateway.clone(), site.router.clone());
+    let gateway = site.sockets.as_ref().map(|sockets| Arc::clone(&sockets.gateway));
+    let router = site.router.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, router, slot) = (gateway.clone(), router.clone(), Arc::clone(&slot));
         // Boxed, because a connection that is taken apart again must be movable.
@@ -143,7 +143,7 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     }
     let accepted = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
     let parts = connection.into_parts();
-    let (Some(accepted), Some(gateway)) = (accepted, site.gateway) else {
+    let (Some(accepted), Some(Sockets { gateway, graphql })) = (accepted, site.sockets) else {
         return linger(parts.io.into_inner()).await;
     };
     let is_whole = matches!(served, Some(Ok(())));
@@ -151,18 +151,18 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
         MaybeTls::Plain(socket) => Transport::Plain(socket.into_socket()),
         MaybeTls::Tls(tls) => Transport::Tls(tls),
     };
-    match (accepted, site.graphql) {
-        (Upgraded::Chat(accepted), _) if is_whole => {
+    match accepted {
+        Upgraded::Chat(accepted) if is_whole => {
             let connection = gateway.serve(accepted, transport, &parts.read_buf);
             site.lifecycle.spawn_connection(connection);
         }
-        (Upgraded::Chat(accepted), _) => gateway.abandon(accepted).await,
-        (Upgraded::GraphQl(accepted), Some(graphql)) if is_whole => {
+        Upgraded::Chat(accepted) => gateway.abandon(accepted).await,
+        Upgraded::GraphQl(accepted) if is_whole => {
             let early = parts.read_buf.to_vec();
             let connection = gateway.serve_graphql(graphql, accepted, transport, early);
             site.lifecycle.spawn_connection(connection);
         }
-        (Upgraded::GraphQl(_), _) => {}
+        Upgraded::GraphQl(_) => {}
     }
 }
 
@@ -200,7 +200,8 @@ async fn answer(
     if request.method() != Method::GET {
         let message = "WebSocket begins with GET";
         let refusal = Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, message);
-        return refusal.with_header(ALLOW, "GET").into_response().map(Body::from);
+        let refusal = refusal.with_header(ALLOW, "GET");
+        return refusal.into_response(gateway.random()).map(Body::from);
     }
     let (head, _) = request.into_parts();
     let granted = if is_graphql {
@@ -215,7 +216,7 @@ async fn answer(
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgraded);
             response.map(|()| Body::empty())
         }
-        Err(refusal) => refusal.into_response().map(Body::from),
+        Err(refusal) => refusal.into_response(gateway.random()).map(Body::from),
     }
 }
 

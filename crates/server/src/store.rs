@@ -16,7 +16,7 @@ use heartline_routing::Clock;
 use heartline_runtime::Random;
 use prometheus_client::registry::Registry;
 
-use crate::config::{Config, is_postgres};
+use crate::config::{Config, StoreEngine};
 
 /// Batches of messages that are stored in PostgreSQL at the same time: enough to keep it busy
 /// while others wait for their commit, few enough for batches to be large.
@@ -80,15 +80,19 @@ impl Store {
     /// The only place that decides between engines.
     async fn open_at(url: &str, config: &Config, clock: Clock, random: Random) -> Result<Self> {
         let store = &config.store;
-        if is_postgres(url) {
-            let mut postgres = PostgresConfig::from_url(url)?;
-            postgres.allow_unsafe = store.allow_unsafe;
-            return Ok(Self::postgres(PostgresStore::open(&postgres, clock, random).await?));
+        match StoreEngine::of(url) {
+            StoreEngine::Postgres => {
+                let mut postgres = PostgresConfig::from_url(url)?;
+                postgres.allow_unsafe = store.allow_unsafe;
+                Ok(Self::postgres(PostgresStore::open(&postgres, clock, random).await?))
+            }
+            StoreEngine::Sqlite => {
+                let mut sqlite = SqliteConfig::from_url(url, &config.server.data_dir)?;
+                sqlite.disk_reserve_bytes = store.disk_reserve;
+                sqlite.allow_unsafe = store.allow_unsafe;
+                Ok(Self::sqlite(SqliteStore::open(&sqlite, clock, random)?))
+            }
         }
-        let mut sqlite = SqliteConfig::from_url(url, &config.server.data_dir)?;
-        sqlite.disk_reserve_bytes = store.disk_reserve;
-        sqlite.allow_unsafe = store.allow_unsafe;
-        Ok(Self::sqlite(SqliteStore::open(&sqlite, clock, random)?))
     }
 
     /// An open PostgreSQL database, which nodes share.

@@ -11,7 +11,7 @@ use heartline_adapters::redis::{
     PresenceListener, RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig,
 };
 use heartline_protocol::{ConnectionId, NodeId, UserId};
-use heartline_routing::renewal::{Holdings, Renewal};
+use heartline_routing::renewal::{ConnectionCounts, LeaseLosses, LocalLeases, Renewal};
 use heartline_routing::{
     Clock, Lease, LeaseKey, LeaseKind, Leases, LocalLink, NodeRecord, Nodes, Policy, Registration,
     RoutingMetrics, shard_of,
@@ -172,7 +172,8 @@ impl Crowd {
             leases: self.directory.clone(),
             connections: self.directory.clone(),
             nodes: self.directory.clone(),
-            holdings: self.clone(),
+            local: self.clone(),
+            losses: self.clone(),
             link: Arc::new(link),
             node: self.node.clone(),
             policy: POLICY,
@@ -248,9 +249,9 @@ fn claim(key: &LeaseKey, again: bool) -> Result<Lease> {
     Ok(Lease { key: key.clone(), device_id, kind, age, again })
 }
 
-// === impl Holdings ===
+// === impl LocalLeases ===
 
-impl Holdings for Crowd {
+impl LocalLeases for Crowd {
     /// The slices are taken one after the other, whichever was asked for.
     fn leases_to_renew(&self, _slice: u64, slices: u64) -> Vec<LeaseKey> {
         let slice = self.turn.fetch_add(1, Ordering::Relaxed) % slices;
@@ -266,20 +267,18 @@ impl Holdings for Crowd {
         leases.iter().skip(slice as usize).step_by(slices as usize).cloned().collect()
     }
 
-    fn connections(&self) -> usize {
-        self.len()
-    }
-
-    fn multi_device_users(&self) -> usize {
-        0
-    }
-
     /// A connection that came back meanwhile has another lease: the old one is over.
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease> {
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         leases.contains(lease).then(|| claim(lease, true).ok()).flatten()
     }
 
+    fn counts(&self) -> ConnectionCounts {
+        ConnectionCounts { connections: self.len(), multi_device_users: 0 }
+    }
+}
+
+impl LeaseLosses for Crowd {
     fn lease_healed(&self, _lease: &LeaseKey) {}
 
     fn all_healed(&self) {}

@@ -11,7 +11,7 @@ use heartline_routing::Clock;
 use heartline_runtime::Random;
 
 use super::store::{StoreLocation, told};
-use crate::config::is_postgres;
+use crate::config::StoreEngine;
 use crate::store::Store;
 
 /// Mends what a server must not mend by itself.
@@ -72,7 +72,7 @@ fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<Str
 /// Opens the store that was named, and makes none where there is none.
 async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
     if let Some(config) = location.configuration()?
-        && is_postgres(&config.store.url)
+        && StoreEngine::of(&config.store.url).is_shared()
     {
         return Store::open(&config, clock, Random::system()).await;
     }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use heartline_auth::{DATA_DIRECTORY, Secret};
-use heartline_routing::Planes;
 use heartline_runtime::{Clock, Random};
 
 use crate::config::{ConfigErrors, Disk, Layer, Loaded, Sources, load};
@@ -37,9 +36,9 @@ pub struct ServeArguments {
     /// Address and port to listen on; overrides the configuration
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// The planes to run, separated by commas. Hidden while every node must run all of them.
-    #[arg(long, value_name = "PLANES", default_value_t = Planes::ALL, hide = true)]
-    pub planes: Planes,
+    /// The planes to run, separated by commas: gateway, ingest, fanout; overrides the configuration
+    #[arg(long, value_name = "PLANES")]
+    pub planes: Option<String>,
 }
 
 /// Why a node did not start: exit code 2 for a configuration, 1 for anything else.
@@ -64,8 +63,9 @@ pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
     let directory = DataDirectory::open(&arguments.data_dir).map_err(anyhow::Error::from)?;
     let secret = directory.dev_secret().map_err(anyhow::Error::from)?;
     let preset = dev_preset(&directory, &secret);
-    let mut loaded =
-        configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
+    let listen = arguments.listen.as_deref();
+    let command_line = Layer::default().with_argument("--listen", "server", "listen", listen);
+    let mut loaded = configuration(preset, arguments.config.as_deref(), command_line)?;
     loaded.development = loaded.auth_keys.hmac_secrets.first().cloned().map(Secret::new);
     let data_dir = arguments.data_dir.clone();
     start(loaded, move |address| greet(address, &data_dir))
@@ -76,10 +76,11 @@ pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
 /// # Errors
 /// The node cannot start.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, StartError> {
-    let preset = Layer::default();
-    let mut loaded =
-        configuration(preset, arguments.config.as_deref(), arguments.listen.as_deref())?;
-    loaded.planes = arguments.planes;
+    let (listen, planes) = (arguments.listen.as_deref(), arguments.planes.as_deref());
+    let command_line = Layer::default()
+        .with_argument("--listen", "server", "listen", listen)
+        .with_argument("--planes", "server", "planes", planes);
+    let loaded = configuration(Layer::default(), arguments.config.as_deref(), command_line)?;
     let data_dir = &loaded.config.server.data_dir;
     let _directory = DataDirectory::open(data_dir).map_err(anyhow::Error::from)?;
     start(loaded, |_| ())
@@ -88,12 +89,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, StartError> {
 fn configuration(
     preset: Layer,
     file: Option<&Path>,
-    listen: Option<&str>,
+    arguments: Layer,
 ) -> Result<Loaded, ConfigErrors> {
-    let mut arguments = Layer::default();
-    if let Some(listen) = listen {
-        arguments = arguments.with("--listen", "server", "listen", listen);
-    }
     let environment = std::env::vars_os().collect();
     load(&Sources { preset, file, environment, arguments, files: &Disk })
 }

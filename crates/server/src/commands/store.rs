@@ -13,7 +13,7 @@ use heartline_adapters::sqlite::{
 };
 use heartline_auth::DATA_DIRECTORY;
 
-use crate::config::{Config, Disk, Layer, Sources, is_postgres, load};
+use crate::config::{Config, Disk, Layer, Sources, StoreEngine, load};
 
 /// How long a backup may take before it says how far it has come, and how often it then does.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ impl StoreLocation {
         };
         let (store, server) = (&config.store, &config.server);
         anyhow::ensure!(
-            !is_postgres(&store.url),
+            StoreEngine::of(&store.url) == StoreEngine::Sqlite,
             "store.url is a PostgreSQL database: copy and check it with PostgreSQL's own tools, \
              such as pg_dump and pg_amcheck"
         );

@@ -153,6 +153,12 @@ pub(super) fn host_and_port(text: &str) -> Verdict {
     require(is_legal, "must be a host and a port, such as \"node-1.internal:7402\"")
 }
 
+/// The name of a plane.
+pub(super) fn plane(text: &str) -> Verdict {
+    let is_plane = Plane::ALL.iter().any(|plane| plane.as_str() == text);
+    require(is_plane, "must be \"gateway\", \"ingest\" or \"fanout\"")
+}
+
 /// The address of Redis, or nothing; whether it answers is seen at the start.
 pub(super) fn redis_url(text: &str) -> Verdict {
     if text.is_empty() {
@@ -177,7 +183,7 @@ pub(super) fn key_prefix(text: &str) -> Verdict {
 /// The address of a store; whether its file can be used is seen when it is opened.
 pub(super) fn store_url(text: &str) -> Verdict {
     one_line(text)?;
-    if is_postgres(text) {
+    if StoreEngine::of(text) == StoreEngine::Postgres {
         return match PostgresConfig::from_url(text) {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
@@ -193,11 +199,6 @@ pub(super) fn store_url(text: &str) -> Verdict {
 /// The address of a store, or nothing.
 pub(super) fn optional_store_url(text: &str) -> Verdict {
     if text.is_empty() { Ok(()) } else { store_url(text) }
-}
-
-/// Whether a store is a PostgreSQL database.
-pub(crate) fn is_postgres(url: &str) -> bool {
-    ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme))
 }
 
 /// After how long without members a party session is ended.

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::check::is_postgres;
+use heartline_routing::{Plane, Planes};
+
 use super::keys::{self, Key};
 use super::layer::Origin;
 use super::problem::Problem;
 use super::settings::Settings;
+use super::store_engine::StoreEngine;
 use super::{Config, MetricsListen};
 
 /// The kinds of keys for tokens, of which a server has exactly one.
@@ -35,6 +37,7 @@ pub(super) fn find(
     judge.limits(config);
     judge.listeners(config);
     judge.cluster(config);
+    judge.planes(config);
     judge.key_sources(subject);
 }
 
@@ -152,7 +155,7 @@ impl Judge<'_> {
     fn cluster(&mut self, config: &Config) {
         let (cluster, redis) = (&config.cluster, &config.redis);
         self.refuse_if(
-            redis.url.is_some() && !is_postgres(&config.store.url),
+            redis.url.is_some() && !StoreEngine::of(&config.store.url).is_shared(),
             &[("redis", "url"), ("store", "url")],
             "nodes that share Redis must share their messages too: set store.url to a \
              \"postgres://…\" database, or leave redis.url empty for a node that is alone",
@@ -164,7 +167,7 @@ impl Judge<'_> {
         );
         let archive = config.party.archive_url.as_deref();
         self.refuse_if(
-            redis.url.is_some() && archive.is_some_and(|url| !is_postgres(url)),
+            redis.url.is_some() && archive.is_some_and(|url| !StoreEngine::of(url).is_shared()),
             &[("party", "archive_url"), ("redis", "url")],
             "nodes that share Redis must share the archive of party sessions too: set \
              party.archive_url to a \"postgres://…\" database, or leave it empty to use store.url",
@@ -200,6 +203,31 @@ impl Judge<'_> {
             clashes,
             &[("cluster", "listen"), ("server", "listen"), ("metrics", "listen")],
             "is the port of another listener: choose another",
+        );
+    }
+
+    fn planes(&mut self, config: &Config) {
+        let (planes, paths) = (config.server.planes, &[("server", "planes"), ("redis", "url")]);
+        if planes == Planes::ALL {
+            return;
+        }
+        let has = |plane| planes.contains(plane);
+        self.refuse_if(
+            config.redis.url.is_none(),
+            paths,
+            "a node that does not run every plane needs other nodes: set redis.url, or name all of \
+             gateway, ingest and fanout",
+        );
+        self.refuse_if(
+            has(Plane::Ingest) != has(Plane::Fanout),
+            paths,
+            "the bus between ingest and fanout is inside of the process: name both or neither",
+        );
+        self.refuse_if(
+            has(Plane::Gateway) && !has(Plane::Ingest) && !has(Plane::Fanout),
+            paths,
+            "a gateway cannot reach the ingest plane of another node in this version: add ingest \
+             and fanout",
         );
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heartline_gateway::config::SessionPolicy;
+use heartline_routing::Planes;
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -88,6 +89,10 @@ pub(super) fn optional_path<'de, D: Deserializer<'de>>(
 pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let network = |text: &String| parse_network(text).ok_or_else(|| Error::custom("no network"));
     Vec::<String>::deserialize(deserializer)?.iter().map(network).collect()
+}
+
+pub(super) fn planes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Planes, D::Error> {
+    Vec::<String>::deserialize(deserializer)?.join(",").parse().map_err(Error::custom)
 }
 
 pub(super) fn session_policy<'de, D: Deserializer<'de>>(

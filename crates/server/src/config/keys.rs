@@ -56,7 +56,7 @@ const fn key(section: &'static str, name: &'static str, rule: Rule) -> Key {
 }
 
 /// The table, in the order of the manual.
-pub(super) static KEYS: [Key; 80] = [
+pub(super) static KEYS: [Key; 81] = [
     key("server", "listen", Text(check::listen_address)),
     key("server", "name", Text(check::node_name)),
     key("server", "data_dir", Text(check::path)),
@@ -64,6 +64,7 @@ pub(super) static KEYS: [Key; 80] = [
     key("server", "tls_key", Text(check::one_line)),
     key("server", "allowed_origins", List(check::origin)),
     key("server", "trusted_proxies", List(check::network)),
+    key("server", "planes", List(check::plane)),
     key("auth", "hmac_secrets", List(check::secret)),
     key("auth", "hmac_secret", Text(check::optional_secret)),
     key("auth", "public_key_files", List(check::path)),

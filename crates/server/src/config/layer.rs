@@ -63,6 +63,15 @@ impl Layer {
         self
     }
 
+    /// The same for an argument that may be missing.
+    #[must_use]
+    pub fn with_argument(self, flag: &str, section: &str, name: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.with(flag, section, name, text),
+            None => self,
+        }
+    }
+
     /// Reads the text of a file; `name` is what problems call it.
     pub(super) fn from_file(name: &str, text: &str) -> Self {
         let (table, errors) = DeTable::parse_recoverable(text);

@@ -5,18 +5,17 @@ use std::fmt;
 use std::path::Path;
 
 use heartline_auth::Secret;
-use heartline_routing::Planes;
 use serde::Deserialize;
 
 use super::Config;
 use super::auth::{AuthKeys, BadKeyFile};
-use super::check::is_postgres;
 use super::contradiction;
 use super::files::{Files, read_text};
 use super::keys::{self, Key};
 use super::layer::{Layer, Origin};
 use super::problem::{ConfigErrors, Problem};
 use super::settings::{Difference, Settings};
+use super::store_engine::StoreEngine;
 
 /// Where values come from; each goes over the one before it.
 pub struct Sources<'a> {
@@ -51,8 +50,6 @@ pub struct Loaded {
     pub differences: Vec<Difference>,
     /// What `heartline dev` signs with for those who sign in by name. No configuration sets it.
     pub development: Option<Secret>,
-    /// The planes that the node runs. No configuration sets it.
-    pub planes: Planes,
 }
 
 /// Loads a configuration: defaults, preset, file, environment, arguments.
@@ -92,8 +89,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigErrors> {
     }
     let warnings = warnings(&config, &settings, sources);
     let differences = settings.differences();
-    let planes = Planes::ALL;
-    Ok(Loaded { config, auth_keys, warnings, differences, development: None, planes })
+    Ok(Loaded { config, auth_keys, warnings, differences, development: None })
 }
 
 /// Reads the files with keys; those for TLS are only tried here, and parsed by `tls`.
@@ -148,7 +144,7 @@ fn warnings(config: &Config, settings: &Settings, sources: &Sources<'_>) -> Vec<
                 .to_owned(),
         );
     }
-    if config.redis.url.is_none() && is_postgres(&config.store.url) {
+    if config.redis.url.is_none() && StoreEngine::of(&config.store.url).is_shared() {
         warnings.push(
             "store.url is PostgreSQL and redis.url is not set: this node must be the only one on \
              this database, as others would not hear of its messages"

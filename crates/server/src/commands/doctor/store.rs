@@ -13,7 +13,7 @@ use super::DoctorArguments;
 use super::clocks;
 use super::evidence::Evidence;
 use super::report::{Finding, Report};
-use crate::config::{Config, is_postgres};
+use crate::config::{Config, StoreEngine};
 use crate::store::Store;
 
 /// Halted chats that are named.
@@ -26,7 +26,7 @@ pub(super) async fn examine(
     clock: Clock,
     report: &mut Report<'_>,
 ) -> Vec<Evidence> {
-    if !is_postgres(&config.store.url) && !is_free(config, report).await {
+    if !StoreEngine::of(&config.store.url).is_shared() && !is_free(config, report).await {
         return Vec::new();
     }
     let opening =

@@ -1,6 +1,5 @@
-//! The durability plane of a node: its store, and everything that works on it.
+//! The ingest plane of a node: stores messages, publishes them, and keeps the store in order.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,20 +7,16 @@ use heartline_durability::catch_up::CatchUpParts;
 use heartline_durability::ingest::{IngestParts, Shard};
 use heartline_durability::relay::Relay;
 use heartline_durability::{
-    Availability, Breaker, BreakerConfig, CatchUp, Chain, Changes, ChatChanges, EventBus,
-    EventSource, InProcessBus, Ingest, IngestLimits, LazyWrites, Metrics, Publications, retention,
+    Availability, Breaker, BreakerConfig, CatchUp, Changes, ChatChanges, EventBus, Ingest,
+    IngestLimits, LazyWrites, Metrics, Publications, retention,
 };
-use heartline_fanout::{
-    Consumer, Fanout, PresenceFanout, TypingFanout, TypingQueue, TypingReceiver,
-};
-use heartline_gateway::{DurabilityPorts, TypingNotices};
-use heartline_protocol::{ChatId, UserId};
+use heartline_gateway::DurabilityPorts;
 use heartline_rest::ChatParts;
-use heartline_routing::{Clock, PresenceStates};
-use heartline_runtime::{Supervisor, Tasks};
+use heartline_runtime::{Clock, Tasks};
 use prometheus_client::registry::Registry;
-use tracing::{error, warn};
+use tracing::warn;
 
+use crate::bus::Bus;
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
 use crate::relations::StoreRelations;
@@ -30,34 +25,20 @@ use crate::store::Store;
 /// How long the last writes of a stopping node may take.
 const LAST_WRITES_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The pause before a consumer whose source failed is started again.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
-/// The durability plane, put together and not yet running.
+/// The ingest plane, put together and not yet running.
 #[derive(Debug)]
-pub(crate) struct Chat {
+pub(crate) struct IngestPlane {
     store: Store,
     ingest: Ingest,
     catch_up: Arc<CatchUp>,
     lazy_writes: LazyWrites,
-    typing_queue: TypingQueue,
-    bus: Bus,
+    bus: Arc<dyn EventBus>,
     publications: Publications,
     availability: Availability,
     metrics: Metrics,
     shards: Vec<Shard>,
-    typing: TypingReceiver,
     changes: Tasks,
     retention: Option<Duration>,
-    clock: Clock,
-}
-
-/// Both ends of the event bus.
-#[derive(Clone)]
-struct Bus {
-    publisher: Arc<dyn EventBus>,
-    /// Opens the consuming end, at the start and after a consumer has failed.
-    open_source: Arc<dyn Fn() -> Box<dyn EventSource> + Send + Sync>,
 }
 
 /// The writes that are left when every connection is closed.
@@ -68,13 +49,15 @@ pub(crate) struct LastWrites {
     publications: Publications,
 }
 
-impl Chat {
-    /// Puts the plane together around an open store.
+impl IngestPlane {
+    /// Puts the plane together around an open store and a bus. The bus and the plane share
+    /// `publications`: the messages that were published and are not recorded in the store yet.
     pub(crate) fn new(
         store: Store,
+        bus: &Bus,
+        publications: Publications,
         config: &Config,
         clock: Clock,
-        fanout_metrics: heartline_fanout::Metrics,
         registry: &mut Registry,
     ) -> Self {
         store.register(registry);
@@ -87,8 +70,7 @@ impl Chat {
             open: limits.breaker_open,
         };
         let breaker = |name, metrics| Arc::new(Breaker::new(name, breaker_config, clock, metrics));
-        let publications = Publications::default();
-        let bus = Bus::in_process(publications.clone(), clock);
+        let bus = Arc::clone(&bus.publisher);
         let lazy_writes = LazyWrites::new(metrics.clone());
         let (ingest, shards) = Ingest::new(IngestParts {
             limits: IngestLimits {
@@ -97,7 +79,7 @@ impl Chat {
             },
             shards: store.ingest_shards,
             log: Arc::clone(&store.log),
-            bus: Arc::clone(&bus.publisher),
+            bus: Arc::clone(&bus),
             breaker: breaker("write", metrics.write_breaker.clone()),
             clock,
             metrics: metrics.clone(),
@@ -109,28 +91,24 @@ impl Chat {
             lazy_writes: lazy_writes.clone(),
             metrics: metrics.clone(),
         }));
-        let (typing_queue, typing) = TypingQueue::new(fanout_metrics);
         let availability = Availability::new(store.name, registry);
-        let retention = config.store.retention;
+        let (changes, retention) = (Tasks::new(), config.store.retention);
         Self {
             store,
             ingest,
             catch_up,
             lazy_writes,
-            typing_queue,
             bus,
             publications,
             availability,
             metrics,
             shards,
-            typing,
-            changes: Tasks::new(),
+            changes,
             retention,
-            clock,
         }
     }
 
-    /// What the gateway works with.
+    /// The plane as the gateway of the same node uses it.
     pub(crate) fn ports(&self) -> DurabilityPorts {
         DurabilityPorts {
             sends: Arc::new(self.ingest.clone()),
@@ -140,18 +118,13 @@ impl Chat {
         }
     }
 
-    /// Where the gateway sends typing notices.
-    pub(crate) fn typing(&self) -> Arc<dyn TypingNotices> {
-        Arc::new(QueuedTyping(self.typing_queue.clone()))
-    }
-
-    /// What the handlers of HTTP requests work with.
+    /// The plane as the handlers of HTTP requests use it.
     pub(crate) fn parts(&self) -> ChatParts {
         let chat_changes = ChatChanges {
             changes: Changes::new(self.changes.clone()),
             chats: Arc::clone(&self.store.chats),
             people: Arc::clone(&self.store.people),
-            bus: Arc::clone(&self.bus.publisher),
+            bus: Arc::clone(&self.bus),
         };
         ChatParts {
             ingest: self.ingest.clone(),
@@ -166,38 +139,30 @@ impl Chat {
         }
     }
 
-    /// Starts every task of the plane. Answers the writes that are left when they have ended.
-    pub(crate) fn start(
-        self,
-        lifecycle: &Lifecycle,
-        fanout: Fanout,
-        states: &dyn PresenceStates,
-    ) -> LastWrites {
-        let Self { store, lazy_writes, bus, publications, availability, metrics, .. } = self;
-        let (shards, typing, retention, clock) =
-            (self.shards, self.typing, self.retention, self.clock);
-        for shard in shards {
+    /// The watermarks and last-seen times that are written lazily.
+    pub(crate) fn lazy_writes(&self) -> LazyWrites {
+        self.lazy_writes.clone()
+    }
+
+    /// Starts every task of the plane. Returns the writes that are left when they have ended.
+    pub(crate) fn start(self, lifecycle: &Lifecycle) -> LastWrites {
+        let Self { store, lazy_writes, publications, .. } = self;
+        for shard in self.shards {
             lifecycle.spawn_support("ingest", shard.run());
         }
         let relay = Relay {
             log: Arc::clone(&store.log),
             announcements: Arc::clone(&store.announcements),
-            bus: Arc::clone(&bus.publisher),
+            bus: self.bus,
             publications: publications.clone(),
-            metrics,
+            metrics: self.metrics,
         };
         lifecycle.spawn_support("relay", relay.run());
-        lifecycle.spawn_support("fanout", consume(bus, fanout.clone(), store.clone(), clock));
-        let typing = TypingFanout::new(typing, fanout.clone(), Arc::clone(&store.audiences));
-        lifecycle.spawn_support("typing", typing.run());
-        let audiences = Arc::clone(&store.audiences);
-        let presence = PresenceFanout::new(fanout, states, audiences, lazy_writes.clone());
-        lifecycle.spawn_support("presence fanout", presence.run());
-        lifecycle.spawn_support("availability", availability.run(Arc::clone(&store.upkeep)));
+        lifecycle.spawn_support("availability", self.availability.run(Arc::clone(&store.upkeep)));
         let announcements = Arc::clone(&store.announcements);
         lifecycle.spawn_support("publications", publications.clone().run(announcements));
         let upkeep = Arc::clone(&store.upkeep);
-        lifecycle.spawn_support("retention", retention::run(upkeep, retention));
+        lifecycle.spawn_support("retention", retention::run(upkeep, self.retention));
         lifecycle.spawn_support("lazy writes", lazy_writes.clone().run(Arc::clone(&store.lazy)));
         // Changes whose caller has gone are finished, and announced, before the consumer ends.
         let (stop, changes) = (lifecycle.soft_stop(), self.changes);
@@ -206,49 +171,6 @@ impl Chat {
             changes.join().await;
         });
         LastWrites { store, lazy_writes, publications }
-    }
-}
-
-/// Consumes events for ever. A consumer that fails or panics is started again: events that it had
-/// received and not reported come again.
-async fn consume(bus: Bus, fanout: Fanout, store: Store, clock: Clock) {
-    let restarts = fanout.metrics.consumer_restarts.clone();
-    let supervisor = Supervisor::new("fanout", clock, restarts.clone());
-    loop {
-        let start = || {
-            let consumer = Consumer::new(fanout.clone(), Arc::clone(&store.audiences));
-            consumer.run((bus.open_source)())
-        };
-        if let Err(error) = supervisor.run(start).await {
-            let restarts = restarts.inc() + 1;
-            error!(error = %Chain(&error), restarts, "consuming events failed: restarting");
-        }
-        tokio::time::sleep(RESTART_PAUSE).await;
-    }
-}
-
-impl Bus {
-    /// The bus inside of this process.
-    fn in_process(publications: Publications, clock: Clock) -> Self {
-        let bus = Arc::new(InProcessBus::new(publications, clock));
-        let publisher = Arc::clone(&bus) as Arc<dyn EventBus>;
-        Self { publisher, open_source: Arc::new(move || Box::new(bus.source())) }
-    }
-}
-
-impl fmt::Debug for Bus {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.publisher.fmt(formatter)
-    }
-}
-
-/// Fanout's queue, as the gateway's port.
-#[derive(Debug)]
-struct QueuedTyping(TypingQueue);
-
-impl TypingNotices for QueuedTyping {
-    fn typing(&self, chat_id: ChatId, user_id: UserId, is_typing: bool) -> bool {
-        self.0.typing(chat_id, user_id, is_typing)
     }
 }
 

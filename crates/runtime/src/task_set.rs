@@ -1,0 +1,116 @@
+//! Tasks that belong to one value and end with it.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt;
+use tokio::task::{JoinError, JoinSet};
+use tracing::error;
+
+/// Tasks that belong to one value: dropping the set cancels them. The panic of a task is logged, and
+/// reaches the code that joins it.
+#[derive(Debug)]
+pub struct TaskSet<T>(JoinSet<T>);
+
+impl<T: Send + 'static> TaskSet<T> {
+    /// A set without tasks.
+    pub fn new() -> Self {
+        Self(JoinSet::new())
+    }
+
+    /// Runs a task.
+    #[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
+    pub fn spawn(&mut self, work: impl Future<Output = T> + Send + 'static) {
+        self.0.spawn(async move {
+            // The state that a panic leaves behind is dropped with the future.
+            match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(output) => output,
+                Err(panic) => {
+                    error!("task panicked");
+                    resume_unwind(panic)
+                }
+            }
+        });
+    }
+
+    /// Waits for the next task that ends, and returns its output. `None` if there are no tasks.
+    ///
+    /// # Panics
+    /// The task has panicked.
+    pub async fn join_next(&mut self) -> Option<T> {
+        self.0.join_next().await.map(output)
+    }
+
+    /// The output of a task that has ended already.
+    ///
+    /// # Panics
+    /// The task has panicked.
+    pub fn try_join_next(&mut self) -> Option<T> {
+        self.0.try_join_next().map(output)
+    }
+
+    /// Waits for every task, and returns their outputs in the order in which they ended.
+    ///
+    /// # Panics
+    /// A task has panicked.
+    pub async fn join_all(self) -> Vec<T> {
+        self.0.join_all().await
+    }
+
+    /// Cancels every task and waits until they are gone.
+    pub async fn shutdown(&mut self) {
+        self.0.shutdown().await;
+    }
+
+    /// How many tasks have not been joined.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether every task has been joined.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T: Send + 'static> Default for TaskSet<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Only the owner of a set cancels its tasks, and never joins a task that it cancelled.
+fn output<T>(ended: Result<T, JoinError>) -> T {
+    match ended {
+        Ok(output) => output,
+        Err(error) => resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_reaches_the_code_that_joins_the_task() {
+        let mut tasks = TaskSet::new();
+        tasks.spawn(async { panic!("on purpose") });
+        let joined: Result<Option<()>, _> =
+            AssertUnwindSafe(tasks.join_next()).catch_unwind().await;
+        assert!(joined.is_err());
+        assert!(tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn tasks_end_with_their_set() {
+        let mut tasks = TaskSet::new();
+        let (held, dropped) = oneshot::channel::<()>();
+        tasks.spawn(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        });
+        drop(tasks);
+        assert!(dropped.await.is_err(), "the task is dropped");
+    }
+}
