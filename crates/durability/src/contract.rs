@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
 use heartline_protocol::{ChatId, UserId};
+use heartline_runtime::Random;
 
 use crate::announcements::Announcements;
 use crate::chats::{Actor, ChatEdit, Chats, EditError, Edited, NewChat};
@@ -50,7 +51,7 @@ pub struct Contract<'store> {
 impl<'store> Contract<'store> {
     /// A suite for this store.
     pub fn new(store: &'store dyn StorePorts) -> Self {
-        Self { store, run: rand::random(), names: AtomicU64::new(0) }
+        Self { store, run: Random::system().draw(), names: AtomicU64::new(0) }
     }
 
     /// Runs the whole suite but [`Contract::prove_halted`], which needs help from the engine.
@@ -177,7 +178,7 @@ fn message(chat_id: ChatId, sender: &UserId, name: &str) -> NewMessage {
 
 /// A chat that nobody has made.
 fn no_chat() -> ChatId {
-    ChatId(ulid::Ulid(rand::random::<u128>() >> 1))
+    ChatId(ulid::Ulid(Random::system().draw::<u128>() >> 1))
 }
 
 fn sequences(messages: &[Message]) -> Vec<u64> {

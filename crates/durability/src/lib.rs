@@ -1,6 +1,6 @@
 //! Stored messages, chats and users: numbered once, stored, then published.
 //!
-//! The ports say what a store and a bus must do; [`contract`] proves it of any of them. The rest
+//! The ports say what a store and a bus must do; `contract` proves it of any of them. The rest
 //! is the plane that uses them, in the order in which a message meets it: [`ingest`] gathers sends
 //! and has them stored, [`bus`] publishes them, [`relay`] publishes those that stayed behind, and
 //! [`catch_up`] reads them back.
@@ -20,6 +20,7 @@ pub mod contacts;
 pub mod privacy;
 pub mod event;
 pub mod bus;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod breaker;
 pub mod send_error;

@@ -4,6 +4,7 @@
 //! directory, and sends one envelope to each node; that node decides which sockets get it.
 
 pub mod audiences;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod consume;
 mod audience_cache;

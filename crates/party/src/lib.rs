@@ -2,12 +2,13 @@
 //!
 //! Three layers, each of which uses only those before it: [`value`] is a session as a pure value
 //! (no IO, no runtime, no clock); [`room`] holds the tasks that own sessions on a node, and the
-//! ports to the stores; [`graphql`] is the interface for clients. [`contract`] is the suite that
+//! ports to the stores; [`graphql`] is the interface for clients. `contract` is the suite that
 //! every store must pass.
 
 pub mod value;
 pub mod room;
 pub mod graphql;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 
 pub use graphql::{Caller, Party};

@@ -5,6 +5,7 @@
 //! own leases.
 
 pub mod clock;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod directory;
 mod episode;

@@ -1,6 +1,8 @@
 //! The directory of a single node, in memory.
 
 mod user;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

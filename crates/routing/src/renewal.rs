@@ -147,12 +147,7 @@ impl Renewal {
 
     /// Announces the node. If no announcement arrived for a whole lease, routes to the node did not
     /// count meanwhile.
-    async fn announce(
-        &self,
-        connections: usize,
-        announced_at: &mut Instant,
-        outage: &mut Episode,
-    ) {
+    async fn announce(&self, connections: usize, announced_at: &mut Instant, outage: &mut Episode) {
         let node = NodeRecord { connections, ..self.node.clone() };
         match self.nodes.announce(&node, self.policy.lease).await {
             Ok(()) => {

@@ -67,8 +67,7 @@ pub async fn assemble(
     fanout_metrics.register(&mut registry);
     let publications = Publications::default();
     let bus = Bus::in_process(publications.clone(), clock);
-    let ingest =
-        IngestPlane::new(store.clone(), &bus, publications, &config, clock, &mut registry);
+    let ingest = IngestPlane::new(store.clone(), &bus, publications, &config, clock, &mut registry);
     let (typing_queue, typing) = TypingQueue::new(fanout_metrics.clone());
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
     let sources = (clock, random);

@@ -54,8 +54,7 @@ impl Engines {
         let counters = RedisCounters { rebuilds, ..RedisCounters::default() };
         let store = Store::open(config, clock, random).await?;
         let id = node_id.clone();
-        let connecting =
-            Cluster::connect(config, id, clock, counters, random, &mut registry);
+        let connecting = Cluster::connect(config, id, clock, counters, random, &mut registry);
         let cluster = connecting.await?;
         Ok(Self { node_id, store, cluster, routing, registry })
     }

@@ -70,9 +70,9 @@ pub async fn run(
     if planes.contains(Plane::Fanout) {
         node.fanout.start(&lifecycle);
     }
-    let sockets = planes.contains(Plane::Gateway).then(|| {
-        Sockets::start(gateway, &party, Arc::clone(&nodes), &lifecycle, drain_timeout)
-    });
+    let sockets = planes
+        .contains(Plane::Gateway)
+        .then(|| Sockets::start(gateway, &party, Arc::clone(&nodes), &lifecycle, drain_timeout));
     let node_id = node.record.node_id.clone();
     keep_leases(&lifecycle, &config, &api, node.record);
     if api.authenticator.refresh_interval().is_some() {
@@ -93,12 +93,8 @@ pub async fn run(
     };
     lifecycle.spawn("listener", listen::accept(listeners.main, site.clone()));
     if let Some(listener) = listeners.metrics {
-        let site = Site {
-            router: heartline_rest::metrics_router(api),
-            sockets: None,
-            tls: None,
-            ..site
-        };
+        let site =
+            Site { router: heartline_rest::metrics_router(api), sockets: None, tls: None, ..site };
         lifecycle.spawn("metrics listener", listen::accept(listener, site));
     }
 

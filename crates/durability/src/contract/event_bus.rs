@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, MessageId, Timestamp};
+use heartline_runtime::Random;
 use ulid::Ulid;
 
 use crate::bus::{Attempt, EventBus, EventSource, Received, Report};
@@ -36,7 +37,7 @@ pub trait BusUnderTest: Send {
 
 /// Proves both ends of a bus.
 pub async fn prove_event_bus(under_test: &mut dyn BusUnderTest) {
-    let run: u64 = rand::random();
+    let run: u64 = Random::system().draw();
     let chat = |number: u128| ChatId(Ulid(u128::from(run) << 16 | number));
     prove_order(under_test, &chat).await;
     let alone = |number| (1..=3).map(|it| stored(chat(number), it)).collect::<Vec<_>>();

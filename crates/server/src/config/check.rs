@@ -8,7 +8,10 @@ use heartline_adapters::postgres::PostgresConfig;
 use heartline_adapters::redis::RedisConfig;
 use heartline_adapters::sqlite::SqliteConfig;
 use heartline_auth::SECRET_BYTES_MIN;
+use heartline_routing::Plane;
 use ipnet::IpNet;
+
+use super::store_engine::StoreEngine;
 
 const NAME_CHARACTERS_MAX: usize = 64;
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

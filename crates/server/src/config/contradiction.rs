@@ -207,28 +207,22 @@ impl Judge<'_> {
     }
 
     fn planes(&mut self, config: &Config) {
-        let (planes, paths) = (config.server.planes, &[("server", "planes"), ("redis", "url")]);
-        if planes == Planes::ALL {
+        let planes = config.server.planes;
+        let [ingest, fanout] = [Plane::Ingest, Plane::Fanout].map(|plane| planes.contains(plane));
+        let sentence = if planes == Planes::ALL {
             return;
-        }
-        let has = |plane| planes.contains(plane);
-        self.refuse_if(
-            config.redis.url.is_none(),
-            paths,
-            "a node that does not run every plane needs other nodes: set redis.url, or name all of \
-             gateway, ingest and fanout",
-        );
-        self.refuse_if(
-            has(Plane::Ingest) != has(Plane::Fanout),
-            paths,
-            "the bus between ingest and fanout is inside of the process: name both or neither",
-        );
-        self.refuse_if(
-            has(Plane::Gateway) && !has(Plane::Ingest) && !has(Plane::Fanout),
-            paths,
-            "a gateway cannot reach the ingest plane of another node in this version: add ingest \
-             and fanout",
-        );
+        } else if config.redis.url.is_none() {
+            "a node that does not run every plane needs other nodes beside it: set redis.url, or \
+             name gateway, ingest and fanout"
+        } else if ingest != fanout {
+            "the bus between ingest and fanout is inside the process: name both or neither"
+        } else if !ingest {
+            "in this version a gateway cannot use the ingest plane of another node: name ingest \
+             and fanout too"
+        } else {
+            return;
+        };
+        self.refuse_if(true, &[("server", "planes")], sentence);
     }
 
     fn key_sources(&mut self, subject: &str) {

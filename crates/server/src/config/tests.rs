@@ -138,6 +138,32 @@ fn a_file_goes_over_the_defaults_and_the_environment_over_the_file() {
 }
 
 #[test]
+fn planes_that_cannot_run_apart_are_refused_with_what_to_change() {
+    let cluster = [
+        ("HEARTLINE__AUTH__HMAC_SECRET", SECRET),
+        ("HEARTLINE__REDIS__URL", "redis://redis"),
+        ("HEARTLINE__STORE__URL", "postgres://user@postgres/chats"),
+        ("HEARTLINE__CLUSTER__LISTEN", "127.0.0.1:7402"),
+        ("HEARTLINE__CLUSTER__SECRET", SECRET),
+    ];
+    let load = |planes| {
+        let environment = [&cluster[..], &[("HEARTLINE__SERVER__PLANES", planes)]].concat();
+        load_with(&Shelf::default(), None, &environment)
+    };
+    for planes in ["gateway,ingest,fanout", "ingest,fanout"] {
+        assert_eq!(load(planes).unwrap().config.server.planes.to_string(), planes);
+    }
+    for (planes, sentence) in [
+        ("gateway,ingest", "name both or neither"),
+        ("fanout", "name both or neither"),
+        ("gateway", "name ingest and fanout too"),
+    ] {
+        let refused = load(planes).unwrap_err().to_string();
+        assert!(refused.contains(sentence), "{planes}: {refused}");
+    }
+}
+
+#[test]
 fn an_empty_variable_unsets_what_the_file_set() {
     let shelf = Shelf::default().with("a.toml", "[auth]\njwks_url = \"https://id.example/keys\"");
     let environment =

@@ -22,6 +22,7 @@ mod gap;
 mod pause;
 mod devices;
 mod rules;
+mod planes;
 mod presence;
 mod tiers;
 mod privacy;

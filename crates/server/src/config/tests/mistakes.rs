@@ -38,6 +38,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("[server]\nallowed_origins = [\"https://x\", \"null\"]", "a.toml:2: ", "entry 2: "),
     ("[server]\nallowed_origins = \"https://a\"", "a.toml:2: ", "list of texts"),
     ("[server]\ntrusted_proxies = [\"10.0.0.0/40\"]", "a.toml:2: ", "address or a network"),
+    ("[server]\nplanes = [\"relay\"]", "a.toml:2: ", "\"gateway\", \"ingest\" or \"fanout\""),
+    ("[server]\nplanes = []", "a.toml: ", "name at least one of the planes"),
     (
         "[gateway]\nheartbeat_interval = \"5\"",
         "a.toml:2: gateway.heartbeat_interval = \"5\": ",
@@ -106,6 +108,7 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "at least twice",
     ),
     ("[gateway]\nmax_connection_age = \"10s\"", "a.toml:2: ", "longer than heartbeat_timeout"),
+    ("[server]\nplanes = [\"ingest\", \"fanout\"]", "a.toml:2: ", "set redis.url"),
     (
         "[routing]\nlease = \"9s\"",
         "a.toml:2: routing.lease = \"9s\": ",

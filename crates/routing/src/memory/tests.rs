@@ -1,7 +1,6 @@
-//! The memory directory keeps the contract.
-
-use heartline_routing::contract::Contract;
-use heartline_routing::{Clock, MemoryDirectory};
+use super::MemoryDirectory;
+use crate::clock::Clock;
+use crate::contract::Contract;
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_directory_keeps_the_contract() {
