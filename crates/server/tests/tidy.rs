@@ -1,4 +1,4 @@
-//! What no compiler checks about the tree.
+//! Rules about the tree that no compiler checks.
 
 #![expect(clippy::unwrap_used, reason = "a check that cannot read the tree has failed")]
 
@@ -37,7 +37,7 @@ fn sources() -> impl Iterator<Item = (PathBuf, String)> {
 #[test]
 fn no_source_file_is_too_long() {
     let long: Vec<_> = sources()
-        // What a program writes, nobody reads from top to bottom.
+        // Generated files are not read from top to bottom.
         .filter(|(path, _)| !path.to_string_lossy().contains(".gen."))
         .map(|(path, text)| (path, text.lines().count()))
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
@@ -50,6 +50,19 @@ fn nothing_is_left_for_later_in_the_source() {
     for (path, text) in sources().filter(|(path, _)| !path.ends_with("tidy.rs")) {
         let marked = ["TODO", "FIXME", "XXX"].into_iter().find(|mark| text.contains(mark));
         assert_eq!(marked, None, "{}", path.display());
+    }
+}
+
+#[test]
+fn no_comment_begins_with_a_pronoun() {
+    let pronouns = ["What ", "Who ", "Whoever ", "Whom ", "Which "];
+    for (path, text) in sources() {
+        for (line, number) in text.lines().zip(1..) {
+            let comment = line.trim_start().trim_start_matches(['/', '!', '*', '#', '-']);
+            let is_comment = comment.len() < line.trim_start().len();
+            let begins = is_comment && pronouns.iter().any(|word| comment.trim_start().starts_with(word));
+            assert!(!begins, "{}:{number}: name the subject first: {line}", path.display());
+        }
     }
 }
 
@@ -133,7 +146,7 @@ fn the_order_of_a_plane_follows_from_its_seed() {
         if !is_plane || name.contains("/tests") {
             continue;
         }
-        let code = text.split("#[cfg(test)]").next().unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let std_map = ["HashMap", "HashSet"].into_iter().find(|map| code.contains(map));
         assert_eq!(std_map, None, "{name}: use heartline_runtime::Map or Set, or a BTreeMap");
         for branches in code.split("select! {").skip(1) {
