@@ -21,7 +21,7 @@ pub const PEER_MEMORY: Duration = Duration::from_secs(600);
 pub const STATUS_AGE_MAX: Duration = Duration::from_secs(3);
 
 /// How long the broker is not used for a node after it returned a parcel for that node.
-const RETURN_REST: Duration = Duration::from_secs(1);
+const RETURN_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long the link to a node may be idle before a probe is sent.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
@@ -203,8 +203,8 @@ impl Peers {
         self.nodes.iter().filter_map(status).collect()
     }
 
-    /// Forgets nodes that were not seen for long, and nodes that the direct link reports as gone
-    /// unless the directory still lists them. Returns the forgotten nodes.
+    /// Removes nodes that were not seen for long, and nodes that the direct link reports as gone
+    /// unless the directory still lists them. Returns the removed nodes.
     pub(super) fn forget(
         &mut self,
         is_gone: impl Fn(&NodeId) -> bool,
@@ -229,7 +229,7 @@ impl Peers {
 impl Peer {
     fn takes_broker(&self, now: Instant) -> bool {
         let rests =
-            self.returned_at.is_some_and(|at| now.saturating_duration_since(at) < RETURN_REST);
+            self.returned_at.is_some_and(|at| now.saturating_duration_since(at) < RETURN_PAUSE);
         !rests && !self.is_cut_off(now)
     }
 

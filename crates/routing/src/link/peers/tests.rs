@@ -36,7 +36,7 @@ fn peers(now: Instant) -> Peers {
 }
 
 #[test]
-fn the_way_to_a_node_follows_what_is_known_of_both_ends() {
+fn the_transport_to_a_node_depends_on_the_status_of_both_ends() {
     let now = Clock::system().now();
     let (b, address) = (node("b-1"), Arc::<str>::from("address"));
     let mut peers = peers(now);
@@ -51,7 +51,7 @@ fn the_way_to_a_node_follows_what_is_known_of_both_ends() {
     peers.returned(&b, now);
     let doubtful = Some(Way::DirectOrBroker(address.clone()));
     assert_eq!(peers.way(&b, true, now), doubtful, "the broker returned a parcel");
-    assert_eq!(peers.way(&b, true, now + RETURN_REST), broker());
+    assert_eq!(peers.way(&b, true, now + RETURN_PAUSE), broker());
     assert_eq!(peers.way(&node("new-1"), true, now), Some(Way::Broker(None)));
     assert_eq!(peers.way(&node("new-1"), false, now), None);
 }
@@ -89,7 +89,7 @@ fn a_probe_is_due_two_seconds_after_the_last_parcel() {
     assert!(peers.probes_due(now + seconds(3.8)).is_empty());
     assert_eq!(peers.probes_due(now + seconds(3.9)), std::slice::from_ref(&b));
     peers.heard(&b, status(false), now + seconds(7.0));
-    assert!(peers.probes_due(now + seconds(8.0)).is_empty(), "nobody would hear it");
+    assert!(peers.probes_due(now + seconds(8.0)).is_empty(), "no node would receive it");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn an_address_is_kept_until_another_one_is_known() {
 }
 
 #[test]
-fn what_is_remembered_of_nodes_is_bounded() {
+fn the_record_of_nodes_is_bounded() {
     let now = Clock::system().now();
     let mut peers = Peers::new(node("own-1"));
     for number in 0..PEERS_MAX + 5 {
