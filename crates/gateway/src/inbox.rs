@@ -84,7 +84,7 @@ async fn read_hole(reads: &dyn Reads, now: Instant, hole: Hole) -> (Hole, Option
     (hole, reads.hole(chat_id, first, last, now + HOLE_DEADLINE).await)
 }
 
-/// Takes more envelopes until the batch is full or the wait is over.
+/// Receives more envelopes until the batch is full or the wait is over.
 async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope>) {
     let full = async {
         while batch.len() < BATCH_ENVELOPES {
@@ -149,7 +149,7 @@ impl Arrivals<'_> {
             Envelope::PrivacyChanged { user_ids } => self.presence.privacy_changed(user_ids),
             Envelope::Resync { user_ids: None, chat_ids, reason } => {
                 // The lost envelopes may have been about presence too.
-                self.presence.look_again();
+                self.presence.evaluate_all();
                 self.hub.resync_all(chat_ids.as_deref(), reason);
             }
             Envelope::Close { leases, reason } => {
@@ -201,7 +201,7 @@ impl Arrivals<'_> {
         let offline = push.user_ids.len() - users_here;
         self.hub.metrics().delivery.delivered(connections, offline);
         if users_here == 0 {
-            self.cursors.rest(chat_id);
+            self.cursors.mark_idle(chat_id);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Detects a peer that is gone.
+//! Detects a peer that has disconnected.
 //!
-//! Any frame is a sign of life. After one interval of silence the server sends a Ping, so that a
-//! client with throttled timers stays connected; after the timeout the connection ends. If the
-//! server's own process was paused, the peer gets another Ping first.
+//! Any frame shows that the peer is alive. After one interval of silence the server sends a Ping,
+//! so that a client with throttled timers stays connected; after the timeout the connection ends.
+//! If the server's own process was paused, the peer gets another Ping first.
 
 use std::time::Duration;
 

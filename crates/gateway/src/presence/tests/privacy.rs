@@ -1,4 +1,4 @@
-//! Who is told what, and that nothing shows who hides.
+//! The states that each observer gets; no frame shows which users are hidden.
 
 use heartline_protocol::ChatId;
 use heartline_protocol::rest::Visibility;
@@ -30,7 +30,7 @@ fn types(name: &str, observers: &[&str]) -> TypingNews {
 }
 
 #[tokio::test]
-async fn those_who_share_an_active_chat_hear_without_asking() {
+async fn members_of_a_shared_active_chat_observe_without_a_subscription() {
     let mut world = World::start(Visibility::Everyone);
     let (phone, tablet, bo) = (world.listener("ana"), world.listener("ana"), world.listener("bo"));
     let key = world.comes("bo").await;
@@ -39,16 +39,16 @@ async fn those_who_share_an_active_chat_hear_without_asking() {
         let event = device.hears_one().await;
         assert_eq!((&event["user_id"], &event["status"]), (&json!("bo"), &json!("online")));
     }
-    // From then on their own node tells them, whoever decides.
+    // From then on their own node pushes transitions, whichever node decides them.
     world.goes(&key).await;
     for device in [&phone, &tablet] {
         assert_eq!(device.hears_one().await["status"], "offline");
     }
-    assert!(bo.heard().is_empty(), "nobody is told of themselves");
+    assert!(bo.heard().is_empty(), "nobody observes themselves");
 }
 
 #[tokio::test]
-async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a_chat() {
+async fn transitions_of_hidden_users_are_not_pushed_to_members_of_shared_chats() {
     let mut world = World::start(Visibility::Everyone);
     world.relations.choose("hidden", Visibility::Nobody);
     let ana = world.listener("ana");
@@ -65,7 +65,7 @@ async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a
         let event = ana.hears_one().await;
         assert_eq!(event["user_id"], format!("bo-{round}"), "and nothing else: {event}");
     }
-    // Whoever comes out of hiding is seen by those who would have been told.
+    // A user who is visible again is pushed to the observers who share a chat.
     world.comes("hidden").await;
     world.news("hidden", true, &["ana"]);
     world.relations.choose("hidden", Visibility::Everyone);
@@ -75,7 +75,7 @@ async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a
 }
 
 #[tokio::test]
-async fn each_observer_is_judged_apart() {
+async fn each_observer_is_evaluated_separately() {
     let mut world = World::start(Visibility::ContactsOnly);
     world.relations.befriend("bo", "friend");
     world.relations.befriend("bo", "once-a-friend");
@@ -95,7 +95,7 @@ async fn each_observer_is_judged_apart() {
     world.comes("cy").await;
     for listener in [&friend, &once, &stranger, &own] {
         let event = listener.hears_one().await;
-        assert_eq!(event["user_id"], "cy", "of bo they were told nothing: {event}");
+        assert_eq!(event["user_id"], "cy", "nothing about bo was pushed: {event}");
     }
 }
 
@@ -116,7 +116,7 @@ async fn hiding_looks_exactly_like_being_removed_as_a_contact() {
     world.relations.part("cy", "ana");
     world.plane.privacy_changed(vec![user("cy"), user("ana")]);
     assert_eq!(ana.hears_one().await, unknown("cy"));
-    // And back.
+    // The change back.
     world.relations.choose("bo", Visibility::ContactsOnly);
     world.relations.befriend("ana", "cy");
     world.plane.privacy_changed(vec![user("bo"), user("cy")]);
@@ -146,7 +146,7 @@ async fn hidden_absent_and_nonexistent_users_look_the_same_in_a_snapshot() {
 }
 
 #[tokio::test]
-async fn typing_is_shown_to_those_who_may_see_the_one_who_types() {
+async fn typing_is_pushed_to_those_who_may_see_the_typing_user() {
     let mut world = World::start(Visibility::ContactsOnly);
     world.relations.befriend("bo", "friend");
     let [friend, stranger, own] = ["friend", "stranger", "bo"].map(|name| world.listener(name));

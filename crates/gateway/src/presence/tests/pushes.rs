@@ -1,4 +1,4 @@
-//! What watchers are told, and in which order.
+//! The frames that observers get, and their order.
 
 use std::sync::atomic::Ordering;
 
@@ -69,10 +69,10 @@ async fn every_connection_has_its_own_watches() {
 }
 
 #[tokio::test]
-async fn what_a_connection_asks_for_is_done_in_its_order() {
+async fn the_commands_of_a_connection_are_performed_in_order() {
     let mut world = World::resting(Visibility::Everyone);
     let ana = world.listener("ana");
-    // All of it waits for the task, which takes it together.
+    // All commands are queued for the task, which performs them together.
     let answers = [
         world.ask(&ana, &["bo", "cy"], true),
         world.ask(&ana, &["bo"], false),
@@ -82,7 +82,7 @@ async fn what_a_connection_asks_for_is_done_in_its_order() {
     ];
     world.wake();
     for answer in answers {
-        assert_eq!(answer.await, Ok(Response::OnItsWay));
+        assert_eq!(answer.await, Ok(Response::AlreadyQueued));
     }
     let users = ana.hears(5).await;
     let users = users.iter().map(|snapshot| snapshot["users"].as_array().unwrap().len());
@@ -95,20 +95,20 @@ async fn what_a_connection_asks_for_is_done_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_connection_that_asked_and_left_at_once_leaves_nothing_behind() {
+async fn a_connection_that_subscribes_and_closes_at_once_leaves_no_watch() {
     let mut world = World::resting(Visibility::Everyone);
     let (ana, cy) = (world.listener("ana"), world.listener("cy"));
     let answers = [world.ask(&ana, &["bo"], true), world.ask(&cy, &["bo"], true)];
     world.plane.leave(ana.connection_id());
     world.wake();
     for answer in answers {
-        assert_eq!(answer.await, Ok(Response::OnItsWay));
+        assert_eq!(answer.await, Ok(Response::AlreadyQueued));
     }
     world.watches_become(1).await;
 }
 
 #[tokio::test]
-async fn whoever_watches_too_many_is_refused_and_goes_on() {
+async fn too_many_subscriptions_are_refused_and_the_others_stay() {
     let mut world = World::start(Visibility::Everyone);
     let ana = world.listener("ana");
     let names: Vec<String> = (0..1000).map(|number| format!("user-{number}")).collect();
@@ -129,7 +129,7 @@ async fn whoever_watches_too_many_is_refused_and_goes_on() {
 }
 
 #[tokio::test]
-async fn flapping_within_a_moment_is_told_as_its_result() {
+async fn flapping_within_a_moment_is_pushed_as_its_result() {
     let mut world = World::start(Visibility::Everyone);
     let ana = world.listener("ana");
     world.subscribe(&ana, &["bo", "cy"]).await;
@@ -145,7 +145,7 @@ async fn flapping_within_a_moment_is_told_as_its_result() {
 }
 
 #[tokio::test]
-async fn a_visit_too_short_to_be_told_is_seen_in_when_they_were_last_here() {
+async fn a_connection_too_short_to_be_pushed_shows_in_the_last_seen_time() {
     let mut world = World::start(Visibility::Everyone);
     world.relations.was_seen("bo", 1_700_000_000_000);
     let ana = world.listener("ana");
@@ -159,7 +159,7 @@ async fn a_visit_too_short_to_be_told_is_seen_in_when_they_were_last_here() {
 }
 
 #[tokio::test]
-async fn a_wave_of_transitions_is_read_and_judged_together() {
+async fn a_wave_of_transitions_is_read_together() {
     let mut world = World::start(Visibility::Everyone);
     let ana = world.listener("ana");
     let names: Vec<String> = (0..500).map(|number| format!("user-{number}")).collect();
@@ -168,13 +168,13 @@ async fn a_wave_of_transitions_is_read_and_judged_together() {
         world.subscribe(&ana, &names).await;
     }
     ana.heard();
-    let asked_before = world.relations.questions.load(Ordering::Relaxed);
+    let asked_before = world.relations.calls.load(Ordering::Relaxed);
     for name in &names {
         world.comes(name).await;
     }
     let events = ana.hears(500).await;
     assert_eq!(events.len(), 500);
-    let asked = world.relations.questions.load(Ordering::Relaxed) - asked_before;
-    // One reading unless the machine is so slow that the wave takes several moments.
+    let asked = world.relations.calls.load(Ordering::Relaxed) - asked_before;
+    // One read, unless the machine is so slow that the wave takes several intervals.
     assert!(asked < 50, "the store was asked {asked} times");
 }
