@@ -275,7 +275,7 @@ impl Connection {
             if now - grace_ends < PAUSE {
                 return self.input(Input::Stop(CloseReason::SlowConsumer));
             }
-            self.handle.outbox.forgive(now);
+            self.handle.outbox.restart_grace(now);
             return Effects::new();
         }
         let late = now.saturating_duration_since(self.due());

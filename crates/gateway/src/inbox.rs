@@ -215,7 +215,7 @@ impl LocalSockets for Gateway {
         for user_id in user_ids {
             let written = self.hub.write(user_id, &frame, None, now, &mut writes.handles);
             connections += written.unwrap_or(0);
-            writes.rest_between_writes().await;
+            writes.yield_between_writes().await;
         }
         connections
     }
@@ -243,7 +243,7 @@ impl Writes<'_> {
             let written = self.hub.write(user_id, frame, *except, now, &mut self.handles);
             users_here += usize::from(written.is_some());
             connections += written.unwrap_or(0);
-            self.rest_between_writes().await;
+            self.yield_between_writes().await;
         }
         arrivals.reached(&push, connections, users_here);
         self.note_lag([push.committed_at]);
@@ -278,11 +278,11 @@ impl Writes<'_> {
     async fn flush(&mut self) {
         while let Some(handle) = self.handles.pop() {
             handle.flush();
-            self.rest_between_writes().await;
+            self.yield_between_writes().await;
         }
     }
 
-    async fn rest_between_writes(&mut self) {
+    async fn yield_between_writes(&mut self) {
         self.count += 1;
         if self.count.is_multiple_of(WRITES_PER_TURN) {
             tokio::task::yield_now().await;

@@ -278,8 +278,8 @@ impl Outbox {
     }
 
     /// Restarts a running grace, because the process itself was paused meanwhile.
-    pub(crate) fn forgive(&self, now: Instant) {
-        self.inner.lock().pressure.forgive(&self.bounds, now);
+    pub(crate) fn restart_grace(&self, now: Instant) {
+        self.inner.lock().pressure.restart_grace(&self.bounds, now);
     }
 
     /// Whether the connection was stopped as a slow consumer before it was warned.

@@ -108,7 +108,7 @@ impl Pressure {
     }
 
     /// Restarts a running grace, because the process itself was paused.
-    pub(crate) fn forgive(&mut self, bounds: &Bounds, now: Instant) {
+    pub(crate) fn restart_grace(&mut self, bounds: &Bounds, now: Instant) {
         if let Stage::Slow { grace_ends } = &mut self.stage {
             *grace_ends = now + bounds.grace;
         }

@@ -255,7 +255,7 @@ impl GraphQlConnection {
         let read = ready!(self.transport.poll_read(context, &mut buffer))?;
         self.reader.feed(&buffer[..read]);
         self.charge();
-        self.conversation.heard(self.gateway.clock().now());
+        self.conversation.record_activity(self.gateway.clock().now());
         Poll::Ready(Ok(read))
     }
 

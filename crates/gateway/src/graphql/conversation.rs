@@ -164,8 +164,8 @@ impl Conversation {
     }
 
     /// Records that the client sent bytes.
-    pub fn heard(&mut self, now: Instant) {
-        self.deadlines.heard(now);
+    pub fn record_activity(&mut self, now: Instant) {
+        self.deadlines.record_activity(now);
     }
 
     /// Records a write: whether the socket is blocked, and how many bytes are still pending.

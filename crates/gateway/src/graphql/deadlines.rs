@@ -20,7 +20,7 @@ pub(super) struct Deadlines {
     age: Instant,
     /// When the token expires, if there is one.
     token: Option<Instant>,
-    heard_at: Instant,
+    active_at: Instant,
     /// When the present silence was answered with a Ping.
     pinged_at: Option<Instant>,
     /// Since when the socket has accepted nothing, and how many bytes were pending then.
@@ -41,7 +41,7 @@ impl Deadlines {
             init: Some(now + config.init_timeout),
             age: now + lifetime,
             token: None,
-            heard_at: now,
+            active_at: now,
             pinged_at: None,
             blocked: None,
         }
@@ -58,15 +58,15 @@ impl Deadlines {
     }
 
     /// Records that the client sent something.
-    pub(super) fn heard(&mut self, now: Instant) {
-        self.heard_at = now;
+    pub(super) fn record_activity(&mut self, now: Instant) {
+        self.active_at = now;
         self.pinged_at = None;
     }
 
     /// Records a write: whether the socket is blocked, and how many bytes are still pending.
     pub(super) fn written(&mut self, is_blocked: bool, waiting: usize, now: Instant) {
         if self.blocked.is_some_and(|(_, before)| waiting < before) {
-            self.heard(now);
+            self.record_activity(now);
         }
         self.blocked = match self.blocked {
             _ if !is_blocked => None,
@@ -77,7 +77,7 @@ impl Deadlines {
 
     /// The next instant at which [`due`](Self::due) may return an action.
     pub(super) fn next(&self) -> Instant {
-        let ping = self.pinged_at.unwrap_or(self.heard_at) + self.config.ping_interval;
+        let ping = self.pinged_at.unwrap_or(self.active_at) + self.config.ping_interval;
         let rest = [self.init, self.token, self.blocked_until()].into_iter().flatten();
         rest.fold(ping.min(self.age), Instant::min)
     }
@@ -97,7 +97,7 @@ impl Deadlines {
                 return Some(Due::Close(reason));
             }
         }
-        let is_silent = is_over(Some(self.heard_at + self.config.ping_interval));
+        let is_silent = is_over(Some(self.active_at + self.config.ping_interval));
         (self.pinged_at.is_none() && is_silent).then(|| {
             self.pinged_at = Some(now);
             Due::Ping
@@ -167,7 +167,7 @@ mod tests {
         let (mut deadlines, start) = initialised();
         assert_eq!(deadlines.due(start + 40 * SECOND), Some(Due::Ping));
         assert_eq!(deadlines.due(start + 51 * SECOND), None);
-        deadlines.heard(start + 51 * SECOND);
+        deadlines.record_activity(start + 51 * SECOND);
         assert_eq!(deadlines.due(start + 62 * SECOND), None);
         assert_eq!(deadlines.due(start + 63 * SECOND), Some(Due::Ping));
     }

@@ -111,20 +111,20 @@ impl Session {
             Input::Answered(answer) => self.answered(answer),
             _ if matches!(self.stage, Stage::Closed) => Effects::new(),
             Input::Text(text) => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 self.text(&text, at)
             }
             Input::Binary => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 self.bad_frame("binary frames are not supported", at)
             }
             Input::Ping(payload) => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 let refused = self.spend_frame(None, at);
                 refused.unwrap_or_else(|| smallvec![Effect::Pong(payload)])
             }
             Input::Pong => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 self.spend_frame(None, at).unwrap_or_default()
             }
             Input::Violation(error) => self.close(CloseReason::ProtocolError, error.close_code()),
@@ -323,11 +323,11 @@ impl Session {
         }
         match self.liveness.tick(&self.config, late, at.now) {
             liveness::Verdict::Alive => {}
-            liveness::Verdict::Ask => effects.push(Effect::Ping),
-            liveness::Verdict::Gone if is_paused => {
+            liveness::Verdict::Ping => effects.push(Effect::Ping),
+            liveness::Verdict::TimedOut if is_paused => {
                 return self.close_for(CloseReason::SlowConsumer);
             }
-            liveness::Verdict::Gone => return self.close_for(CloseReason::HeartbeatTimeout),
+            liveness::Verdict::TimedOut => return self.close_for(CloseReason::HeartbeatTimeout),
         }
         effects
     }

@@ -37,7 +37,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 const NODES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often configured addresses without a known node are asked for one.
-const INTRODUCTION_INTERVAL: Duration = Duration::from_secs(2);
+const IDENTIFY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The parts of the link.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl ClusterLink {
     /// parcels that the broker returned again.
     pub async fn run(self: Arc<Self>, returned: mpsc::Receiver<Returned>) {
         let upkeep = join(self.check_for_ever(), self.list_for_ever());
-        let rest = join(self.introduce_for_ever(), self.send_again(returned));
+        let rest = join(self.identify_peers_for_ever(), self.send_again(returned));
         join(upkeep, rest).await;
     }
 
@@ -298,8 +298,8 @@ impl ClusterLink {
     }
 
     /// Asks the configured addresses for their node ids while those are not known.
-    async fn introduce_for_ever(&self) {
-        let mut ticks = interval(INTRODUCTION_INTERVAL);
+    async fn identify_peers_for_ever(&self) {
+        let mut ticks = interval(IDENTIFY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut known: Map<&str, NodeId> = Map::default();
         loop {
@@ -314,8 +314,8 @@ impl ClusterLink {
             for (address, answer) in join_all(asked).await {
                 let Ok(node_id) = answer else { continue };
                 let now = self.0.clock.now();
-                let met = self.0.reception.peers().meet(&node_id, Some(address.clone()), now);
-                if let Some(node_id) = met {
+                let added = self.0.reception.peers().add(&node_id, Some(address.clone()), now);
+                if let Some(node_id) = added {
                     info!(node = %node_id, %address, "node found");
                 }
                 known.insert(address, node_id);
@@ -339,7 +339,7 @@ impl ClusterLink {
                 }
                 // The receiver, if it is alive, sees a gap in the numbers.
                 Err(Refused { error, .. }) => {
-                    debug!(node = %receiver, %error, "parcel dropped: neither transport took it");
+                    debug!(node = %receiver, %error, "parcel dropped: neither transport accepted it");
                     self.metrics().dropped("undeliverable");
                 }
             }

@@ -94,40 +94,40 @@ pub struct Received {
     /// The last number that the sender's status names, and when it first did.
     promised: Option<(u64, Instant)>,
     /// Whether the next number may be any, because the loss before it was already reported.
-    is_forgiven: bool,
-    heard_at: Instant,
+    ignores_gap: bool,
+    received_at: Instant,
 }
 
 impl Received {
     /// No number of the sender was received yet.
     pub fn new(now: Instant) -> Self {
-        let (parts, is_forgiven) = (Vec::new(), false);
-        Self { highest: 0, parts, promised: None, is_forgiven, heard_at: now }
+        let (parts, ignores_gap) = (Vec::new(), false);
+        Self { highest: 0, parts, promised: None, ignores_gap, received_at: now }
     }
 
     /// Records a parcel that arrived with this number on this transport.
     pub fn arrive(&mut self, number: u64, now: Instant) -> Arrival {
-        self.heard_at = now;
+        self.received_at = now;
         if !self.insert(number) {
             return Arrival::Repeat;
         }
         if number <= self.highest {
             return Arrival::Next;
         }
-        let is_next = self.is_forgiven || self.has_all_up_to(number - 1);
-        (self.highest, self.is_forgiven) = (number, false);
+        let is_next = self.ignores_gap || self.has_all_up_to(number - 1);
+        (self.highest, self.ignores_gap) = (number, false);
         if is_next { Arrival::Next } else { Arrival::AfterGap }
     }
 
     /// Records that a parcel without an envelope named this number as the last one, 0 if there was
     /// none. Returns whether an earlier one did not arrive.
     pub fn is_short_of(&mut self, number: u64, now: Instant) -> bool {
-        self.heard_at = now;
+        self.received_at = now;
         if number <= self.highest {
             return false;
         }
-        let is_short = !self.is_forgiven && !self.has_all_up_to(number);
-        (self.highest, self.is_forgiven) = (number, false);
+        let is_short = !self.ignores_gap && !self.has_all_up_to(number);
+        (self.highest, self.ignores_gap) = (number, false);
         is_short
     }
 
@@ -139,14 +139,14 @@ impl Received {
 
     /// Records that the transport was interrupted and the loss reported: numbers that are missing
     /// before the next parcel are no new gap.
-    pub fn forgive(&mut self) {
-        self.is_forgiven = true;
+    pub fn ignore_next_gap(&mut self) {
+        self.ignores_gap = true;
         self.promised = None;
     }
 
     /// Records that the sender's status names this as its last number on this transport.
     pub fn promise(&mut self, number: u64, now: Instant) {
-        self.heard_at = now;
+        self.received_at = now;
         if number > self.highest && self.promised.is_none() {
             self.promised = Some((number, now));
         }
@@ -165,13 +165,13 @@ impl Received {
         }
         self.promised = None;
         let is_lost = !self.has_all_up_to(number);
-        (self.highest, self.is_forgiven) = (number, false);
+        (self.highest, self.ignores_gap) = (number, false);
         is_lost
     }
 
     /// When anything last arrived.
-    pub fn heard_at(&self) -> Instant {
-        self.heard_at
+    pub fn received_at(&self) -> Instant {
+        self.received_at
     }
 
     /// Whether every number after the highest up to this one was received, on any transport.

@@ -138,7 +138,7 @@ impl Reception {
         match arrived.content() {
             Ok(Content::Envelope(envelope)) => self.deliver(transport, envelope).await?,
             Ok(Content::Probe) => {}
-            Ok(Content::Status(status)) => self.heard(&sender, status),
+            Ok(Content::Status(status)) => self.record_status(&sender, status),
             Ok(Content::Unknown(kind)) => {
                 self.metrics.dropped("unknown_kind");
                 self.note_unknown_kind(&sender, kind);
@@ -156,7 +156,7 @@ impl Reception {
     /// were published meanwhile are lost, of any sender.
     pub fn resubscribed(&self) {
         for sender in self.lock().senders.values_mut() {
-            sender.broker.forgive();
+            sender.broker.ignore_next_gap();
         }
         self.gap("resubscribed");
     }
@@ -211,11 +211,11 @@ impl Reception {
         }
     }
 
-    fn heard(&self, sender: &NodeId, status: Status) {
+    fn record_status(&self, sender: &NodeId, status: Status) {
         let now = self.clock.now();
         let broker_number = status.broker_number;
         self.lock().sender(sender, now).broker.promise(broker_number, now);
-        match self.peers().heard(sender, status, now) {
+        match self.peers().record_status(sender, status, now) {
             Some(true) => info!(node = %sender, "peer reachable through the broker again"),
             Some(false) => warn!(node = %sender, "peer unreachable through the broker"),
             None => {}
@@ -304,15 +304,15 @@ impl Reception {
         if self.inbox.try_send(Envelope::Resync { user_ids, chat_ids, reason }).is_ok() {
             self.gaps.resynced(now);
             self.metrics.resyncs.inc();
-            warn!("link gap: every connection of this node is told to sync");
+            warn!("link gap: every connection of this node must sync");
         }
     }
 
     /// Removes senders that have been silent for long.
     pub(super) fn forget_silent(&self, now: Instant) {
         let is_silent =
-            |heard_at: Instant| now.saturating_duration_since(heard_at) >= SENDER_MEMORY;
-        self.lock().senders.retain(|_, sender| !is_silent(sender.heard_at()));
+            |received_at: Instant| now.saturating_duration_since(received_at) >= SENDER_MEMORY;
+        self.lock().senders.retain(|_, sender| !is_silent(sender.received_at()));
     }
 }
 
@@ -327,7 +327,7 @@ impl State {
 
     fn sender(&mut self, node_id: &NodeId, now: Instant) -> &mut Sender {
         if self.senders.len() >= SENDERS_MAX && !self.senders.contains_key(node_id) {
-            let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.heard_at());
+            let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.received_at());
             if let Some(oldest) = oldest.map(|(node_id, _)| node_id.clone()) {
                 self.senders.remove(&oldest);
             }
@@ -338,8 +338,8 @@ impl State {
 }
 
 impl Sender {
-    fn heard_at(&self) -> Instant {
-        self.broker.heard_at().max(self.direct.heard_at())
+    fn received_at(&self) -> Instant {
+        self.broker.received_at().max(self.direct.received_at())
     }
 }
 

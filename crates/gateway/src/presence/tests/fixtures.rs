@@ -196,13 +196,13 @@ impl Listener {
     }
 
     /// The next frames, at least so many, without their timestamps.
-    pub(super) async fn hears(&self, count: usize) -> Vec<Value> {
+    pub(super) async fn receive(&self, count: usize) -> Vec<Value> {
         let mut heard = Vec::new();
         let hearing = async {
             while heard.len() < count {
                 let signal = poll_fn(|context| self.handle.outbox.poll_signal(context, None)).await;
                 assert_eq!(signal, Signal::Writable);
-                heard.extend(self.heard());
+                heard.extend(self.received());
             }
         };
         let in_time = timeout(PATIENCE, hearing).await.is_ok();
@@ -211,14 +211,14 @@ impl Listener {
     }
 
     /// Exactly one frame.
-    pub(super) async fn hears_one(&self) -> Value {
-        let mut heard = self.hears(1).await;
+    pub(super) async fn receive_one(&self) -> Value {
+        let mut heard = self.receive(1).await;
         assert_eq!(heard.len(), 1, "{heard:?}");
         heard.remove(0)
     }
 
     /// The frames that have arrived so far.
-    pub(super) fn heard(&self) -> Vec<Value> {
+    pub(super) fn received(&self) -> Vec<Value> {
         let mut bytes = Vec::new();
         let taken = self.handle.outbox.flush_with(|slices| {
             slices.iter().for_each(|slice| bytes.extend_from_slice(slice));

@@ -14,7 +14,7 @@ fn unknown(name: &str) -> Value {
 
 /// The statuses of a snapshot.
 async fn snapshot(listener: &Listener) -> Vec<Value> {
-    let mut snapshot = listener.hears_one().await;
+    let mut snapshot = listener.receive_one().await;
     assert_eq!(snapshot["type"], "presence_snapshot");
     let Value::Array(users) = snapshot["users"].take() else { panic!("{snapshot}") };
     users
@@ -36,15 +36,15 @@ async fn members_of_a_shared_active_chat_observe_without_a_subscription() {
     let key = world.comes("bo").await;
     world.news("bo", true, &["ana", "bo", "somewhere-else"]);
     for device in [&phone, &tablet] {
-        let event = device.hears_one().await;
+        let event = device.receive_one().await;
         assert_eq!((&event["user_id"], &event["status"]), (&json!("bo"), &json!("online")));
     }
     // From then on their own node pushes transitions, whichever node decides them.
     world.goes(&key).await;
     for device in [&phone, &tablet] {
-        assert_eq!(device.hears_one().await["status"], "offline");
+        assert_eq!(device.receive_one().await["status"], "offline");
     }
-    assert!(bo.heard().is_empty(), "nobody observes themselves");
+    assert!(bo.received().is_empty(), "nobody observes themselves");
 }
 
 #[tokio::test]
@@ -57,12 +57,12 @@ async fn transitions_of_hidden_users_are_not_pushed_to_members_of_shared_chats()
         world.news("hidden", true, &["ana"]);
         let seen = world.comes(&format!("bo-{round}")).await;
         world.news(&format!("bo-{round}"), true, &["ana"]);
-        let event = ana.hears_one().await;
+        let event = ana.receive_one().await;
         assert_eq!(event["user_id"], format!("bo-{round}"), "and nothing else: {event}");
         world.goes(&key).await;
         world.news("hidden", false, &["ana"]);
         world.goes(&seen).await;
-        let event = ana.hears_one().await;
+        let event = ana.receive_one().await;
         assert_eq!(event["user_id"], format!("bo-{round}"), "and nothing else: {event}");
     }
     // A user who is visible again is pushed to the observers who share a chat.
@@ -70,7 +70,7 @@ async fn transitions_of_hidden_users_are_not_pushed_to_members_of_shared_chats()
     world.news("hidden", true, &["ana"]);
     world.relations.choose("hidden", Visibility::Everyone);
     world.plane.privacy_changed(vec![user("hidden")]);
-    let event = ana.hears_one().await;
+    let event = ana.receive_one().await;
     assert_eq!((&event["user_id"], &event["status"]), (&json!("hidden"), &json!("online")));
 }
 
@@ -84,17 +84,17 @@ async fn each_observer_is_evaluated_separately() {
         ["friend", "once-a-friend", "stranger", "bo"].map(|name| world.listener(name));
     for listener in [&friend, &once, &stranger, &own] {
         world.subscribe(listener, &["bo", "cy"]).await;
-        listener.hears_one().await;
+        listener.receive_one().await;
     }
     world.relations.choose("cy", Visibility::Everyone);
     world.comes("bo").await;
     for listener in [&friend, &own] {
-        let event = listener.hears_one().await;
+        let event = listener.receive_one().await;
         assert_eq!((&event["user_id"], &event["status"]), (&json!("bo"), &json!("online")));
     }
     world.comes("cy").await;
     for listener in [&friend, &once, &stranger, &own] {
-        let event = listener.hears_one().await;
+        let event = listener.receive_one().await;
         assert_eq!(event["user_id"], "cy", "nothing about bo was pushed: {event}");
     }
 }
@@ -112,15 +112,15 @@ async fn hiding_looks_exactly_like_being_removed_as_a_contact() {
     assert!(snapshot(&ana).await.iter().all(|seen| seen["status"] == "online"));
     world.relations.choose("bo", Visibility::Nobody);
     world.plane.privacy_changed(vec![user("bo")]);
-    assert_eq!(ana.hears_one().await, unknown("bo"));
+    assert_eq!(ana.receive_one().await, unknown("bo"));
     world.relations.part("cy", "ana");
     world.plane.privacy_changed(vec![user("cy"), user("ana")]);
-    assert_eq!(ana.hears_one().await, unknown("cy"));
+    assert_eq!(ana.receive_one().await, unknown("cy"));
     // The change back.
     world.relations.choose("bo", Visibility::ContactsOnly);
     world.relations.befriend("ana", "cy");
     world.plane.privacy_changed(vec![user("bo"), user("cy")]);
-    let events = ana.hears(2).await;
+    let events = ana.receive(2).await;
     assert!(events.iter().all(|event| event["status"] == "online"), "{events:?}");
 }
 
@@ -152,13 +152,13 @@ async fn typing_is_pushed_to_those_who_may_see_the_typing_user() {
     let [friend, stranger, own] = ["friend", "stranger", "bo"].map(|name| world.listener(name));
     let members = ["friend", "stranger", "bo", "somewhere-else"];
     world.plane.typing(types("bo", &members));
-    let shown = friend.hears_one().await;
+    let shown = friend.receive_one().await;
     assert_eq!((&shown["type"], &shown["user_id"]), (&json!("typing_indicator"), &json!("bo")));
     world.relations.choose("bo", Visibility::Nobody);
     world.plane.typing(types("bo", &members));
     world.relations.choose("cy", Visibility::Everyone);
     world.plane.typing(types("cy", &members));
     for listener in [&friend, &stranger, &own] {
-        assert_eq!(listener.hears_one().await["user_id"], "cy", "of bo they saw nothing");
+        assert_eq!(listener.receive_one().await["user_id"], "cy", "of bo they saw nothing");
     }
 }

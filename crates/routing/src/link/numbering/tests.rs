@@ -67,7 +67,7 @@ fn after_an_interruption_one_jump_is_no_new_gap() {
     let now = start();
     let mut received = Received::new(now);
     assert_eq!(received.arrive(1, now), Arrival::Next);
-    received.forgive();
+    received.ignore_next_gap();
     assert_eq!(received.arrive(9, now), Arrival::Next);
     assert_eq!(received.arrive(11, now), Arrival::AfterGap);
 }
@@ -143,7 +143,7 @@ fn a_probe_shows_what_is_missing_before_it_and_takes_no_number() {
     assert_eq!(received.arrive(4, now), Arrival::Next);
     assert!(received.arrive_otherwise(5));
     assert!(!received.is_short_of(5, now), "it arrived on another transport");
-    received.forgive();
+    received.ignore_next_gap();
     assert!(!received.is_short_of(9, now));
     assert!(received.is_short_of(10, now));
     assert!(Received::new(now).is_short_of(1, now), "the very first may be missing");
