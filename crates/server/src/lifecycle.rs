@@ -29,7 +29,7 @@ pub enum Exit {
     Finished,
     /// The process was asked to stop, and the tasks that remained after the timeout, or at a second
     /// signal, were cancelled.
-    Cut,
+    Forced,
     /// A loop ended too early.
     Failed,
 }
@@ -39,7 +39,7 @@ impl Exit {
     pub const fn code(self) -> u8 {
         match self {
             Self::Finished => 0,
-            Self::Cut | Self::Failed => 1,
+            Self::Forced | Self::Failed => 1,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Lifecycle {
         self.support.close();
         self.support_end.cancel();
         Self::gone(&self.support).await;
-        let outcome = if finished { Exit::Finished } else { Exit::Cut };
+        let outcome = if finished { Exit::Finished } else { Exit::Forced };
         if self.has_failed.load(Ordering::Relaxed) { Exit::Failed } else { outcome }
     }
 
@@ -214,7 +214,7 @@ fn run(
 enum Outcome {
     Ended,
     Panicked,
-    Cut,
+    Forced,
 }
 
 #[cfg(test)]

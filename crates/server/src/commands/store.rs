@@ -112,7 +112,7 @@ enum StoreCommand {
 pub fn run(arguments: &StoreArguments, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let done = match &arguments.command {
         StoreCommand::Backup { file, force, store } => backup(store, file, *force, errors),
-        StoreCommand::Restore { file, force, store } => put_back(store, file, *force),
+        StoreCommand::Restore { file, force, store } => restore_backup(store, file, *force),
         StoreCommand::Check { full, store } => check(store, *full),
     };
     print_outcome(done, output, errors)
@@ -167,7 +167,7 @@ fn progress(file: &Path, errors: &mut dyn Write) -> io::Result<()> {
     writeln!(errors, "… {} written", mebibytes(bytes))
 }
 
-fn put_back(location: &StoreLocation, file: &Path, force: bool) -> Result<String> {
+fn restore_backup(location: &StoreLocation, file: &Path, force: bool) -> Result<String> {
     let store = location.find()?.path;
     restore(&store, file, force)?;
     Ok(format!("{} was restored to {}", file.display(), store.display()))
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_backup_of_a_running_store_can_be_put_back() {
+    async fn a_backup_of_a_running_store_can_be_restore_backup() {
         let scratch = Scratch::new();
         let copy = scratch.path().join("copy.db");
         let copy = copy.to_str().unwrap();

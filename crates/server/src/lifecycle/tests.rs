@@ -39,9 +39,9 @@ async fn a_second_signal_cancels_the_remaining_tasks() {
         let _dropped = dropped;
         let _ = never.await;
     });
-    assert_eq!(life.wait(signals(2), LONG).await, Exit::Cut);
+    assert_eq!(life.wait(signals(2), LONG).await, Exit::Forced);
     assert!(gone.await.is_err(), "the task's future was dropped");
-    assert_eq!(Exit::Cut.code(), 1);
+    assert_eq!(Exit::Forced.code(), 1);
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_drain_that_takes_too_long_is_cancelled() {
     let life = Lifecycle::new();
     life.spawn("stubborn", std::future::pending());
     life.stop();
-    assert_eq!(life.wait(no_signal(), Duration::from_millis(10)).await, Exit::Cut);
+    assert_eq!(life.wait(no_signal(), Duration::from_millis(10)).await, Exit::Forced);
 }
 
 #[tokio::test]
