@@ -182,7 +182,7 @@ impl Lifecycle {
             Outcome::Ended if !self.soft.is_cancelled() => {
                 tracing::error!(task = name, "background task ended unexpectedly");
             }
-            Outcome::Ended | Outcome::Cut => return,
+            Outcome::Ended | Outcome::Cancelled => return,
         }
         self.has_failed.store(true, Ordering::Relaxed);
         self.soft.cancel();
@@ -205,7 +205,7 @@ fn run(
         end(match cut.run_until_cancelled(work).await {
             Some(Ok(())) => Outcome::Ended,
             Some(Err(_)) => Outcome::Panicked,
-            None => Outcome::Cut,
+            None => Outcome::Cancelled,
         });
     });
 }
@@ -214,7 +214,7 @@ fn run(
 enum Outcome {
     Ended,
     Panicked,
-    Forced,
+    Cancelled,
 }
 
 #[cfg(test)]
