@@ -1,4 +1,4 @@
-//! What a token says, and whether it holds now and here.
+//! The claims of a token, and whether they are valid at this time for this server.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use serde::Deserialize;
 
 use super::AuthError;
 
-/// The scope that makes a token the application's own back end.
+/// The scope of tokens for the application's own back end.
 const SERVICE_SCOPE: &str = "service";
 
-/// Who is connecting, as a checked token says.
+/// The verified identity of a connecting user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     /// The user: the token's `sub`.
     pub user_id: UserId,
-    /// The device that the token is bound to, if it is.
+    /// The device that the token is bound to, if any.
     pub device_id: Option<DeviceId>,
-    /// Whether the holder is the application's back end and may act for every user.
+    /// Whether the token belongs to the application's back end, which may act for every user.
     pub service: bool,
-    /// When the token ends: its `exp`, without any leeway.
+    /// When the token expires: its `exp`, without any leeway.
     pub expires_at: Timestamp,
 }
 
-/// What every token must satisfy besides its signature.
+/// The rules that every token must satisfy besides its signature.
 pub(crate) struct Rules {
     /// The required `iss`.
     pub(crate) issuer: Option<String>,
     /// The required member of `aud`.
     pub(crate) audience: Option<String>,
-    /// How far clocks may be apart.
+    /// How far the clocks of issuer and server may differ.
     pub(crate) leeway: Duration,
 }
 
-/// The claims as they are written. A missing or wrongly typed `sub` or `exp` fails here: a time
-/// is a whole number of seconds that is not negative, and nothing else is taken for one.
+/// The claims as the token has them. A missing or wrongly typed `sub` or `exp` fails here: a time
+/// must be a whole, non-negative number of seconds.
 #[derive(Deserialize)]
 pub(crate) struct TokenClaims {
     sub: String,
@@ -63,8 +63,8 @@ impl OneOrMany {
     }
 }
 
-/// The latest `exp`: the year 5138. A time that was given in milliseconds lies beyond it, and would
-/// make a token that is good for ever.
+/// The latest `exp`: the year 5138. A time in milliseconds is beyond it, and would make a token
+/// that never expires.
 const EXPIRY_MAX_SECONDS: u64 = 99_999_999_999;
 
 /// Checks signed claims against the rules at a point in time.

@@ -10,25 +10,25 @@ use super::keys::{Key, KeyFault, KeySet};
 /// Bytes of a JWKS; providers publish a few thousand.
 pub const JWKS_BYTES_MAX: usize = 256 * 1024;
 
-/// Usable keys of a JWKS. It bounds how many signatures a token without a `kid` may cost.
+/// Usable keys of a JWKS, at most. Limits the signature checks for a token without a `kid`.
 const KEYS_MAX: usize = 64;
 
-/// What is wrong with a JWKS as a whole.
+/// Why a JWKS cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetFault {
-    /// It is longer than any real one.
+    /// The text is too long.
     #[error("it is longer than {JWKS_BYTES_MAX} bytes")]
     TooLong,
-    /// It is not a JWKS.
+    /// The text is not a JWKS.
     #[error("it is not a JSON object with a list of keys in `keys`")]
     NotASet,
-    /// It holds no key at all.
+    /// The set has no keys.
     #[error("its list of keys is empty")]
     Empty,
-    /// It holds keys, but none that can check a token.
+    /// The set has keys, but none that can verify a token.
     #[error("none of its keys is usable; of the first one: {0}")]
     NoUsableKey(KeyFault),
-    /// It holds more keys than any real one.
+    /// The set has too many keys.
     #[error("it holds more than {KEYS_MAX} usable keys")]
     TooManyKeys,
 }
@@ -38,7 +38,7 @@ struct Document {
     keys: Vec<serde_json::Value>,
 }
 
-/// One entry. Members that this server does not need are passed over.
+/// One entry. Members that this server does not need are ignored.
 #[derive(Deserialize)]
 struct Entry {
     kty: String,
@@ -55,8 +55,8 @@ struct Entry {
     d: Option<IgnoredAny>,
 }
 
-/// Reads a JWKS. Keys that this server cannot or must not use are passed over; a set without any
-/// usable key is refused, so that it cannot displace one that works.
+/// Reads a JWKS. Keys that this server cannot or must not use are skipped; a set without any usable
+/// key is rejected, so that it cannot replace one that works.
 pub(crate) fn parse(text: &str) -> Result<KeySet, KeySetFault> {
     if text.len() > JWKS_BYTES_MAX {
         return Err(KeySetFault::TooLong);
@@ -68,7 +68,7 @@ pub(crate) fn parse(text: &str) -> Result<KeySet, KeySetFault> {
         match parse_entry(entry) {
             Ok(key) => keys.push(key),
             Err(fault) => {
-                tracing::debug!(position, %fault, "a key of the key set was passed over");
+                tracing::debug!(position, %fault, "key of the key set skipped");
                 first_fault.get_or_insert(fault);
             }
         }
@@ -83,7 +83,7 @@ pub(crate) fn parse(text: &str) -> Result<KeySet, KeySetFault> {
 
 fn parse_entry(entry: serde_json::Value) -> Result<Key, KeyFault> {
     let entry: Entry = serde_json::from_value(entry).map_err(|_| KeyFault::Malformed)?;
-    // Whoever can read the set could sign with such a key.
+    // Anybody who can read the set could sign with such a key.
     if entry.d.is_some() {
         return Err(KeyFault::Private);
     }

@@ -1,7 +1,7 @@
-//! Keys: what tokens may be signed with.
+//! Keys that tokens may be signed with.
 //!
-//! Each key has exactly one algorithm, decided when the key is loaded. A token whose header names
-//! another one does not fit the key, so nobody can pass a public key off as a shared secret.
+//! Each key has exactly one algorithm, fixed when the key is loaded. A token whose header names
+//! another algorithm does not match the key, so a public key can never serve as a shared secret.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub const SECRET_BYTES_MIN: usize = 32;
 /// The shortest RSA modulus in bits.
 const RSA_BITS_MIN: usize = 2048;
 
-/// The longest RSA modulus in bits; a longer one would only make checking slow.
+/// The longest RSA modulus in bits; verifying with a longer one would be slow.
 const RSA_BITS_MAX: usize = 8192;
 
-/// Where the keys come from. Debug never shows key material.
+/// The source of the keys. Debug never shows key material.
 pub enum Keys {
     /// Shared secrets for HS256; a token may be signed with any of them.
     Hmac(Vec<Secret>),
@@ -30,44 +30,44 @@ pub enum Keys {
     PublicKeys(Vec<PemFile>),
     /// A JWKS in a file.
     JwksFile {
-        /// The file's name, for messages.
+        /// The name of the file, for error messages.
         name: String,
         /// The file's content.
         text: String,
     },
-    /// A JWKS that somebody publishes.
+    /// A JWKS that an identity provider publishes at a URL.
     JwksUrl(Arc<dyn JwksSource>),
 }
 
 /// A PEM file that was read.
 #[derive(Clone)]
 pub struct PemFile {
-    /// The file's name, for messages.
+    /// The name of the file, for error messages.
     pub name: String,
     /// The file's content.
     pub pem: String,
 }
 
-/// Why the configured keys were refused, in a sentence that says what to change.
+/// Why the configured keys were rejected, with the change to make.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is nothing to check a token with.
+    /// No key is configured.
     #[error(
         "[auth] names no key: set hmac_secrets, public_key_files, jwks_file or jwks_url to one"
     )]
     NoKeys,
-    /// The secret of NextAuth is too short to protect anything.
+    /// The secret of NextAuth is too short.
     #[error("auth.nextauth_secret must have at least {SECRET_BYTES_MIN} bytes")]
     ShortNextAuthSecret,
-    /// A secret could be guessed.
+    /// A shared secret is too short.
     #[error(
         "auth.hmac_secrets, entry {position}, has {bytes} bytes: use at least \
          {SECRET_BYTES_MIN} random ones, for example from `openssl rand -base64 32`"
     )]
     ShortSecret {
-        /// Which secret, counted from 1.
+        /// The position of the secret, counted from 1.
         position: usize,
-        /// How long it is.
+        /// The length of the secret.
         bytes: usize,
     },
     /// A PEM file holds no usable key.
@@ -75,7 +75,7 @@ pub enum KeyError {
     UnusableKey {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the key.
         fault: KeyFault,
     },
     /// A JWKS file holds no usable set.
@@ -83,12 +83,12 @@ pub enum KeyError {
     UnusableSet {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the key set.
         fault: KeySetFault,
     },
 }
 
-/// What is wrong with one key.
+/// Why a key cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
     /// There is no PEM block.
@@ -97,30 +97,30 @@ pub enum KeyFault {
     /// There are several PEM blocks.
     #[error("it holds several PEM blocks; put each public key into a file of its own")]
     Several,
-    /// It could sign tokens, which this server must not be able to.
+    /// The key is private: with it this server could sign tokens.
     #[error("it is a private key; give its public half (`openssl pkey -in FILE -pubout`)")]
     Private,
-    /// It is a certificate.
+    /// The file is a certificate.
     #[error("it is a certificate; give its key (`openssl x509 -in FILE -pubkey -noout`)")]
     Certificate,
-    /// Its kind or curve is not supported.
+    /// The kind or curve of the key is not supported.
     #[error("its kind is not supported; use RSA, EC on the curve P-256, or Ed25519")]
     Unsupported,
-    /// Its numbers are missing or do not have the form that its kind demands.
+    /// The numbers of the key are missing or malformed.
     #[error("its content is malformed")]
     Malformed,
-    /// An RSA key of a length that is weak, or too costly to check.
+    /// The RSA key is too short to be safe, or too long to verify quickly.
     #[error("it is an RSA key of {bits} bits; use {RSA_BITS_MIN} to {RSA_BITS_MAX}")]
     RsaLength {
-        /// The length of its modulus.
+        /// The length of the modulus.
         bits: usize,
     },
-    /// It is meant for encryption or for another algorithm.
+    /// The key is meant for encryption or for another algorithm.
     #[error("it is not meant for signatures with RS256, ES256 or EdDSA")]
     OtherPurpose,
 }
 
-/// One key and the one algorithm that it is for.
+/// One key with its algorithm.
 pub(crate) struct Key {
     id: Option<String>,
     algorithm: Algorithm,
@@ -169,12 +169,12 @@ impl Key {
         Ok(Self { id: None, algorithm: Algorithm::EdDSA, decoding })
     }
 
-    /// The same key with the name that its set gives it.
+    /// The same key with its id in the key set.
     pub(crate) fn named(self, id: Option<String>) -> Self {
         Self { id, ..self }
     }
 
-    /// Whether this is the name of the algorithm that the key is for.
+    /// Whether the key is for this algorithm.
     pub(crate) fn is_for(&self, algorithm: &str) -> bool {
         algorithm.parse().is_ok_and(|algorithm: Algorithm| algorithm == self.algorithm)
     }
@@ -192,16 +192,16 @@ fn without_leading_zeros(number: &[u8]) -> &[u8] {
     &number[zeros..]
 }
 
-/// The keys that are live at the same time, never none.
+/// The keys that are valid at the same time, at least one.
 pub(crate) struct KeySet {
     keys: Vec<Key>,
-    /// Whether a token's `kid` selects the key. In a JWKS it does; secrets and PEM files have no
-    /// names, so there it is passed over.
+    /// Whether a token's `kid` selects the key, as in a JWKS. Secrets and PEM files have no ids, so
+    /// their tokens' `kid` is ignored.
     named: bool,
 }
 
 impl KeySet {
-    /// Shared secrets, each long enough not to be guessed.
+    /// Shared secrets, each of the minimum length.
     pub(crate) fn from_secrets(secrets: &[Secret]) -> Result<Self, KeyError> {
         let keys = secrets.iter().zip(1..).map(load_secret).collect::<Result<_, _>>()?;
         Self::unnamed(keys)
@@ -227,7 +227,7 @@ impl KeySet {
         Self { keys, named: true }
     }
 
-    /// Checks a token's signature with each key that it may be meant for.
+    /// Verifies a token's signature with each key that matches its algorithm and `kid`.
     pub(crate) fn check_signature(&self, token: &SignedToken<'_>) -> Result<(), AuthError> {
         let id = token.key_id.as_deref().filter(|_| self.named);
         let fits = |key: &&Key| id.is_none_or(|id| key.id.as_deref() == Some(id));

@@ -1,10 +1,10 @@
-//! Tokens: who is connecting, proved by a signature.
+//! Verifies the signed tokens of connecting users.
 //!
-//! A token passes three stations, in this order: `token` takes the compact form apart, `keys`
-//! checks the signature with an algorithm that the configured key fixes and the token cannot
-//! choose, and `claims` checks what was signed against the rules and the time; the result is a
-//! [`Claims`]. Keys come from secrets, PEM files (`pem`), a JWKS file (`jwks`) or a JWKS URL
-//! (`remote`); only the last one ever waits.
+//! A token is checked in three steps: `token` parses the compact form, `keys` verifies the
+//! signature with the algorithm of the configured key, which the token cannot choose, and `claims`
+//! checks the signed content against the rules and the time; the result is a [`Claims`]. Keys come
+//! from secrets, PEM files (`pem`), a JWKS file (`jwks`) or a JWKS URL (`remote`); only the last
+//! one may wait for the network.
 
 mod claims;
 mod jwks;
@@ -40,7 +40,7 @@ use nextauth::NextAuthKey;
 use remote::RemoteKeys;
 use token::SignedToken;
 
-/// Which tokens are believed.
+/// The keys and rules by which tokens are accepted.
 #[derive(Debug)]
 pub struct AuthConfig {
     /// The keys that tokens may be signed with.
@@ -49,28 +49,28 @@ pub struct AuthConfig {
     pub issuer: Option<String>,
     /// The audience that every token's `aud` must name, if one is configured.
     pub audience: Option<String>,
-    /// How far this node's clock and the issuer's may be apart.
+    /// How far this node's clock and the issuer's may differ.
     pub leeway: Duration,
-    /// The secret of a site that uses NextAuth, whose tokens are then believed as well.
+    /// The secret of a site that uses NextAuth, whose tokens are then accepted too.
     pub nextauth_secret: Option<Secret>,
 }
 
-/// Why a token was not accepted. The client is told no more than "unauthorized", so that an
-/// error never helps to forge a better token.
+/// Why a token was rejected. The client learns only "unauthorized", so that an error never helps to
+/// forge a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The token is bad; the reason is for the log only.
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
-    /// The token names a key that a newer key set may hold.
+    /// The token names a key that a newer key set may contain.
     #[error("the token names a key that is not known yet")]
     UnknownKey,
-    /// No key set was ever loaded, so nothing can be said about any token.
+    /// No key set was loaded yet, so no token can be verified.
     #[error("no key set has been loaded yet")]
     NotReady,
 }
 
-/// Checks tokens. A clone is another handle to the same keys.
+/// Verifies tokens. Clones share the keys.
 #[derive(Clone)]
 pub struct Authenticator {
     shared: Arc<Shared>,
@@ -84,16 +84,16 @@ struct Shared {
 }
 
 enum KeySource {
-    /// Given once, for the life of the process.
+    /// Keys that do not change while the process runs.
     Fixed(KeySet),
-    /// Published by somebody else, who may change them.
+    /// Keys that an identity provider publishes and may change.
     Remote(RemoteKeys),
 }
 
 impl Authenticator {
-    /// Reads the configured keys, and refuses those that would not protect anything.
+    /// Loads the configured keys, and rejects weak ones.
     ///
-    /// A JWKS URL is not asked here: call [`refresh_keys`](Self::refresh_keys) before serving.
+    /// A JWKS URL is not fetched here: call [`refresh_keys`](Self::refresh_keys) before serving.
     pub fn new(config: AuthConfig, clock: Clock) -> Result<Self, KeyError> {
         let AuthConfig { keys, issuer, audience, leeway, nextauth_secret } = config;
         let keys = match keys {
@@ -107,27 +107,26 @@ impl Authenticator {
         Ok(Self { shared: Arc::new(Shared { keys, rules, nextauth, clock }) })
     }
 
-    /// Checks a token with the keys at hand; never waits.
+    /// Verifies a token with the loaded keys; never waits.
     ///
-    /// With a JWKS URL it answers [`AuthError::UnknownKey`] for a `kid` that a refresh might
+    /// With a JWKS URL the error is [`AuthError::UnknownKey`] for a `kid` that a refresh might
     /// bring, and [`AuthError::NotReady`] before the first key set.
     pub fn verify_now(&self, token: &str) -> Result<Claims, AuthError> {
         self.check(token, self.shared.clock.wall())
     }
 
-    /// Checks a token, and first asks the JWKS URL again if the token needs that.
+    /// Verifies a token, and fetches the JWKS URL before if the token needs it.
     ///
-    /// Whatever tokens ask for, the URL is fetched at most once in 30 s (in 5 s before the first
-    /// success), and everybody who waits shares that fetch. While it fails, the last good set
-    /// serves. A `kid` that stays unknown is [`AuthError::Invalid`].
+    /// However many tokens need a fetch, the URL is fetched at most once in 30 s (in 5 s before the
+    /// first success), and all waiting callers share that fetch. While fetches fail, the last good
+    /// set is used. A `kid` that stays unknown is [`AuthError::Invalid`].
     pub async fn verify(&self, token: &str) -> Result<Claims, AuthError> {
         let clock = self.shared.clock;
         self.verify_at(token, clock.wall(), clock.now()).await
     }
 
-    /// Fetches the key set from the JWKS URL, or waits for the fetch under way. If that fails,
-    /// the last good set goes on serving. Does nothing for keys that are given in the
-    /// configuration.
+    /// Fetches the key set from the JWKS URL, or waits for the pending fetch. If the fetch fails,
+    /// the last good set stays in use. Does nothing for keys of the configuration.
     pub async fn refresh_keys(&self) {
         if let KeySource::Remote(remote) = &self.shared.keys {
             remote.refresh(self.shared.clock.now()).await;
@@ -143,7 +142,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether there are keys to check tokens with.
+    /// Whether keys are loaded.
     pub fn is_ready(&self) -> bool {
         match &self.shared.keys {
             KeySource::Fixed(_) => true,
@@ -170,7 +169,7 @@ impl Authenticator {
         }
     }
 
-    /// Everything that is decided about a token, at a given time and without waiting.
+    /// Verifies a token at a given time, without waiting.
     fn check(&self, token: &str, now: Timestamp) -> Result<Claims, AuthError> {
         if let Some(key) = self.shared.nextauth.as_ref().filter(|_| NextAuthKey::is_meant(token)) {
             let rules = Rules { issuer: None, audience: None, leeway: nextauth::LEEWAY };

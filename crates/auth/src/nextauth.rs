@@ -1,7 +1,7 @@
-//! Tokens of NextAuth: encrypted rather than signed, with a key that is made of the site's secret.
+//! Tokens of NextAuth: encrypted rather than signed, with a key derived from the site's secret.
 //!
-//! Only the one form that NextAuth writes is read: `dir` with `A256GCM`. Whoever can encrypt with the
-//! key has the secret, so a token that decrypts is as good as a signed one.
+//! Only the format that NextAuth writes is read: `dir` with `A256GCM`. Encrypting needs the secret,
+//! so a token that decrypts is as trustworthy as a signed one.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use serde::Deserialize;
 use super::claims::TokenClaims;
 use super::{AuthError, KeyError, SECRET_BYTES_MIN, Secret};
 
-/// What the key is derived for, in NextAuth's words.
+/// The purpose of the derived key, as NextAuth defines it.
 const PURPOSE: &[u8] = b"NextAuth.js Generated Encryption Key";
 
-/// How far clocks may be apart, as NextAuth has it.
+/// How far clocks may differ, as NextAuth defines it.
 pub(crate) const LEEWAY: Duration = Duration::from_secs(60);
 
 /// The key of NextAuth tokens.
@@ -36,7 +36,7 @@ struct Header {
 }
 
 impl NextAuthKey {
-    /// The key that NextAuth makes of a secret.
+    /// Derives the key as NextAuth does.
     pub(crate) fn new(secret: &Secret) -> Result<Self, KeyError> {
         if secret.expose().len() < SECRET_BYTES_MIN {
             return Err(KeyError::ShortNextAuthSecret);
@@ -48,7 +48,7 @@ impl NextAuthKey {
         Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// Whether a token has the form of one that is encrypted.
+    /// Whether a token has the form of an encrypted one.
     pub(crate) fn is_meant(token: &str) -> bool {
         token.bytes().filter(|byte| *byte == b'.').count() == 4
     }

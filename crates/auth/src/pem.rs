@@ -7,14 +7,14 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk};
 
 use super::keys::{Key, KeyFault};
 
-/// How the DER of every public key on P-256 begins; its uncompressed point follows. On another
-/// curve, or with a compressed point, the beginning differs.
+/// The first bytes of the DER of every public key on P-256; its uncompressed point follows. On
+/// another curve, or with a compressed point, the first bytes differ.
 const P256_DER_PREFIX: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// How the DER of every Ed25519 public key begins; its 32 bytes follow.
+/// The first bytes of the DER of every Ed25519 public key; its 32 bytes follow.
 const ED25519_DER_PREFIX: &[u8] =
     &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
@@ -56,7 +56,7 @@ fn from_der(pem: &str, der: &[u8]) -> Result<Key, KeyFault> {
     rsa(pem)
 }
 
-/// An RSA key by its two numbers, so that it passes the same checks as one from a JWKS.
+/// An RSA key by its two numbers, so that it is checked like one from a JWKS.
 fn rsa(pem: &str) -> Result<Key, KeyFault> {
     let key = DecodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| KeyFault::Unsupported)?;
     let jwk = Jwk::from_decoding_key(&key, None).map_err(|_| KeyFault::Malformed)?;

@@ -1,9 +1,9 @@
-//! Keys that somebody else publishes at a URL and may change at any time.
+//! Keys that an identity provider publishes at a URL and may change at any time.
 //!
-//! One fetch is under way at a time and everybody shares it. It belongs to no single waiter:
-//! whoever still waits drives it on, so a client that hangs up in the middle neither cancels it
-//! for the others nor makes them start another one. The last good set stays until a better one
-//! has been read completely.
+//! At most one fetch is pending, and all waiting callers share it. The fetch belongs to no single
+//! caller: each remaining one polls it, so a client that disconnects neither cancels it for the
+//! others nor makes them start another one. The last good set stays in use until a better one has
+//! been read completely.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use super::jwks::{self, KeySetFault};
 use super::keys::KeySet;
 
-/// How far apart two fetches are that tokens with an unknown `kid` ask for.
+/// The shortest time between two fetches that tokens with an unknown `kid` cause.
 const TOKEN_REFRESH_SPACING: Duration = Duration::from_secs(30);
 
-/// The same before the first key set, when nobody can connect until one arrives.
+/// The shortest time between two such fetches before the first key set, when no client can connect.
 const FIRST_REFRESH_SPACING: Duration = Duration::from_secs(5);
 
-/// How far apart the server's own fetches are.
+/// The interval of the server's own fetches.
 const PERIODIC_REFRESH: Duration = Duration::from_secs(5 * 60);
 
 /// The key set could not be fetched.
@@ -30,17 +30,17 @@ const PERIODIC_REFRESH: Duration = Duration::from_secs(5 * 60);
 #[error("the key set could not be fetched")]
 pub struct JwksError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// The port to where a JWKS is published.
+/// The port to the place where a JWKS is published.
 #[async_trait]
 pub trait JwksSource: Send + Sync + std::fmt::Debug {
     /// The text of the key set, at most [`JWKS_BYTES_MAX`](super::JWKS_BYTES_MAX) bytes of it.
     ///
-    /// Ends within seconds, in success or failure: connecting clients wait for it. It may be
-    /// dropped half-way.
+    /// Returns within seconds, with success or failure, because connecting clients wait for it. The
+    /// future may be dropped before it ends.
     async fn fetch(&self) -> Result<String, JwksError>;
 }
 
-/// The published keys as far as this node knows them.
+/// The published keys as last fetched.
 pub(crate) struct RemoteKeys {
     source: Arc<dyn JwksSource>,
     current: Arc<CurrentKeys>,
@@ -52,9 +52,9 @@ type Fetch = Shared<BoxFuture<'static, ()>>;
 
 #[derive(Default)]
 struct Refreshes {
-    /// The latest fetch, under way or over, and when it began.
+    /// The latest fetch, pending or finished, and when it began.
     latest: Option<(Fetch, Instant)>,
-    /// When a token last made a fetch begin.
+    /// When a token last caused a fetch.
     for_token_at: Option<Instant>,
 }
 
@@ -71,27 +71,27 @@ impl RemoteKeys {
         Self { source, current: Arc::default(), refreshes: Mutex::default() }
     }
 
-    /// The last good set, if there ever was one.
+    /// The last good set, if any.
     pub(crate) fn current(&self) -> Option<Arc<KeySet>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How long to wait before the next fetch that no token asks for.
+    /// The time until the next fetch that no token causes.
     pub(crate) fn refresh_interval(&self) -> Duration {
         if self.current().is_some() { PERIODIC_REFRESH } else { FIRST_REFRESH_SPACING }
     }
 
-    /// Fetches the set, or waits for the fetch under way.
+    /// Fetches the set, or waits for the pending fetch.
     pub(crate) async fn refresh(&self, now: Instant) {
         let fetch = {
             let mut refreshes = self.lock_refreshes();
-            refreshes.under_way(now).unwrap_or_else(|| self.begin(&mut refreshes, now))
+            refreshes.pending(now).unwrap_or_else(|| self.begin(&mut refreshes, now))
         };
         fetch.await;
     }
 
-    /// The same because of a token, which anybody can write: returns at once if another token
-    /// had its fetch a short while ago.
+    /// Fetches the set because of a token. Anybody can send tokens, so this returns at once if
+    /// another token caused a fetch a short time ago.
     pub(crate) async fn refresh_for_token(&self, now: Instant) {
         let spacing = match self.current() {
             Some(_) => TOKEN_REFRESH_SPACING,
@@ -100,7 +100,7 @@ impl RemoteKeys {
         let fetch = {
             let mut refreshes = self.lock_refreshes();
             let is_too_soon = refreshes.for_token_at.is_some_and(|at| now < at + spacing);
-            match refreshes.under_way(now) {
+            match refreshes.pending(now) {
                 Some(fetch) => fetch,
                 None if is_too_soon => return,
                 None => {
@@ -125,21 +125,21 @@ impl RemoteKeys {
 }
 
 impl Refreshes {
-    /// The fetch to join. One that is still not over after so long has been given up by everybody
-    /// who waited for it.
-    fn under_way(&self, now: Instant) -> Option<Fetch> {
+    /// The pending fetch, if any. A fetch that is still pending after so long has been given up by
+    /// all of its callers.
+    fn pending(&self, now: Instant) -> Option<Fetch> {
         let (fetch, began_at) = self.latest.as_ref()?;
         let is_live = fetch.peek().is_none() && now < *began_at + TOKEN_REFRESH_SPACING;
         is_live.then(|| fetch.clone())
     }
 }
 
-/// One fetch from beginning to end.
+/// Fetches the set once and replaces the current one.
 async fn replace_keys(source: Arc<dyn JwksSource>, current: Arc<CurrentKeys>) {
     match load(&*source).await {
         Ok(keys) => {
             *current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(keys));
-            tracing::debug!(?source, "the key set was read");
+            tracing::debug!(?source, "key set loaded");
         }
         Err(error) => {
             let error: &dyn std::error::Error = &error;
@@ -147,10 +147,10 @@ async fn replace_keys(source: Arc<dyn JwksSource>, current: Arc<CurrentKeys>) {
                 tracing::warn!(
                     ?source,
                     error,
-                    "the key set was not read; the last good one serves"
+                    "loading the key set failed; the last good one stays in use"
                 );
             } else {
-                tracing::warn!(?source, error, "no key set was read yet: nobody can connect");
+                tracing::warn!(?source, error, "no key set loaded yet: no client can authenticate");
             }
         }
     }

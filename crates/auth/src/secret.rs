@@ -1,4 +1,4 @@
-//! Shared secrets, and the one that a development server makes for itself.
+//! Shared secrets, and the one that a development server creates.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use rand::RngCore;
 use serde::Deserialize;
 
-/// The data directory of `heartline dev`, and of the commands that talk to it, unless another is
-/// named.
+/// The default data directory of `heartline dev`, and of the commands that use its secret.
 pub const DATA_DIRECTORY: &str = ".heartline";
 /// Bytes of randomness in a development secret; it is written as twice as many hexadecimal digits.
 const DEV_SECRET_BYTES: usize = 32;
@@ -22,7 +21,7 @@ const DEV_SECRET_FILE: &str = "dev_secret";
 pub struct Secret(String);
 
 impl Secret {
-    /// Guards a text. Whether it is long enough is checked when keys are loaded.
+    /// Hides a text. Its length is checked when keys are loaded.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -39,13 +38,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why there is no development secret, in a sentence for the operator.
+/// Why the development secret cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DevSecretError {
-    /// No server has made one in this directory.
+    /// No server has created a secret in this directory.
     #[error("there is no dev secret in {}", .0.display())]
     Missing(PathBuf),
-    /// The file holds something else.
+    /// The file does not contain a secret.
     #[error(
         "{} does not hold a secret; remove it, and `heartline dev` makes a new one", .0.display()
     )]
@@ -62,10 +61,10 @@ pub enum DevSecretError {
     },
 }
 
-/// Reads the secret that `heartline dev` made in a data directory.
+/// Reads the secret that `heartline dev` created in a data directory.
 ///
 /// # Errors
-/// There is none, the file is damaged, or it cannot be read.
+/// The file is missing, is damaged or cannot be read.
 pub fn read_dev_secret(directory: &Path) -> Result<Secret, DevSecretError> {
     let path = directory.join(DEV_SECRET_FILE);
     let text = match fs::read_to_string(&path) {
@@ -84,8 +83,8 @@ pub fn read_dev_secret(directory: &Path) -> Result<Secret, DevSecretError> {
     }
 }
 
-/// Makes a secret in a data directory, readable by this user alone. The file is written aside and
-/// renamed, so that a crash leaves no half of a secret.
+/// Creates a secret in a data directory, readable by this user alone. The file is written under
+/// another name and renamed, so that a crash leaves no half-written secret.
 ///
 /// # Errors
 /// The file cannot be written.

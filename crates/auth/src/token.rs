@@ -1,7 +1,7 @@
-//! A token's compact form: `header.claims.signature`, taken apart and nothing else.
+//! Parses a token's compact form: `header.claims.signature`.
 //!
-//! Only the header members that decide something are read. `jku`, `x5u`, `jwk` and the like would
-//! let a token bring its own key; they are passed over and never fetched.
+//! Only the header members that matter are read. `jku`, `x5u`, `jwk` and the like would let a token
+//! bring its own key; they are ignored and never fetched.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,11 +13,11 @@ use serde::{Deserialize, de};
 use super::AuthError;
 use super::claims::TokenClaims;
 
-/// A token whose signature has not been checked yet.
+/// A token whose signature is not verified yet.
 pub(crate) struct SignedToken<'a> {
-    /// What the token says it was signed with. It selects nothing; it must agree with the key.
+    /// The algorithm in the token's header, which selects nothing and must match that of the key.
     pub(crate) algorithm: Algorithm,
-    /// The name of the key, as the token gives it.
+    /// The id of the key in the token's header.
     pub(crate) key_id: Option<String>,
     /// The signed bytes.
     pub(crate) message: &'a [u8],
@@ -42,7 +42,7 @@ struct Header {
     zip: Present,
 }
 
-/// Whether a member is there at all, be it only `null`.
+/// Whether a member is present, even as `null`.
 #[derive(Default)]
 struct Present(bool);
 
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Present {
 }
 
 impl<'a> SignedToken<'a> {
-    /// Takes a token apart, after its length is known to be bounded.
+    /// Parses a token, after a check of its length.
     pub(crate) fn parse(token: &'a str) -> Result<Self, AuthError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(AuthError::Invalid("it is too long"));
@@ -72,7 +72,7 @@ impl<'a> SignedToken<'a> {
         Ok(Self { algorithm, key_id: header.kid, message, signature, claims })
     }
 
-    /// What the token claims; to be asked for only once the signature was found good.
+    /// The claims; to be read only after the signature was verified.
     pub(crate) fn claims(&self) -> Result<TokenClaims, AuthError> {
         decode_object(self.claims)
             .ok_or(AuthError::Invalid("sub or exp is missing, or a claim has the wrong type"))
@@ -80,8 +80,8 @@ impl<'a> SignedToken<'a> {
 }
 
 impl Header {
-    /// Refuses what this server does not do: extensions, encryption, compression, nesting, and
-    /// tokens that say they are made for another purpose than access.
+    /// Rejects features that this server does not support: extensions, encryption, compression,
+    /// nesting, and tokens for another purpose than access.
     fn check(&self) -> Result<(), AuthError> {
         if self.crit.0 {
             return Err(AuthError::Invalid("it demands an extension (crit)"));
@@ -99,8 +99,8 @@ impl Header {
     }
 }
 
-/// A part as a JSON object. The derived readers refuse a member that comes twice, but would take
-/// an array for a struct: hence the look at the first character.
+/// Decodes a part as a JSON object. The derived readers reject a member that appears twice, but
+/// would accept an array for a struct: hence the check of the first character.
 fn decode_object<T: DeserializeOwned>(part: &str) -> Option<T> {
     let json = String::from_utf8(URL_SAFE_NO_PAD.decode(part).ok()?).ok()?;
     if !json.trim_ascii_start().starts_with('{') {

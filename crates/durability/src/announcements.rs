@@ -31,16 +31,16 @@ pub struct Unpublished {
     pub members_version: u64,
 }
 
-/// Which stored messages were published.
+/// Records which stored messages were published.
 #[async_trait]
 pub trait Announcements: Send + Sync + std::fmt::Debug {
-    /// Records what was published, in any order and by any node. A chat counts as published up to
-    /// the first sequence that nobody has recorded, and that never falls.
+    /// Records published messages, in any order and by any node. A chat counts as published up to
+    /// the first sequence that is not recorded, and that sequence never falls.
     async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError>;
 
     /// Chats whose oldest unpublished message was stored this long ago by the store's own clock. On
-    /// a store that several nodes share, a chat that one caller was given is not given to another
-    /// for a while.
+    /// a store that several nodes share, a chat that was returned to one caller is not returned to
+    /// another for a while.
     async fn unpublished(
         &self,
         older_than: Duration,

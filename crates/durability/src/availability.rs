@@ -1,4 +1,4 @@
-//! Whether the store takes writes, by probing it.
+//! Probes whether the store accepts writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use crate::upkeep::Upkeep;
 /// The time between two probes, and how long one may take.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Which store, as a label.
+/// The engine of the store, as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct EngineLabel {
     engine: &'static str,
 }
 
-/// Whether the store takes writes. Clones share it.
+/// Whether the store accepts writes. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Availability {
     is_available: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// A store of this engine, which counts as available until it is probed.
+    /// A store of this engine, which counts as available until the first probe.
     pub fn new(engine: &'static str, registry: &mut Registry) -> Self {
         let gauges = Family::<EngineLabel, Gauge>::default();
         let gauge = gauges.get_or_create_owned(&EngineLabel { engine });
@@ -45,7 +45,7 @@ impl Availability {
         self.is_available.load(Ordering::Relaxed)
     }
 
-    /// Probes for ever.
+    /// Probes the store for ever.
     pub async fn run(self, store: Arc<dyn Upkeep>) {
         let mut ticks = tokio::time::interval(PROBE_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

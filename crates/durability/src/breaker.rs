@@ -1,7 +1,7 @@
-//! A circuit breaker: a store that fails is left alone for a while, and asked again by one probe.
+//! A circuit breaker: a failing store is not called for a while, and then tried by one probe.
 //!
-//! Only infrastructure failures and missed deadlines count. A refusal for a reason of the request
-//! is an answer, and so a success: a bad chat never opens the breaker.
+//! Only infrastructure failures and missed deadlines count. A refusal because of the request is a
+//! success: a bad chat never opens the breaker.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// Into how many parts the window is divided; what is older than a window leaves part by part.
+/// The number of parts of the window; old calls leave it part by part.
 const BUCKETS: usize = 30;
 
 /// When a breaker opens and how long it stays so.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakerConfig {
-    /// Failures within the window that open it, if they are at least half of the calls.
+    /// Failures within the window that open the breaker, if they are at least half of the calls.
     pub failures: usize,
     /// The window.
     pub window: Duration,
-    /// How long it stays open before a probe, and how long a probe may take.
+    /// How long the breaker stays open before a probe, and how long a probe may take.
     pub open: Duration,
 }
 
@@ -37,16 +37,16 @@ impl Default for BreakerConfig {
     }
 }
 
-/// What a breaker shows to operators.
+/// The metrics of a breaker.
 #[derive(Debug, Clone, Default)]
 pub struct BreakerMetrics {
     /// 0 closed, 1 open, 2 waiting for its probe.
     pub state: Gauge,
-    /// Times that it opened.
+    /// Times that the breaker opened.
     pub openings: Counter,
 }
 
-/// A circuit breaker, shared by all who call the same part.
+/// A circuit breaker, shared by all callers of the same part.
 #[derive(Debug)]
 pub struct Breaker {
     name: &'static str,
@@ -68,13 +68,14 @@ enum Phase {
     Open {
         until: Instant,
     },
-    /// One call is allowed to find out; if it is not heard of until then, another one may.
+    /// One call is admitted as a probe; if it does not report by the deadline, another one may.
     Probing {
         until: Instant,
     },
 }
 
-/// Leave for one call. Dropped without a word it counts as neither success nor failure.
+/// The permission for one call. If it is dropped without a report, it counts as neither success nor
+/// failure.
 #[derive(Debug)]
 pub struct Pass {
     breaker: Arc<Breaker>,
@@ -95,7 +96,7 @@ impl Breaker {
         Self { name, config, clock, metrics, state }
     }
 
-    /// Asks for leave to call; without it, how long to wait.
+    /// Requests permission for a call; the error is the time to wait.
     pub fn admit(self: &Arc<Self>) -> Result<Pass, Duration> {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -107,7 +108,7 @@ impl Breaker {
             Phase::Open { .. } | Phase::Probing { .. } => {
                 state.phase = Phase::Probing { until: now + self.config.open };
                 self.metrics.state.set(2);
-                info!(breaker = self.name, "one call is let through to see whether it works again");
+                info!(breaker = self.name, "breaker half-open: one call is admitted as a probe");
                 true
             }
         };
@@ -127,7 +128,7 @@ impl Breaker {
             state.phase = Phase::Closed;
             state.window.clear();
             self.metrics.state.set(0);
-            info!(breaker = self.name, "it works again");
+            info!(breaker = self.name, "breaker closed");
         }
     }
 
@@ -149,7 +150,7 @@ impl Breaker {
         }
     }
 
-    /// A probe that nobody waits for any more lets the next call probe.
+    /// An abandoned probe lets the next call probe.
     fn abandoned(&self) {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Probing { .. }) {
@@ -165,13 +166,13 @@ impl Breaker {
 // === impl Pass ===
 
 impl Pass {
-    /// The call was answered.
+    /// Reports that the call was answered.
     pub fn succeeded(mut self) {
         self.is_settled = true;
         self.breaker.succeeded(self.is_probe);
     }
 
-    /// The call failed, or was not answered in time.
+    /// Reports that the call failed, or was not answered in time.
     pub fn failed(mut self) {
         self.is_settled = true;
         self.breaker.failed(self.is_probe);
@@ -186,7 +187,7 @@ impl Drop for Pass {
     }
 }
 
-/// Calls and failures of the last while, in buckets of equal length.
+/// The recent calls and failures, in buckets of equal length.
 #[derive(Debug)]
 struct Window {
     buckets: [(usize, usize); BUCKETS],
@@ -219,7 +220,7 @@ impl Window {
         self.buckets = [(0, 0); BUCKETS];
     }
 
-    /// Empties the buckets that time has passed over.
+    /// Empties the buckets that have left the window.
     fn advance(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.start).as_nanos();
         let number = (since / self.bucket_length.as_nanos()) as u64;
@@ -228,7 +229,7 @@ impl Window {
             self.buckets[(self.newest + step) as usize % BUCKETS] = (0, 0);
         }
         if number > self.newest {
-            // After a long rest all buckets were emptied, wherever the newest one is now.
+            // After a long pause all buckets were emptied, whatever the position of the newest one.
             self.newest = number;
             if passed == BUCKETS as u64 {
                 self.clear();
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_is_given_up_lets_the_next_one_try() {
+    async fn an_abandoned_probe_lets_the_next_call_probe() {
         let breaker = breaker();
         fail(&breaker, 5);
         pass(CONFIG.open).await;
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_late_answer_of_before_does_not_close_it() {
+    async fn a_late_success_of_an_earlier_call_does_not_close_it() {
         let breaker = breaker();
         let early = breaker.admit().unwrap();
         fail(&breaker, 5);
@@ -330,7 +331,7 @@ mod tests {
         pass(CONFIG.open).await;
         let late = breaker.admit().unwrap();
         pass(CONFIG.open).await;
-        let probe = breaker.admit().expect("a probe that is not heard of is given up");
+        let probe = breaker.admit().expect("a probe without a report is abandoned");
         drop((late, probe));
     }
 }

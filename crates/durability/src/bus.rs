@@ -1,5 +1,5 @@
-//! The event bus, from both ends: [`EventBus`] publishes committed events, [`EventSource`] yields
-//! them to a consumer and is told what became of each.
+//! The event bus: [`EventBus`] publishes committed events, [`EventSource`] yields them to a
+//! consumer and receives a report about each.
 
 mod in_process;
 
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 pub use self::in_process::{IN_PROCESS_EVENTS, InProcessBus, InProcessSource};
 use crate::event::Event;
 
-/// How long publishing may wait for room. Events that are not published by then are in the store
-/// already, and the relay publishes them.
+/// How long publishing may wait for room. Events that are not published by then are already stored,
+/// and the relay publishes them.
 pub const PUBLISH_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A failure of the bus.
@@ -23,7 +23,7 @@ pub enum BusError {
     /// The bus had no room for [`PUBLISH_WAIT_MAX`].
     #[error("the event bus had no room for {PUBLISH_WAIT_MAX:?}")]
     Full,
-    /// The other end of the bus is gone.
+    /// The other end of the bus was dropped.
     #[error("the event bus has stopped")]
     Stopped,
     /// The engine behind the bus failed.
@@ -43,7 +43,7 @@ pub trait EventBus: Send + Sync + std::fmt::Debug {
     ///
     /// The implementation records messages as published, through
     /// [`Publications`](crate::Publications): a bus that keeps events when every process dies
-    /// records them here, another one when its source is told that they were attempted.
+    /// records them here, another one when its source receives the report that they were attempted.
     async fn publish(&self, events: Vec<Event>) -> Result<(), BusError>;
 }
 
@@ -54,14 +54,14 @@ pub trait EventSource: Send + std::fmt::Debug {
     /// order in which they were published. Dropping the future loses no event.
     ///
     /// An event that was yielded and not reported before the next call, or before the source is
-    /// dropped, comes again, to this source or a later one.
+    /// dropped, is yielded again, by this source or a later one.
     async fn receive(&mut self, limit: usize) -> Result<Vec<Received>, BusError>;
 
-    /// Learns what became of events of the last batch.
+    /// Receives the reports about events of the last batch.
     async fn report(&mut self, reports: Vec<Report>) -> Result<(), BusError>;
 
-    /// Learns that the members of a chat, or of every chat, were told to sync. A source that
-    /// holds its position before an event of the chat that must come again may pass over it now.
+    /// Records that the members of a chat, or of every chat, were sent `resync_required`. A source
+    /// that holds its position before an event of the chat that must be repeated may skip it now.
     async fn resynced(&mut self, chat_id: Option<ChatId>) -> Result<(), BusError>;
 }
 
@@ -70,7 +70,7 @@ pub trait EventSource: Send + std::fmt::Debug {
 pub struct EventPosition {
     /// A part of the source in which events have an order.
     pub partition: u32,
-    /// The place in that order.
+    /// The position in that order.
     pub offset: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Received {
     pub committed_at: Option<Instant>,
 }
 
-/// What became of an event.
+/// The report about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// The event's position.
@@ -98,8 +98,8 @@ pub struct Report {
 /// The result of delivering an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// The event was delivered, or skipped on purpose. It need not come again.
+    /// The event was delivered, or skipped on purpose, and need not be repeated.
     Attempted,
-    /// The chat's members or their routes could not be read. The event must come again.
+    /// The chat's members or their routes could not be read. The event must be repeated.
     Again,
 }

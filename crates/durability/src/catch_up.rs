@@ -1,7 +1,7 @@
-//! Reading back: pages of a chat, and the manifest of a user's chats.
+//! Reads for clients: pages of a chat, and the manifest of a user's chats.
 //!
-//! All reads of clients pass one gate, so that a crowd that comes back at once cannot keep the
-//! store from everybody else; and one breaker of their own, so that failing reads never stop sends.
+//! All reads of clients share one limit, so that many reconnecting clients cannot occupy the store;
+//! and one breaker of their own, so that failing reads never stop sends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,16 @@ const MESSAGE_JSON_OVERHEAD_BYTES: usize = 512;
 /// Why a read was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadRefusal {
-    /// The reader does not belong to the chat, or there is no such chat.
+    /// The reader is not a member of the chat, or there is no such chat.
     NotAMember,
-    /// As many reads as allowed are under way.
+    /// Too many reads are pending.
     Busy,
-    /// The store failed, did not answer in time, or is not asked at the moment.
+    /// The store failed, did not answer in time, or is not called because its breaker is open.
     Unavailable {
         /// When to try again.
         retry_after: Duration,
     },
-    /// The page that was asked for is none that the server has named.
+    /// The requested page was not issued by the server.
     BadPage,
 }
 
@@ -48,7 +48,7 @@ impl From<ReadRefusal> for ErrorFrame {
         match refusal {
             ReadRefusal::NotAMember => not_a_member(),
             ReadRefusal::Busy => {
-                let message = "too many clients read at the moment: ask again";
+                let message = "too many clients read at the moment: retry";
                 later(ErrorCode::ServerBusy, message, Duration::from_secs(1))
             }
             ReadRefusal::Unavailable { retry_after } => {
@@ -58,7 +58,7 @@ impl From<ReadRefusal> for ErrorFrame {
             ReadRefusal::BadPage => {
                 let field = Some("page".to_owned());
                 let details = Some(ErrorDetails { field, ..Default::default() });
-                let message = "page must be a next_page of an earlier answer";
+                let message = "page must be the next_page of an earlier response";
                 Self { details, ..Self::new(ErrorCode::InvalidMessage, message) }
             }
         }
@@ -70,22 +70,22 @@ impl From<ReadRefusal> for ErrorFrame {
 pub struct Manifest {
     /// The chats.
     pub chats: Vec<ManifestChat>,
-    /// What to ask for next, if there is more.
+    /// The page to request next, if there is more.
     pub next_page: Option<String>,
 }
 
-/// What reading is made of.
+/// The parts of [`CatchUp`].
 #[derive(Debug)]
 pub struct CatchUpParts {
-    /// Where messages are.
+    /// The store of messages.
     pub log: Arc<dyn ChatLog>,
-    /// Guards the store.
+    /// The breaker of reads.
     pub breaker: Arc<Breaker>,
-    /// Reads of clients that may be under way on this node.
+    /// Pending reads of clients on this node, at most.
     pub reads_max: usize,
     /// Watermarks that are not written yet.
     pub lazy_writes: LazyWrites,
-    /// What is counted.
+    /// The counters of the plane.
     pub metrics: Metrics,
 }
 
@@ -100,7 +100,7 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// Reading, made of these parts.
+    /// Reads with these parts.
     pub fn new(parts: CatchUpParts) -> Self {
         let CatchUpParts { log, breaker, reads_max, lazy_writes, metrics } = parts;
         Self { log, breaker, gate: Semaphore::new(reads_max), lazy_writes, metrics }
@@ -110,7 +110,7 @@ impl CatchUp {
     pub async fn page(&self, read: LogRead, deadline: Instant) -> Result<LogPage, ReadRefusal> {
         let (position, bytes_max) = (read.position, read.content_bytes_max);
         let page = self.guarded(deadline, self.log.read(read)).await?;
-        Ok(cut(page.ok_or(ReadRefusal::NotAMember)?, position, bytes_max))
+        Ok(truncate(page.ok_or(ReadRefusal::NotAMember)?, position, bytes_max))
     }
 
     /// A page of a user's chats.
@@ -133,7 +133,7 @@ impl CatchUp {
         Ok(Manifest { chats, next_page })
     }
 
-    /// The messages of a hole, for the server itself; none if they cannot all be had.
+    /// The messages of a gap, for the server itself; none if they cannot all be read.
     pub async fn hole(
         &self,
         chat_id: ChatId,
@@ -148,12 +148,12 @@ impl CatchUp {
             limit: (last - first + 1) as usize,
             content_bytes_max: SYNC_PAGE_BYTES_MAX * 4,
         };
-        let page = self.asked(deadline, self.log.read(read)).await.ok()??;
+        let page = self.call_store(deadline, self.log.read(read)).await.ok()??;
         let is_whole = page.messages.iter().map(|message| message.sequence).eq(first..=last);
         is_whole.then_some(page.messages)
     }
 
-    /// One read of a client. The permit ends with the read, not when its page is written.
+    /// One read of a client. The permit is released after the read, not after its page is written.
     async fn guarded<T>(
         &self,
         deadline: Instant,
@@ -163,10 +163,10 @@ impl CatchUp {
             self.metrics.reads_busy.inc();
             return Err(ReadRefusal::Busy);
         };
-        self.asked(deadline, read).await
+        self.call_store(deadline, read).await
     }
 
-    async fn asked<T>(
+    async fn call_store<T>(
         &self,
         deadline: Instant,
         read: impl Future<Output = Result<T, StoreError>>,
@@ -188,9 +188,9 @@ impl CatchUp {
     }
 }
 
-/// Cuts a page to its bytes: whole messages from the end that the next page begins at, and at least
-/// one, so that there is an end.
-fn cut(mut page: LogPage, position: Position, bytes_max: usize) -> LogPage {
+/// Truncates a page to its bytes: whole messages from the end at which the next page begins, and at
+/// least one, so that reading makes progress.
+fn truncate(mut page: LogPage, position: Position, bytes_max: usize) -> LogPage {
     let mut bytes = 0;
     let mut fits = |message: &Message| {
         let is_first = bytes == 0;
@@ -214,7 +214,7 @@ fn cut(mut page: LogPage, position: Position, bytes_max: usize) -> LogPage {
     page
 }
 
-/// What a message takes as JSON, at most.
+/// The size of a message as JSON, at most.
 fn json_bytes(message: &Message) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
@@ -250,12 +250,12 @@ mod tests {
         for content in ["\u{1}".repeat(4096), "\"".repeat(4096), "a".to_owned(), String::new()] {
             let messages = (1..=500).map(|sequence| message(sequence, content.clone())).collect();
             let whole = LogPage { messages, has_more: false, head_sequence: 500 };
-            let page = cut(whole.clone(), Position::After(0), SYNC_PAGE_BYTES_MAX);
+            let page = truncate(whole.clone(), Position::After(0), SYNC_PAGE_BYTES_MAX);
             assert_eq!(page.has_more, page.messages.len() < 500);
             assert!(page.messages.iter().map(|m| m.sequence).eq(1..=page.messages.len() as u64));
-            let newest = cut(whole.clone(), Position::Before(501), SYNC_PAGE_BYTES_MAX);
+            let newest = truncate(whole.clone(), Position::Before(501), SYNC_PAGE_BYTES_MAX);
             assert_eq!(newest.messages.last().unwrap().sequence, 500);
-            let least = cut(whole, Position::After(0), 1);
+            let least = truncate(whole, Position::After(0), 1);
             assert_eq!((least.messages.len(), least.has_more), (1, true));
             let frame = ServerFrame::SyncResponse {
                 request_id: "r".repeat(64).parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Changes of the store that finish although their caller has gone.
+//! Changes of the store that finish although their caller was dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use tokio::time::timeout;
 
 use crate::store::StoreError;
 
-/// Changes that may be under way on a node, also those whose caller has gone.
+/// Pending changes on a node, at most, including those whose caller was dropped.
 const CHANGES_MAX: usize = 256;
 
 /// Why the result of a change is not known, or is a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// As many changes as allowed are under way. This one was not begun.
+    /// Too many changes are pending. This one was not begun.
     #[error("{CHANGES_MAX} changes are under way")]
     Busy,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The change did not finish in time, or its task ended. It may be stored.
+    /// The change did not finish in time, or its task ended; the change may be stored.
     #[error("the change has not finished in time")]
     Unfinished,
 }
 
 impl ChangeError {
-    /// Whether the change may be stored all the same.
+    /// Whether the change may be stored nevertheless.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Busy => Outcome::Rejected,
@@ -39,8 +39,8 @@ impl ChangeError {
     }
 }
 
-/// Makes changes, each in a task of its own: a caller that goes away cancels nothing, so a change
-/// that was committed is announced. Clones share the bound and the tasks.
+/// Makes changes, each in a task of its own: a caller that is dropped cancels nothing, so a
+/// committed change is always announced. Clones share the limit and the tasks.
 #[derive(Debug, Clone)]
 pub struct Changes {
     permits: Arc<Semaphore>,
@@ -48,12 +48,12 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Changes whose tasks this owner holds.
+    /// Changes that run as tasks of this owner.
     pub fn new(tasks: Tasks) -> Self {
         Self { permits: Arc::new(Semaphore::new(CHANGES_MAX)), tasks }
     }
 
-    /// Makes a change and waits for its result, but no longer than the deadline of every call.
+    /// Makes a change and waits for its result, at most until the deadline of every call.
     ///
     /// # Errors
     /// The change failed, or its result is not known.
@@ -73,7 +73,7 @@ impl Changes {
         let permit = permit.map_err(|_| ChangeError::Busy)?;
         let (sender, result) = oneshot::channel();
         self.tasks.spawn("change", async move {
-            // The caller may have gone.
+            // The caller may have been dropped.
             let _ = sender.send(change.await);
             drop(permit);
         });

@@ -1,4 +1,4 @@
-//! Changes of chats: committed by the store, then announced to those whom they concern.
+//! Changes of chats: committed by the store, then announced to the users concerned.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::people::People;
 use crate::store::Chain;
 
-/// Changes chats and announces it. Clones share the bound of changes under way.
+/// Changes chats and announces the changes. Clones share the limit of pending changes.
 #[derive(Debug, Clone)]
 pub struct ChatChanges {
     /// Makes changes in tasks of their own.
@@ -28,7 +28,7 @@ pub struct ChatChanges {
 }
 
 impl ChatChanges {
-    /// Creates a chat, or finds the one that is meant.
+    /// Creates a chat, or finds the existing direct chat.
     ///
     /// # Errors
     /// The store failed; inside, it refused.
@@ -79,8 +79,8 @@ impl ChatChanges {
         self.changes.make(change).await
     }
 
-    /// Deletes a user, from every chat and from everybody's contacts too. `deleted` runs after the
-    /// commit and before the chats' members are told.
+    /// Deletes a user, their memberships, and their entries in other users' contacts. `deleted`
+    /// runs after the commit and before the change is announced.
     ///
     /// # Errors
     /// The store failed.
@@ -102,8 +102,8 @@ impl ChatChanges {
     }
 }
 
-/// The kind of change that members are told. To them a deleted chat is one that they are no longer
-/// in.
+/// The kind of change that members receive. For them a deleted chat is one that they are removed
+/// from.
 fn kind(edit: &ChatEdit) -> ChatChange {
     match edit {
         ChatEdit::Rename(_) => ChatChange::Renamed,
@@ -120,8 +120,8 @@ fn event(change: ChatChange, edited: Edited) -> Event {
     Event::ChatChanged { change, chat: Arc::new(chat), removed, members_version }
 }
 
-/// Publishes changes. They are committed already, so a bus that fails changes nothing about the
-/// answer: a client that missed one finds out when it next reads its chats.
+/// Publishes changes. They are already committed, so a failing bus does not change the result: a
+/// client that missed a change sees it when it reads its chats again.
 async fn announce(bus: &dyn EventBus, events: Vec<Event>) {
     if let Err(error) = bus.publish(events).await {
         warn!(error = %Chain(&error), "publishing a chat change failed");

@@ -1,17 +1,17 @@
-//! The rules about who may change what in a chat: pure decisions, which a store makes inside the
-//! transaction that acts on them.
+//! The rules about who may change a chat: pure decisions, which a store makes inside the
+//! transaction that applies them.
 
 use heartline_protocol::UserId;
 use heartline_protocol::server_frame::{Chat, ChatKind, Role};
 
 use crate::chats::{Actor, ChatEdit, EditError, GROUP_MEMBERS_MAX};
 
-/// The change that an edit comes to.
+/// The change that an edit leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The chat is as requested already.
+    /// The chat is already as requested.
     Nothing,
-    /// Another name, or none.
+    /// A new name, or none.
     Name(Option<String>),
     /// A new member with a role.
     Come(UserId, Role),

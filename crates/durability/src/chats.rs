@@ -15,7 +15,7 @@ pub const CHAT_NAME_CHARACTERS_MAX: usize = 128;
 /// A chat to be created. Its fields were validated where the request entered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChat {
-    /// Between two, or for many.
+    /// Direct or group.
     pub kind: ChatKind,
     /// Its name; a direct chat has none.
     pub name: Option<String>,
@@ -25,13 +25,13 @@ pub struct NewChat {
     pub member_ids: Vec<UserId>,
 }
 
-/// An `Idempotency-Key`: within 24 hours the same key of the same user on the same route gives
+/// An `Idempotency-Key`: within 24 hours the same key of the same user on the same route returns
 /// the first result; with another request it is a conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// Whose key it is.
+    /// The user who sent the key.
     pub user_id: UserId,
-    /// The method and path that it came with.
+    /// The method and path of the request.
     pub route: String,
     /// The key.
     pub key: String,
@@ -39,30 +39,30 @@ pub struct Idempotency {
     pub fingerprint: [u8; 32],
 }
 
-/// A chat that was created, or found.
+/// A chat that was created or found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Created {
     /// The chat.
     pub chat: Chat,
-    /// False when it was there already: the pair's direct chat, or the result of the same key.
+    /// False if the chat existed: the pair's direct chat, or the result of the same key.
     pub is_new: bool,
     /// The version of its membership.
     pub members_version: u64,
 }
 
-/// On whose behalf something is changed.
+/// The originator of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
-    /// A user, within what their role allows.
+    /// A user, with the rights of their role.
     User(UserId),
-    /// The application's own back end, which may do what an owner may.
+    /// The application's own back end, with the rights of an owner.
     Service,
 }
 
 /// A change to a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChatEdit {
-    /// Another name, or none; for owners and admins.
+    /// A new name, or none; for owners and admins.
     Rename(Option<String>),
     /// A new member. Owners may give any role but `owner`, admins only `member`.
     Add {
@@ -71,77 +71,77 @@ pub enum ChatEdit {
         /// Their role.
         role: Role,
     },
-    /// Another role; for owners. Making somebody else owner makes the acting owner an admin.
+    /// Another role; for owners. Appointing another owner makes the acting owner an admin.
     SetRole {
         /// The member.
         user_id: UserId,
         /// Their role.
         role: Role,
     },
-    /// A member goes: by themselves, or removed by an owner, or by an admin if they are a plain
-    /// member. The owner goes only after making another one owner.
+    /// A member leaves, or is removed by an owner, or by an admin if they are a plain member. The
+    /// owner can leave only after appointing another owner.
     Remove {
         /// The member.
         user_id: UserId,
     },
-    /// The chat and its messages are no more; for owners.
+    /// The chat and its messages are deleted; for owners.
     Delete,
 }
 
 /// A chat that was changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edited {
-    /// The chat after the change; its last state when it was deleted.
+    /// The chat after the change; its last state if it was deleted.
     pub chat: Chat,
     /// The version of its membership.
     pub members_version: u64,
-    /// Users who were members before and are not any more.
+    /// Users who were members before the change.
     pub removed: Vec<UserId>,
-    /// False when everything was as asked for already: nobody needs to be told.
+    /// False if the chat was already as requested: nothing is announced.
     pub has_changed: bool,
 }
 
-/// Why a chat was not changed, though the store works.
+/// Why the store refused a change of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// The actor does not belong to the chat, or there is no such chat.
+    /// The actor is not a member of the chat, or there is no such chat.
     #[error("not a member of this chat")]
     NotAMember,
-    /// The actor's role does not allow it.
+    /// The actor's role does not allow the change.
     #[error("your role in this chat does not allow it")]
     Forbidden,
-    /// The user whom it concerns is not a member.
+    /// The user to change is not a member.
     #[error("this user is not a member of the chat")]
     NoSuchMember,
-    /// The user to be added is a member, with another role.
+    /// The user to be added is already a member, with another role.
     #[error("this user is a member already, with another role")]
     AlreadyMember,
-    /// The group has as many members as a group may have.
+    /// The group has the maximum number of members.
     #[error("the group is full")]
     Full,
-    /// The owner may not go, or be made less, before another one is owner.
+    /// The owner may not leave or take a lower role before there is another owner.
     #[error("the owner must make another member owner first")]
     OwnerMustStay,
-    /// A direct chat has no name, and its two members stay.
+    /// A direct chat has no name, and its two members cannot change.
     #[error("a direct chat cannot be changed like this")]
     DirectChat,
-    /// The same `Idempotency-Key` came with another request.
+    /// The same `Idempotency-Key` was sent with another request.
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,
 }
 
-/// A chat as its member's list shows it.
+/// A chat in the list of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatSummary {
     /// The chat with its head.
     pub chat: Chat,
-    /// How far the user has acknowledged.
+    /// The watermark of the user.
     pub last_acked_sequence: u64,
     /// The newest message, if there is one.
     pub last_message: Option<Message>,
 }
 
-/// How far a user has acknowledged a chat, on any device.
+/// The watermark of a user in a chat, across devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watermark {
     /// The user.
@@ -162,15 +162,15 @@ pub trait Chats: Send + Sync + std::fmt::Debug {
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Created, EditError>, StoreError>;
 
-    /// A chat with its members; none when the viewer is not a member (none asks for the server
-    /// itself) or there is no such chat.
+    /// A chat with its members; none if the viewer is not a member or there is no such chat.
+    /// Without a viewer the server itself reads.
     async fn chat(
         &self,
         chat_id: ChatId,
         viewer: Option<&UserId>,
     ) -> Result<Option<Chat>, StoreError>;
 
-    /// The chats of a user in the order of their ids, beginning after one.
+    /// The chats of a user, ordered by id, beginning after `after`.
     async fn chats_of(
         &self,
         user_id: &UserId,
@@ -178,8 +178,8 @@ pub trait Chats: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<ChatSummary>, StoreError>;
 
-    /// Changes a chat in one transaction with the check of what the actor may do. Every change of
-    /// who belongs to it raises its members' version.
+    /// Changes a chat in one transaction with the check of the actor's rights. Every change of its
+    /// membership raises its members' version.
     async fn edit(
         &self,
         chat_id: ChatId,
@@ -188,7 +188,7 @@ pub trait Chats: Send + Sync + std::fmt::Debug {
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Edited, EditError>, StoreError>;
 
-    /// How far each member has acknowledged; none when the viewer is not a member.
+    /// The watermarks of all members; none if the viewer is not a member.
     async fn watermarks(
         &self,
         chat_id: ChatId,

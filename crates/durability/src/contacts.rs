@@ -8,7 +8,7 @@ use crate::store::StoreError;
 /// Contacts that one user may have.
 pub const CONTACTS_MAX: usize = 5000;
 
-/// The user has [`CONTACTS_MAX`] contacts already.
+/// The user already has [`CONTACTS_MAX`] contacts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("you have as many contacts as one may have: {CONTACTS_MAX}")]
 pub struct ContactsFull;
@@ -24,14 +24,14 @@ pub trait Contacts: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<UserId>, StoreError>;
 
-    /// Adds a contact to a user's own. Answers whether that is a change.
+    /// Adds a contact of a user. Returns whether this is a change.
     async fn put_contact(
         &self,
         user_id: &UserId,
         contact_id: &UserId,
     ) -> Result<Result<bool, ContactsFull>, StoreError>;
 
-    /// Removes a contact from a user's own. Answers whether that is a change.
+    /// Removes a contact of a user. Returns whether this is a change.
     async fn remove_contact(
         &self,
         user_id: &UserId,

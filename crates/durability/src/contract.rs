@@ -1,8 +1,8 @@
-//! The suite that every store must pass: what the docs of the ports promise, each sentence proved
-//! through the ports and nothing else.
+//! The suite that every store must pass: it checks each promise of the ports' documentation through
+//! the ports alone.
 //!
-//! Every run names users of its own, so one engine can serve any number of runs. Only the last
-//! step, retention, removes what others have stored.
+//! Every run has users of its own, so one engine can serve any number of runs. Only the last step,
+//! retention, removes data of others.
 
 mod chat_log;
 mod chats;
@@ -40,7 +40,7 @@ impl<Store> StorePorts for Store where
 {
 }
 
-/// A store under test, and names that nobody has used.
+/// A store under test, with unused names.
 #[derive(Debug)]
 pub struct Contract<'store> {
     store: &'store dyn StorePorts,
@@ -64,7 +64,7 @@ impl<'store> Contract<'store> {
         self.prove_retention().await;
     }
 
-    /// A user whom nobody has named before.
+    /// A new user id.
     pub fn user(&self, name: &str) -> UserId {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         format!("{name}-{number}-{:x}", self.run).parse().expect("a legal user id")
@@ -79,13 +79,13 @@ impl<'store> Contract<'store> {
             member_ids: others.iter().map(|other| (*other).clone()).collect(),
         };
         let created = self.store.create(new, None).await.expect("the store works");
-        created.expect("a group may be made").chat
+        created.expect("a group may be created").chat
     }
 
     /// Changes a chat.
     ///
     /// # Errors
-    /// The actor may not.
+    /// The actor may not make this change.
     pub async fn edit(
         &self,
         chat_id: ChatId,
@@ -99,7 +99,7 @@ impl<'store> Contract<'store> {
     async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendRefusal>> {
         let count = batch.len();
         let answers = self.store.append(batch).await;
-        assert_eq!(answers.len(), count, "one answer per message");
+        assert_eq!(answers.len(), count, "one result per message");
         let refusal = |error| match error {
             AppendError::Refused(refusal) => refusal,
             AppendError::Store(error) => panic!("the store works: {error:?}"),
@@ -107,7 +107,7 @@ impl<'store> Contract<'store> {
         answers.into_iter().map(|answer| answer.map_err(refusal)).collect()
     }
 
-    async fn say(
+    async fn send(
         &self,
         chat_id: ChatId,
         sender: &UserId,
@@ -116,9 +116,9 @@ impl<'store> Contract<'store> {
         self.append(vec![message(chat_id, sender, name)]).await.remove(0)
     }
 
-    /// Sends a message that must be stored, and answers it as the store holds it.
+    /// Sends a message that must be stored, and returns it as the store holds it.
     pub async fn stored(&self, chat_id: ChatId, sender: &UserId, name: &str) -> Message {
-        let appended = self.say(chat_id, sender, name).await.expect("a member may speak");
+        let appended = self.send(chat_id, sender, name).await.expect("a member may send");
         assert!(!appended.duplicate, "{name} is new");
         appended.message
     }
@@ -140,7 +140,7 @@ impl<'store> Contract<'store> {
         self.store.read(read).await.expect("the store works")
     }
 
-    /// The whole chat as the server sees it, which must have no hole.
+    /// The whole chat as the server reads it, without gaps.
     async fn whole(&self, chat_id: ChatId) -> Vec<Message> {
         let page = self.page(chat_id, None, Position::After(0), 10_000).await;
         let page = page.expect("the chat exists");
@@ -164,7 +164,7 @@ impl<'store> Contract<'store> {
     }
 }
 
-/// A message whose content is made of its name.
+/// A message whose content is derived from its name.
 fn message(chat_id: ChatId, sender: &UserId, name: &str) -> NewMessage {
     NewMessage {
         chat_id,
@@ -176,7 +176,7 @@ fn message(chat_id: ChatId, sender: &UserId, name: &str) -> NewMessage {
     }
 }
 
-/// A chat that nobody has made.
+/// The id of a chat that does not exist.
 fn no_chat() -> ChatId {
     ChatId(ulid::Ulid(Random::system().draw::<u128>() >> 1))
 }

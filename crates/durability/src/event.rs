@@ -1,7 +1,7 @@
-//! [`Event`]: a committed change on its way to the users it concerns, and its JSON form.
+//! [`Event`]: a committed change to be delivered to users, and its JSON form.
 //!
-//! Inside of a process an event is passed as it is. A bus between processes carries the JSON form,
-//! which other systems read too: `docs/events.md` documents it, and a test keeps the two equal.
+//! Inside a process an event is passed as it is. A bus between processes carries the JSON form,
+//! which other systems read too: `docs/events.md` documents it, and a test compares the two.
 
 mod json;
 
@@ -12,7 +12,7 @@ use heartline_protocol::{ChatId, ConnectionId, Timestamp, UserId};
 
 pub use self::json::{Decoded, EVENT_VERSION, EventFormatError};
 
-/// A committed change. Plain data: it holds nothing that only one process understands.
+/// A committed change. Plain data: it contains nothing that only one process understands.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A message was stored.
@@ -21,23 +21,23 @@ pub enum Event {
     ChatChanged {
         /// The kind of change.
         change: ChatChange,
-        /// The chat after the change. Its members are told, with the chat.
+        /// The chat after the change, which its members receive.
         chat: Arc<Chat>,
-        /// Users who were members before and are not any more. They are told without the chat.
+        /// Users who were members before the change. They are notified without the chat.
         removed: Vec<UserId>,
         /// The version of the chat's membership after the change.
         members_version: u64,
     },
 }
 
-/// A stored message and what its delivery needs.
+/// A stored message with the data that its delivery needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
     /// The message as the store holds it.
     pub message: Arc<Message>,
     /// The version of the chat's membership at the commit, or a later one.
     pub members_version: u64,
-    /// The connection that sent the message. It gets an acknowledgement instead of a push.
+    /// The connection that sent the message, which gets an acknowledgement instead of a push.
     pub origin: Option<ConnectionId>,
     /// When the node that stored the message learned of the commit, by its wall clock. None when
     /// the message is published late: by the relay, or by a repeated send.

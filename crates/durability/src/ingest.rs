@@ -1,10 +1,11 @@
-//! From sends to receipts: gather what waits, store it at once, announce it, answer.
+//! Stores sent messages: collects pending sends, stores them as a batch, announces them, and
+//! returns receipts.
 //!
-//! Sends are sharded by chat; a shard takes what is waiting and has it stored as one batch, so a
-//! busy node pays one sync of the disk for many messages. Whoever sends waits at most until its
-//! deadline, and always learns whether the message may have been stored.
+//! Sends are sharded by chat; a shard stores all pending sends as one batch, so a busy node pays
+//! one disk sync for many messages. A sender waits at most until its deadline, and always learns
+//! whether the message may have been stored.
 
-mod places;
+mod pending_sends;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use heartline_routing::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use self::places::{Place, Places};
+use self::pending_sends::{PendingSend, PendingSends};
 pub use self::shard::Shard;
 use crate::breaker::{Breaker, Pass};
 use crate::bus::EventBus;
@@ -26,59 +27,59 @@ use crate::message::{NewMessage, Receipt};
 use crate::metrics::Metrics;
 use crate::send_error::SendError;
 
-/// How many sends may be under way.
+/// The limits of pending sends.
 #[derive(Debug, Clone, Copy)]
 pub struct IngestLimits {
-    /// In one chat.
+    /// Pending sends in one chat.
     pub per_chat: usize,
-    /// On this node.
+    /// Pending sends on this node.
     pub per_node: usize,
 }
 
-/// What ingest is made of.
+/// The parts of ingest.
 #[derive(Debug)]
 pub struct IngestParts {
-    /// How many sends may be under way.
+    /// The limits of pending sends.
     pub limits: IngestLimits,
-    /// How many shards work side by side.
+    /// The number of shards.
     pub shards: usize,
-    /// Where messages are stored.
+    /// The store of messages.
     pub log: Arc<dyn ChatLog>,
-    /// Where they are announced.
+    /// The bus on which stored messages are announced.
     pub bus: Arc<dyn EventBus>,
-    /// Guards the store.
+    /// The breaker of writes.
     pub breaker: Arc<Breaker>,
     /// The clocks.
     pub clock: Clock,
-    /// What is counted.
+    /// The counters of the plane.
     pub metrics: Metrics,
 }
 
-/// Takes sends. Clones share it.
+/// Accepts sends. Clones share the shards.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     shards: Arc<[mpsc::Sender<Item>]>,
-    places: Arc<Places>,
+    pending_sends: Arc<PendingSends>,
     breaker: Arc<Breaker>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
 
-/// A message on its way through a shard.
+/// A message in the queue of a shard.
 #[derive(Debug)]
 struct Item {
     message: NewMessage,
-    passage: Arc<Passage>,
+    state: Arc<SendState>,
     submitted_at: Instant,
     answer: oneshot::Sender<Result<Receipt, SendError>>,
-    _place: Place,
+    _pending: PendingSend,
 }
 
-/// A message that was taken in: its answer comes.
+/// An accepted message, whose outcome can be awaited.
 #[derive(Debug)]
 pub struct Submission {
     answer: oneshot::Receiver<Result<Receipt, SendError>>,
-    passage: Arc<Passage>,
+    state: Arc<SendState>,
     deadline: Instant,
     pass: Pass,
     metrics: Arc<Metrics>,
@@ -90,14 +91,14 @@ impl Ingest {
         let IngestParts { limits, shards, log, bus, breaker, clock, metrics } = parts;
         let (senders, shards) = (0..shards.max(1))
             .map(|_| {
-                // Never full before the node's own bound is reached.
+                // Never full before the node's own limit is reached.
                 let (sender, items) = mpsc::channel(limits.per_node);
                 let (log, bus) = (Arc::clone(&log), Arc::clone(&bus));
                 (sender, Shard::new(items, log, bus, clock, metrics.clone()))
             })
             .unzip::<_, _, Vec<_>, Vec<_>>();
-        let (places, metrics) = (Arc::new(Places::new(limits)), Arc::new(metrics));
-        (Self { shards: senders.into(), places, breaker, clock, metrics }, shards)
+        let (pending_sends, metrics) = (Arc::new(PendingSends::new(limits)), Arc::new(metrics));
+        (Self { shards: senders.into(), pending_sends, breaker, clock, metrics }, shards)
     }
 
     /// Stop 5 of the life of a message: accepted. Messages of one chat that are submitted one
@@ -112,28 +113,28 @@ impl Ingest {
     }
 
     fn try_submit(&self, message: NewMessage, deadline: Instant) -> Result<Submission, SendError> {
-        let place = self.places.take(message.chat_id).ok_or(SendError::Busy)?;
+        let pending = self.pending_sends.add(message.chat_id).ok_or(SendError::Busy)?;
         let pass =
             self.breaker.admit().map_err(|retry_after| SendError::BreakerOpen { retry_after })?;
         let shard = &self.shards[shard_of(message.chat_id, self.shards.len())];
         let (sender, answer) = oneshot::channel();
-        let passage = Arc::new(Passage::default());
+        let state = Arc::new(SendState::default());
         let item = Item {
             message,
-            passage: Arc::clone(&passage),
+            state: Arc::clone(&state),
             submitted_at: self.clock.now(),
             answer: sender,
-            _place: place,
+            _pending: pending,
         };
         shard.try_send(item).map_err(|_| SendError::Busy)?;
         let metrics = Arc::clone(&self.metrics);
-        Ok(Submission { answer, passage, deadline, pass, metrics })
+        Ok(Submission { answer, state, deadline, pass, metrics })
     }
 
-    /// Sends that are under way on this node.
+    /// Pending sends on this node.
     #[cfg(test)]
-    fn under_way(&self) -> usize {
-        self.places.total()
+    fn pending(&self) -> usize {
+        self.pending_sends.total()
     }
 }
 
@@ -145,18 +146,18 @@ fn shard_of(chat_id: ChatId, shards: usize) -> usize {
 // === impl Submission ===
 
 impl Submission {
-    /// The answer, at the deadline at the latest.
+    /// The outcome, at the deadline at the latest.
     pub async fn outcome(self) -> Result<Receipt, SendError> {
-        let Self { answer, passage, deadline, pass, metrics } = self;
+        let Self { answer, state, deadline, pass, metrics } = self;
         let outcome = match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(outcome)) => outcome,
-            // The shard is gone with the message: only a stopping node does that.
+            // The shard was dropped with the message, which happens only while a node stops.
             Ok(Err(_)) => Err(SendError::Unavailable { outcome: Outcome::Unknown }),
-            Err(_) => Err(SendError::Unavailable { outcome: passage.give_up() }),
+            Err(_) => Err(SendError::Unavailable { outcome: state.give_up() }),
         };
         match outcome {
             Err(SendError::Unavailable { .. }) => pass.failed(),
-            // A bus that fails says nothing about the store, which has stored the message.
+            // A failing bus is no failure of the store, which has stored the message.
             Ok(_) | Err(_) => pass.succeeded(),
         }
         metrics.sent(match &outcome {
@@ -168,21 +169,21 @@ impl Submission {
     }
 }
 
-/// Who was first: the shard that takes the message to the store, or the sender who gives up.
+/// Decides the race between the shard that stores the message and the sender that gives up.
 #[derive(Debug, Default)]
-struct Passage(AtomicU8);
+struct SendState(AtomicU8);
 
 const WAITING: u8 = 0;
-const TAKEN: u8 = 1;
+const STORING: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-impl Passage {
-    /// For the shard: whether the message may go to the store.
-    fn take(&self) -> bool {
-        self.0.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+impl SendState {
+    /// For the shard: whether the message may still be stored.
+    fn begin_storing(&self) -> bool {
+        self.0.compare_exchange(WAITING, STORING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// For the sender: whether the message can still be stored.
+    /// For the sender: whether the message may have been stored.
     fn give_up(&self) -> Outcome {
         match self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Outcome::Rejected,

@@ -1,4 +1,4 @@
-//! Lazy writes: watermarks (how far users have acknowledged) and last-seen times.
+//! Lazy writes: watermarks and last-seen times.
 //!
 //! Both only rise and clients repeat them, so they are kept in memory, written together every few
 //! seconds, and outside of the breaker: they never make a send fail.
@@ -19,14 +19,14 @@ use crate::store::{Chain, StoreError};
 /// The time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Users with pending writes. Beyond, writes of other users are dropped: a client acknowledges
-/// again.
+/// Users with pending writes, at most. Beyond, writes of other users are dropped: a client
+/// acknowledges again.
 const USERS_MAX: usize = 50_000;
 
-/// Chats with a pending watermark, per user.
+/// Chats with a pending watermark per user, at most.
 const CHATS_PER_USER_MAX: usize = 1000;
 
-/// The port of what is written lazily.
+/// The port for lazy writes.
 #[async_trait]
 pub trait LazyStore: Send + Sync + std::fmt::Debug {
     /// Raises watermarks, each clamped to its chat's head; one never falls. Users who are not
@@ -52,12 +52,12 @@ struct Pending {
 }
 
 impl LazyWrites {
-    /// Nothing pending.
+    /// No pending writes.
     pub fn new(metrics: Metrics) -> Self {
         Self { pending: Arc::default(), hurry: Arc::default(), metrics }
     }
 
-    /// Adds a watermark: how far a user has acknowledged a chat.
+    /// Adds a watermark.
     pub fn acknowledged(&self, user_id: &UserId, chat_id: ChatId, sequence: u64) {
         self.with(user_id, |pending| {
             let is_full = pending.acked.len() >= CHATS_PER_USER_MAX;
@@ -70,14 +70,14 @@ impl LazyWrites {
         });
     }
 
-    /// Adds a last-seen time, and has everything written soon.
+    /// Adds a last-seen time, and schedules a write soon.
     pub fn left(&self, user_id: &UserId, at: Timestamp) {
         self.seen(user_id, at);
         self.hurry.notify_one();
     }
 
-    /// How far a user has acknowledged a chat with this head: the pending watermark, or the stored
-    /// one if that is higher.
+    /// The watermark of a user in a chat with this head: the pending one, or the stored one if that
+    /// is higher.
     pub fn acked(&self, user_id: &UserId, chat_id: ChatId, head: u64, stored: u64) -> u64 {
         let pending = self.lock();
         let acked = pending.get(user_id).and_then(|pending| pending.acked.get(&chat_id));
@@ -88,11 +88,11 @@ impl LazyWrites {
     pub async fn run(self, store: Arc<dyn LazyStore>) {
         loop {
             tokio::select! {
-                // The interval first: a write that is due does not wait for more to gather.
+                // The interval first: a write that is due does not wait for more.
                 biased;
                 () = tokio::time::sleep(WRITE_INTERVAL) => {}
                 () = self.hurry.notified() => {
-                    // Users who leave together are written together.
+                    // Users who disconnect together are written together.
                     tokio::time::sleep(WRITE_INTERVAL / 20).await;
                 }
             }
@@ -100,8 +100,8 @@ impl LazyWrites {
         }
     }
 
-    /// Writes what is pending. A write that fails stays pending, also when this future is dropped:
-    /// a node that stops drops its tasks and then writes once more.
+    /// Writes all pending values. A value that fails stays pending, also if this future is dropped:
+    /// a stopping node drops its tasks and then writes once more.
     pub async fn write(&self, store: &dyn LazyStore) {
         let mut taken = self.take_pending();
         if !taken.watermarks.is_empty() {
@@ -154,7 +154,7 @@ impl LazyWrites {
     }
 }
 
-/// Writes under way. Those that are left when this is dropped are pending again.
+/// Writes in progress. Those that are left when this is dropped are pending again.
 struct Taken<'writes> {
     writes: &'writes LazyWrites,
     watermarks: Vec<Watermark>,
@@ -183,11 +183,11 @@ mod tests {
     const CHAT: ChatId = ChatId(Ulid(7));
 
     #[tokio::test]
-    async fn what_was_being_written_when_its_task_ended_is_written_by_the_next() {
+    async fn an_interrupted_write_is_repeated_by_the_next() {
         let ana: UserId = "ana".parse().unwrap();
         let at = Timestamp::from_unix_seconds(5);
         let watermark = Watermark { user_id: ana.clone(), chat_id: CHAT, last_acked_sequence: 3 };
-        // The first write ends while the store has answered nothing, the second after one answer.
+        // The first write ends before any call of the store returned, the second after one.
         for answers in [0, 1] {
             let store = SlowStore {
                 permits: Semaphore::new(answers),
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Keeps what is written; each call waits for a permit.
+    /// Keeps written values; each call waits for a permit.
     #[derive(Debug)]
     struct SlowStore {
         permits: Semaphore,

@@ -1,9 +1,9 @@
 //! Stored messages, chats and users: numbered once, stored, then published.
 //!
-//! The ports say what a store and a bus must do; `contract` proves it of any of them. The rest
-//! is the plane that uses them, in the order in which a message meets it: [`ingest`] gathers sends
-//! and has them stored, [`bus`] publishes them, [`relay`] publishes those that stayed behind, and
-//! [`catch_up`] reads them back.
+//! The ports define the behaviour of a store and a bus; `contract` checks every implementation.
+//! The rest is the plane that uses them, in the order in which a message passes it: [`ingest`]
+//! collects sends and stores them, [`bus`] publishes them, [`relay`] publishes those that were not
+//! published in time, and [`catch_up`] reads them back.
 
 pub mod message;
 pub mod repair;

@@ -14,13 +14,13 @@ pub struct Appended {
     pub message: Message,
     /// Whether an earlier attempt had stored it.
     pub duplicate: bool,
-    /// Whether it is known to have been published; always false for a new one.
+    /// Whether the message is known to have been published; always false for a new one.
     pub published: bool,
     /// The version of the chat's membership at this commit.
     pub members_version: u64,
 }
 
-/// Why the store refused one message of a batch, though it works.
+/// Why the store refused one message of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendRefusal {
     /// The sender is not a member of the chat, or there is no such chat.
@@ -29,7 +29,8 @@ pub enum AppendRefusal {
     /// The sender used the same `client_message_id` in this chat for another message.
     #[error("this client_message_id was used for another message")]
     Conflict,
-    /// The chat's counter is missing or wrong. Nothing is numbered until an operator repairs it.
+    /// The chat's counter is missing or wrong. The chat accepts no messages until an operator
+    /// repairs it.
     #[error("this chat is halted")]
     Halted,
 }
@@ -72,11 +73,11 @@ pub struct LogRead {
 /// A page of the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogPage {
-    /// In ascending order.
+    /// The messages in ascending order.
     pub messages: Vec<Message>,
     /// Whether there are more in the direction that was read.
     pub has_more: bool,
-    /// The chat's newest sequence, read in the same instant as the messages.
+    /// The chat's newest sequence, read at the same instant as the messages.
     pub head_sequence: u64,
 }
 
@@ -99,8 +100,7 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
     /// A page of a chat; none when the reader is not a member or there is no such chat.
     async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError>;
 
-    /// The chats of a user in the order of their ids, beginning after one, with their heads and
-    /// how far the user has acknowledged each.
+    /// The chats of a user, ordered by id, beginning after one, with their heads and watermarks.
     async fn manifest(
         &self,
         user_id: &UserId,

@@ -7,20 +7,20 @@ use heartline_protocol::{ChatId, ClientMessageId, ConnectionId, UserId};
 
 pub use heartline_protocol::DEFAULT_CONTENT_TYPE;
 
-/// A message that somebody wants stored. Its form was checked where it entered.
+/// A message to be stored. Its form was validated where it entered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewMessage {
-    /// Where to.
+    /// The chat.
     pub chat_id: ChatId,
-    /// Who sends it.
+    /// The sender.
     pub sender_id: UserId,
-    /// The sender's own name for it, the same in every retry.
+    /// The sender's id for the message, the same in every retry.
     pub client_message_id: ClientMessageId,
-    /// What is said.
+    /// The content.
     pub content: String,
-    /// What kind of content it is.
+    /// The type of the content.
     pub content_type: String,
-    /// The connection it came by, which is not told again; none for REST.
+    /// The connection that sent the message, to which it is not pushed; none for REST.
     pub origin: Option<ConnectionId>,
 }
 

@@ -1,4 +1,4 @@
-//! What the durability plane counts. `docs/metrics.md` defines each.
+//! The metrics of the durability plane, defined in `docs/metrics.md`.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,10 +9,10 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::breaker::BreakerMetrics;
 use crate::log::AppendRefusal;
 
-/// What became of a send, as a label.
+/// The outcome of a send, as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct OutcomeLabel {
-    /// `stored`, `duplicate`, or why not.
+    /// `stored`, `duplicate`, or the reason of a failure.
     pub outcome: &'static str,
 }
 
@@ -31,23 +31,23 @@ pub struct Metrics {
     pub conflicts: Counter,
     /// Sends to a halted chat.
     pub halted_sends: Counter,
-    /// Sends by what became of them.
+    /// Sends by outcome.
     pub sends: Family<OutcomeLabel, Counter>,
     /// Messages that the relay announced.
     pub relayed: Counter,
-    /// Reads refused because too many were under way.
+    /// Reads refused because too many were pending.
     pub reads_busy: Counter,
     /// Reads that failed or were not answered in time.
     pub reads_failed: Counter,
-    /// Watermarks and last-seen times that were not kept because too many waited.
+    /// Watermarks and last-seen times that were dropped because too many were pending.
     pub lazy_writes_dropped: Counter,
-    /// The breaker before the store's writes.
+    /// The breaker of the store's writes.
     pub write_breaker: BreakerMetrics,
-    /// The breaker before the store's reads.
+    /// The breaker of the store's reads.
     pub read_breaker: BreakerMetrics,
 }
 
-/// Up to the seconds that a send may take, with the documented thresholds among them.
+/// The buckets up to the deadline of a send, with the documented thresholds among them.
 const PERSIST_BUCKETS: [f64; 13] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 
@@ -83,13 +83,17 @@ impl Metrics {
             ("conflicts", "Sends that reused an id", &self.conflicts),
             ("halted_sends", "Sends to a halted chat", &self.halted_sends),
             ("messages_relayed", "Messages that the relay announced", &self.relayed),
-            ("reads_busy", "Reads refused at the gate", &self.reads_busy),
+            ("reads_busy", "Reads refused because too many were pending", &self.reads_busy),
             ("reads_failed", "Reads that failed", &self.reads_failed),
-            ("lazy_writes_dropped", "Watermarks not kept", &self.lazy_writes_dropped),
+            (
+                "lazy_writes_dropped",
+                "Watermarks and last-seen times dropped",
+                &self.lazy_writes_dropped,
+            ),
         ] {
             plane.register(name, help, counter.clone());
         }
-        plane.register("sends", "Sends by what became of them", self.sends.clone());
+        plane.register("sends", "Sends by outcome", self.sends.clone());
         let persist = "From acceptance to commit";
         let seconds = Unit::Seconds;
         plane.register_with_unit("persist", persist, seconds, self.persist_seconds.clone());

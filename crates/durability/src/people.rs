@@ -16,14 +16,14 @@ pub struct Profile {
     pub user_id: UserId,
     /// The name that others see.
     pub display_name: Option<String>,
-    /// When they were last online, if they ever were.
+    /// When the user was last online, if ever.
     pub last_seen: Option<Timestamp>,
 }
 
 /// Profiles of users.
 #[async_trait]
 pub trait People: Send + Sync + std::fmt::Debug {
-    /// A user's profile. Asking creates nothing.
+    /// The profile of a user. Reading creates nothing.
     async fn profile(&self, user_id: &UserId) -> Result<Profile, StoreError>;
 
     /// Sets the name that others see; none removes it.
@@ -36,6 +36,6 @@ pub trait People: Send + Sync + std::fmt::Debug {
     /// Deletes a user: the profile, the contacts in both directions and the memberships at once,
     /// the content of their messages later by [`Upkeep::forget`](crate::upkeep::Upkeep::forget). An
     /// owned group passes to its longest-standing admin, or else member; one without other members
-    /// is deleted. Answers every chat that changed.
+    /// is deleted. Returns every chat that changed.
     async fn delete_user(&self, user_id: &UserId) -> Result<Vec<Edited>, StoreError>;
 }

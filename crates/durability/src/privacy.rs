@@ -15,7 +15,7 @@ pub struct Sight {
     pub user_id: UserId,
 }
 
-/// What the store knows about a [`Sight`]: enough to decide it, and the last-seen time to show.
+/// The relation of a [`Sight`]: the facts that decide it, and the last-seen time to show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Relation {
     /// The visibility that the seen user has chosen, if any.
@@ -27,8 +27,8 @@ pub struct Relation {
 }
 
 impl Sight {
-    /// Whether the observer may see the user, given what the store says of the two. Everybody
-    /// sees themselves.
+    /// Whether the observer may see the user, given the relation of the two. Every user sees
+    /// themselves.
     pub fn is_allowed(&self, relation: Relation, default_visibility: Visibility) -> bool {
         if self.observer_id == self.user_id {
             return true;
@@ -41,20 +41,20 @@ impl Sight {
     }
 }
 
-/// Who may see whose presence.
+/// The settings and relations that decide who may see whose presence.
 #[async_trait]
 pub trait Privacy: Send + Sync + std::fmt::Debug {
     /// The visibility that a user has chosen for their presence, if any.
     async fn visibility(&self, user_id: &UserId) -> Result<Option<Visibility>, StoreError>;
 
-    /// Sets who may see a user's presence. Answers whether that is a change.
+    /// Sets the visibility of a user's presence. Returns whether this is a change.
     async fn set_visibility(
         &self,
         user_id: &UserId,
         visibility: Visibility,
     ) -> Result<bool, StoreError>;
 
-    /// The relations of pairs of users, one per pair and in order. Asking creates nothing, and a
+    /// The relations of pairs of users, one per pair and in order. Reading creates nothing, and a
     /// user who never connected has an empty relation.
     async fn relations(&self, sights: Vec<Sight>) -> Result<Vec<Relation>, StoreError>;
 }

@@ -1,7 +1,7 @@
-//! Messages that were published and are not recorded as such yet.
+//! Published messages that are not recorded as published yet.
 //!
 //! Recording is lazy: a message that is recorded late may be published again after a crash, and
-//! delivery drops a repeated one.
+//! delivery drops the repeat.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::announcements::{Announcements, Published};
 use crate::ranges::Ranges;
 use crate::store::Chain;
 
-/// The time between two records: well below the age at which the relay publishes again.
+/// The interval of records: well below the age at which the relay publishes again.
 const RECORD_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Chats with pending records. Beyond, messages of other chats stay unrecorded, and the relay
-/// publishes them again.
+/// Chats with pending records, at most. Beyond, messages of other chats stay unrecorded, and the
+/// relay publishes them again.
 const CHATS_MAX: usize = 100_000;
 
-/// Published messages that are to be recorded. Clones share them.
+/// Published messages to be recorded. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Publications {
     pending: Arc<Mutex<Map<ChatId, Ranges>>>,
@@ -36,7 +36,7 @@ impl Publications {
         }
     }
 
-    /// Records what is pending. A record that fails stays pending.
+    /// Records all pending messages. A record that fails stays pending.
     pub async fn record(&self, store: &dyn Announcements) {
         let pending = std::mem::take(&mut *self.lock());
         let of_chat = |(chat_id, ranges): (&ChatId, &Ranges)| {

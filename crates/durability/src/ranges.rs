@@ -1,14 +1,15 @@
-//! Ranges of sequences that were published, in whatever order that became known.
+//! Ranges of published sequences, added in any order.
 
-/// Ranges that are kept. Beyond, the highest are dropped, and the relay publishes them again.
+/// Ranges that are kept, at most. Beyond, the highest are dropped, and the relay publishes them
+/// again.
 const RANGES_MAX: usize = 256;
 
-/// Ranges, each with its first and last number, ascending and apart from each other.
+/// Ranges, each with its first and last sequence, ascending and not adjacent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    /// Adds a range, joined with those that it touches.
+    /// Adds a range, merged with those that it touches.
     pub fn insert(&mut self, mut first: u64, mut last: u64) {
         self.0.retain(|&(held_first, held_last)| {
             let touches = first <= held_last + 1 && held_first <= last + 1;
@@ -22,7 +23,7 @@ impl Ranges {
         self.0.truncate(RANGES_MAX);
     }
 
-    /// The sequence that is reached from `from` without a hole. Ranges up to it are removed.
+    /// The highest sequence that is reached from `from` without a gap. Ranges up to it are removed.
     pub fn advance(&mut self, from: u64) -> u64 {
         let mut reached = from;
         self.0.retain(|&(first, last)| {
@@ -35,12 +36,12 @@ impl Ranges {
         reached
     }
 
-    /// Whether there are none.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each with its first and last number, ascending.
+    /// The ranges, each with its first and last sequence, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().copied()
     }

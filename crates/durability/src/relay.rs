@@ -1,5 +1,5 @@
-//! The relay: publishes stored messages that were not published in time, after a crash, while the
-//! bus was away, or because a chat's members could not be read.
+//! The relay: publishes stored messages that were not published in time: after a crash, after an
+//! outage of the bus, or because a chat's members could not be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::store::Chain;
 /// The age at which the relay publishes a message that is not recorded as published.
 pub const RELAY_AFTER: Duration = Duration::from_secs(2);
 
-/// The time between two looks at the store.
+/// The interval of reads of unpublished chats.
 const RELAY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Chats of one look, and pages of each: more than a busy chat gains until the next look.
-const CHATS_PER_LOOK: usize = 100;
+/// Chats per read, and pages of each: more than a busy chat gains until the next read.
+const CHATS_PER_READ: usize = 100;
 const PAGES_PER_LOOK: usize = 20;
 
 /// The relay.
@@ -32,7 +32,7 @@ const PAGES_PER_LOOK: usize = 20;
 pub struct Relay {
     /// The stored messages.
     pub log: Arc<dyn ChatLog>,
-    /// Which of them were published.
+    /// The record of published messages.
     pub announcements: Arc<dyn Announcements>,
     /// Publishes messages.
     pub bus: Arc<dyn EventBus>,
@@ -43,14 +43,14 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Looks for ever.
+    /// Publishes for ever.
     pub async fn run(self) {
         let mut ticks = tokio::time::interval(RELAY_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut taken_up = Map::default();
         loop {
             ticks.tick().await;
-            match self.announcements.unpublished(RELAY_AFTER, CHATS_PER_LOOK).await {
+            match self.announcements.unpublished(RELAY_AFTER, CHATS_PER_READ).await {
                 Ok(chats) => taken_up = self.announce_chats(chats, &taken_up).await,
                 Err(error) => {
                     warn!(error = %Chain(&error), "relay: reading unpublished chats failed")
@@ -59,9 +59,9 @@ impl Relay {
         }
     }
 
-    /// Answers where each chat was when it was taken up. Of one that still is where the last look
-    /// found it only the next message is announced: while that cannot be delivered the rest cannot
-    /// be either, and announcing all of it every second would be a storm.
+    /// Returns the position of each chat. Of a chat that has not advanced since the last read only
+    /// the next message is announced: while that one cannot be delivered the rest cannot either,
+    /// and announcing all of it every second would overload the node.
     async fn announce_chats(
         &self,
         chats: Vec<Unpublished>,
@@ -83,7 +83,7 @@ impl Relay {
         for _ in 0..PAGES_PER_LOOK {
             let after = chat.published_sequence;
             let Some(last) = self.announce(chat, SYNC_PAGE_MESSAGES as usize).await else { return };
-            info!(chat_id = %chat.chat_id, after, last, "announced what stayed behind");
+            info!(chat_id = %chat.chat_id, after, last, "relay: unpublished messages announced");
             if last >= chat.head_sequence {
                 return;
             }
@@ -91,7 +91,7 @@ impl Relay {
         }
     }
 
-    /// Announces up to so many messages of a chat; answers how far it came.
+    /// Announces up to `limit` messages of a chat; returns the last announced sequence.
     async fn announce(&self, chat: Unpublished, limit: usize) -> Option<u64> {
         let Unpublished { chat_id, published_sequence, head_sequence, members_version } = chat;
         let read = LogRead {
@@ -108,10 +108,10 @@ impl Relay {
                 return None;
             }
         };
-        // What was stored since the chat was taken up may have a later version of its membership,
-        // and is too young to have stayed behind.
+        // Messages that were stored since the chat was read may have a later version of its
+        // membership, and are too young for the relay.
         page.messages.retain(|message| message.sequence <= head_sequence);
-        // Messages that the retention has removed need no publishing.
+        // Messages that the retention has removed need no announcement.
         let first = page.messages.first().map_or(head_sequence + 1, |message| message.sequence);
         let last = page.messages.last().map_or(head_sequence, |message| message.sequence);
         if first > published_sequence + 1 {

@@ -1,6 +1,6 @@
-//! What an operator can do for a halted chat.
+//! The repair of a halted chat's counter.
 
-/// What a repair came to.
+/// The outcome of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
     /// There is no such chat.
@@ -10,11 +10,11 @@ pub enum Repair {
         /// The counter.
         head: u64,
     },
-    /// The counter is right now, and the chat goes on.
+    /// The counter is repaired, and the chat accepts messages again.
     Done {
-        /// The counter as it was; none if it was missing.
+        /// The counter before the repair; none if it was missing.
         before: Option<u64>,
-        /// The counter as it is: the newest number in use.
+        /// The counter after the repair: the newest sequence in use.
         after: u64,
     },
 }

@@ -8,10 +8,10 @@ use tracing::{info, warn};
 use crate::store::Chain;
 use crate::upkeep::Upkeep;
 
-/// The time between two runs.
+/// The interval of runs.
 const RUN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Messages that one call removes: few, so that sends do not wait for it.
+/// Messages that one call removes: few, so that sends do not wait long.
 const BATCH_MESSAGES: usize = 500;
 
 /// The pause between two calls of a run.

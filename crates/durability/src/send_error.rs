@@ -1,4 +1,4 @@
-//! Why a message was not acknowledged, and the error frame that says so.
+//! Why a message was not acknowledged, and the error frame for it.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::log::AppendRefusal;
 pub enum SendError {
     /// The store refused it.
     Refused(AppendRefusal),
-    /// Too many sends are under way, in this chat or on this node.
+    /// Too many sends are pending, in this chat or on this node.
     Busy,
     /// The breaker is open, so the store was not called.
     BreakerOpen {
         /// When to try again.
         retry_after: Duration,
     },
-    /// The message is stored, but the bus did not take it in time. The relay publishes it.
+    /// The message is stored, but the bus did not accept it in time. The relay publishes it.
     NotPublished,
     /// The store failed, or did not answer in time.
     Unavailable {
-        /// Whether the message may be stored all the same.
+        /// Whether the message may be stored nevertheless.
         outcome: Outcome,
     },
 }
@@ -53,11 +53,11 @@ impl From<SendError> for ErrorFrame {
                 (ErrorCode::Conflict, message, Outcome::Rejected, None)
             }
             SendError::Refused(AppendRefusal::Halted) => {
-                let message = "this chat takes no messages until an operator has repaired it";
+                let message = "this chat accepts no messages until an operator repairs it";
                 (ErrorCode::ChatHalted, message, Outcome::Rejected, None)
             }
             SendError::Busy => {
-                let message = "too many messages are on their way: send more slowly";
+                let message = "too many messages are pending: send more slowly";
                 (ErrorCode::ServerBusy, message, Outcome::Rejected, Some(1))
             }
             SendError::BreakerOpen { retry_after } => {
@@ -84,7 +84,8 @@ impl From<SendError> for ErrorFrame {
     }
 }
 
-/// The same for a chat that does not exist and one that the asker does not belong to.
+/// The error for a chat that does not exist, or of which the user is no member; the two look the
+/// same.
 pub fn not_a_member() -> ErrorFrame {
     ErrorFrame::new(ErrorCode::NotAMember, "there is no such chat, or you are not a member")
 }

@@ -1,4 +1,4 @@
-//! How a store fails.
+//! The error of a store.
 
 use std::error::Error;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use heartline_protocol::Outcome;
 
-/// A failure of the store that lies in the machine and not in the request. Clones share the cause.
+/// A failure of the store that is not caused by the request. Clones share the cause.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store is unavailable")]
 pub struct StoreError {
-    /// Whether something may have been written all the same.
+    /// Whether something may have been written nevertheless.
     pub outcome: Outcome,
     /// The cause, for the operator's log; never for a client.
     #[source]
@@ -23,7 +23,7 @@ impl StoreError {
         Self { outcome: Outcome::Rejected, source: Arc::from(source.into()) }
     }
 
-    /// A failure that may have written something: the commit failed, or its answer was lost.
+    /// A failure that may have written something: the commit failed, or its result was lost.
     pub fn unknown(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { outcome: Outcome::Unknown, source: Arc::from(source.into()) }
     }

@@ -1,4 +1,4 @@
-//! The port [`Upkeep`]: retention, halted chats, and whether the store takes writes.
+//! The port [`Upkeep`]: retention, halted chats, and the write probe.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::store::StoreError;
 pub trait Upkeep: Send + Sync + std::fmt::Debug {
     /// Removes up to `limit` messages: those of deleted chats, the content of deleted users'
     /// messages, and, with a retention, those that are older than it by the store's own clock.
-    /// Answers how many messages it changed; fewer than `limit` means that nothing is left to do.
-    /// A call is made of short transactions, so that sends never wait long for it.
+    /// Returns the number of changed messages; fewer than `limit` means that nothing is left to do.
+    /// A call consists of short transactions, so that sends never wait long for it.
     async fn forget(&self, retention: Option<Duration>, limit: usize) -> Result<usize, StoreError>;
 
     /// Up to `limit` chats that are halted.
     async fn halted(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 
-    /// Sets a halted chat's counter to exactly its newest sequence and lifts the halt.
+    /// Sets a halted chat's counter to exactly its newest sequence and ends the halt.
     async fn repair_counter(&self, chat_id: ChatId) -> Result<Repair, StoreError>;
 
-    /// Succeeds if the store takes writes. A probe waits where writes wait, and fails when they
-    /// fail; it changes nothing.
+    /// Succeeds if the store accepts writes. A probe waits in the queue of writes and fails when
+    /// they fail; it changes nothing.
     async fn probe(&self) -> Result<(), StoreError>;
 }

@@ -21,11 +21,11 @@ const ATTEMPTS_TIME: Duration = Duration::from_millis(250);
 /// reads that fail.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// The age of a cached audience that is good for an event without a version, or for a late one,
-/// whose version says little: a removed member hears nothing after a second.
+/// The age of a cached audience that may serve an event without a version, or a late event whose
+/// version is outdated: a removed member receives nothing after a second.
 const UNVERSIONED_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Members of all cached audiences together. Beyond, the cache is emptied.
+/// Members of all cached audiences together, at most. Beyond, the cache is emptied.
 const CACHED_MEMBERS_MAX: usize = 1_000_000;
 
 /// The members of a chat could not be read.
@@ -56,8 +56,8 @@ impl AudienceCache {
     }
 
     /// Stop 10 of the life of a message: addressed. The members of a chat at this version of its
-    /// membership, which it had at `committed_at`, or a later one; nobody when the chat is gone.
-    /// For an event that comes late the audience was read within the last second.
+    /// membership, which it had at `committed_at`, or a later one; nobody if the chat was deleted.
+    /// For a late event the audience was read within the last second.
     pub(crate) async fn at(
         &mut self,
         chat_id: ChatId,

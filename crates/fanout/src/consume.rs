@@ -1,4 +1,4 @@
-//! From events to envelopes, one event after the other.
+//! Consumes events in order and sends envelopes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::dirty::Dirty;
 /// Events of one batch.
 const BATCH_EVENTS: usize = 64;
 
-/// The time between two attempts to tell the members of dirty chats to sync.
+/// The interval of attempts to make the members of dirty chats sync.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers the events of a source.
@@ -31,7 +31,7 @@ pub struct Consumer {
     dirty: Dirty,
 }
 
-/// A message of a batch, and what its source needs to know about it.
+/// A message of a batch, with its position for the report to the source.
 struct Message {
     stored: Stored,
     position: EventPosition,
@@ -49,7 +49,7 @@ impl Consumer {
     /// each. Ends when the source fails.
     ///
     /// # Errors
-    /// The source failed. A consumer with a new source can go on where this one was.
+    /// The source failed. A consumer with a new source continues where this one stopped.
     pub async fn run(mut self, mut source: Box<dyn EventSource>) -> Result<(), BusError> {
         let mut resyncs = tokio::time::interval(RESYNC_INTERVAL);
         resyncs.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -96,7 +96,7 @@ impl Consumer {
             let Ok(user_ids) = self.audiences.at(chat_id, members_version, committed_at).await
             else {
                 self.fanout.metrics.skipped("members_unreadable");
-                self.again(chat_id, position, reports);
+                self.retry_later(chat_id, position, reports);
                 continue;
             };
             let known = audiences
@@ -120,19 +120,18 @@ impl Consumer {
                     self.fanout.deliver(delivery, routes).await;
                     reports.push(Report { position, attempt: Attempt::Attempted });
                 }
-                // The connections of this node get it now, those of other nodes when it is repeated.
+                // Connections of this node get it now, those of other nodes with the next attempt.
                 Err(RoutesUnreadable) => {
                     self.fanout.deliver(delivery, &NodeRoutes::default()).await;
-                    self.again(chat_id, position, reports);
+                    self.retry_later(chat_id, position, reports);
                 }
             }
         }
     }
 
-    /// Reports that an event must come again, and has the chat's members told to sync as soon as
-    /// they can be read: the event comes again also after a crash, which the dirty list does not
-    /// survive.
-    fn again(&mut self, chat_id: ChatId, position: EventPosition, reports: &mut Vec<Report>) {
+    /// Reports that an event must be repeated, and marks the chat as dirty, so that its members
+    /// sync as soon as they can be read. The repeat also covers a crash, which loses the dirty list.
+    fn retry_later(&mut self, chat_id: ChatId, position: EventPosition, reports: &mut Vec<Report>) {
         self.dirty.insert(chat_id);
         self.fanout.metrics.dirty_chats.set(self.dirty.len() as i64);
         reports.push(Report { position, attempt: Attempt::Again });
@@ -150,16 +149,16 @@ impl Consumer {
             chat.members.iter().map(|member| member.user_id.clone()).collect();
         let audience = Audience { members_version, user_ids: Arc::clone(&user_ids) };
         self.audiences.learn(chat_id, audience);
-        let told = Some(chat.clone());
-        let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: told });
-        self.fanout.tell(user_ids, &frame).await;
+        let current = Some(chat.clone());
+        let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: current });
+        self.fanout.send_frame(user_ids, &frame).await;
         let frame = self.encode(&ServerFrame::ChatChanged { chat_id, change, chat: None });
-        self.fanout.tell(removed.into(), &frame).await;
+        self.fanout.send_frame(removed.into(), &frame).await;
     }
 
-    /// Tells the members of dirty chats to sync, as far as they can be read again. While their
-    /// routes are unreadable nobody is told: the connections of this node have the messages, and
-    /// would be told again with each repeat.
+    /// Sends `resync_required` to the members of dirty chats, as far as they can be read again.
+    /// While their routes are unreadable nothing is sent: the connections of this node have the
+    /// messages, and would sync again with each repeat.
     async fn resync_dirty(&mut self, source: &mut dyn EventSource) -> Result<(), BusError> {
         while let Some(chat_id) = self.dirty.next() {
             // A version that no chat has reached, so that the audience is read.

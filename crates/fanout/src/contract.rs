@@ -31,12 +31,12 @@ impl<'store> AudienceContract<'store> {
     /// Runs the whole suite.
     pub async fn run(&self) {
         self.an_audience_is_every_member_at_its_version().await;
-        self.companions_share_a_chat_in_which_something_was_said().await;
-        self.what_was_said_too_long_ago_does_not_count().await;
-        self.large_chats_are_passed_over().await;
-        self.who_has_left_is_no_companion().await;
-        self.everybody_is_answered_in_order().await;
-        self.of_very_many_companions_some_are_answered().await;
+        self.companions_share_a_chat_with_a_message().await;
+        self.chats_without_recent_messages_do_not_count().await;
+        self.large_chats_are_skipped().await;
+        self.former_members_are_no_companions().await;
+        self.companions_are_listed_in_the_order_of_users().await;
+        self.the_number_of_companions_is_limited().await;
     }
 
     async fn an_audience_is_every_member_at_its_version(&self) {
@@ -72,7 +72,7 @@ impl<'store> AudienceContract<'store> {
         let user_ids: Vec<_> = user_ids.iter().map(|user_id| (*user_id).clone()).collect();
         let found = self.audiences.companions(&user_ids, active_within, members_max).await;
         let mut found = found.expect("the store works");
-        assert_eq!(found.len(), user_ids.len(), "one answer per user");
+        assert_eq!(found.len(), user_ids.len(), "one list per user");
         for companions in &mut found {
             companions.sort_unstable();
         }
@@ -83,9 +83,9 @@ impl<'store> AudienceContract<'store> {
         self.companions_of(&[user_id], DAY, 100).await.remove(0)
     }
 
-    async fn companions_share_a_chat_in_which_something_was_said(&self) {
+    async fn companions_share_a_chat_with_a_message(&self) {
         let [ana, bo, cy, dan] = ["ana", "bo", "cy", "dan"].map(|name| self.chats.user(name));
-        assert_eq!(self.companions(&ana).await, [], "who never came has none");
+        assert_eq!(self.companions(&ana).await, [], "an unknown user has none");
         let group = self.chats.group(&ana, &[&bo, &cy]).await.chat_id;
         let other = self.chats.group(&bo, &[&ana, &dan]).await.chat_id;
         let new = NewChat {
@@ -95,13 +95,13 @@ impl<'store> AudienceContract<'store> {
             member_ids: vec![bo.clone()],
         };
         let direct = self.store.create(new, None).await.expect("the store works");
-        let direct = direct.expect("it may be made").chat.chat_id;
-        assert_eq!(self.companions(&ana).await, [], "nothing was said yet");
+        let direct = direct.expect("it may be created").chat.chat_id;
+        assert_eq!(self.companions(&ana).await, [], "no message yet");
         self.chats.stored(direct, &ana, "hello").await;
         assert_eq!(self.companions(&ana).await, sorted([&bo]));
         self.chats.stored(group, &cy, "hello").await;
         assert_eq!(self.companions(&ana).await, sorted([&bo, &cy]), "each once, not oneself");
-        assert_eq!(self.companions(&cy).await, sorted([&ana, &bo]), "whoever said it");
+        assert_eq!(self.companions(&cy).await, sorted([&ana, &bo]), "whoever sent it");
         assert_eq!(self.companions(&dan).await, []);
         self.chats.stored(other, &bo, "hello").await;
         assert_eq!(self.companions(&ana).await, sorted([&bo, &cy, &dan]));
@@ -114,7 +114,7 @@ impl<'store> AudienceContract<'store> {
         assert_eq!(self.companions(&cy).await, [], "nobody is their own companion");
     }
 
-    async fn what_was_said_too_long_ago_does_not_count(&self) {
+    async fn chats_without_recent_messages_do_not_count(&self) {
         let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.chats.user(name));
         let (old, new) =
             (self.chats.group(&ana, &[&bo]).await, self.chats.group(&ana, &[&cy]).await);
@@ -125,12 +125,12 @@ impl<'store> AudienceContract<'store> {
         assert_eq!(within(Duration::from_millis(30)).await, []);
         self.chats.stored(new.chat_id, &ana, "now").await;
         assert_eq!(within(DAY).await, sorted([&bo, &cy]));
-        // What comes after something old makes the chat active again.
+        // A new message makes an old chat active again.
         self.chats.stored(old.chat_id, &ana, "again").await;
         assert_eq!(within(Duration::from_secs(60)).await, sorted([&bo, &cy]));
     }
 
-    async fn large_chats_are_passed_over(&self) {
+    async fn large_chats_are_skipped(&self) {
         let ana = self.chats.user("ana");
         let others: Vec<_> = (0..4).map(|_| self.chats.user("other")).collect();
         let pair = self.chats.group(&ana, &[&others[0]]).await.chat_id;
@@ -148,22 +148,22 @@ impl<'store> AudienceContract<'store> {
         assert_eq!(at_most(usize::MAX).await, sorted(&others));
         let remove = ChatEdit::Remove { user_id: others[1].clone() };
         self.chats.edit(four, &ana, remove).await.expect("an owner may remove");
-        assert_eq!(at_most(3).await, sorted(&others), "it counts who is a member now");
+        assert_eq!(at_most(3).await, sorted(&others), "only current members count");
     }
 
-    async fn who_has_left_is_no_companion(&self) {
+    async fn former_members_are_no_companions(&self) {
         let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.chats.user(name));
         let chat_id = self.chats.group(&ana, &[&bo, &cy]).await.chat_id;
         self.chats.stored(chat_id, &bo, "hello").await;
         let leave = ChatEdit::Remove { user_id: bo.clone() };
         self.chats.edit(chat_id, &bo, leave).await.expect("a member may leave");
         assert_eq!(self.companions(&ana).await, sorted([&cy]));
-        assert_eq!(self.companions(&bo).await, [], "nor has one who has left any");
+        assert_eq!(self.companions(&bo).await, [], "a former member has none either");
         self.store.delete_user(&cy).await.expect("the store works");
         assert_eq!(self.companions(&ana).await, []);
     }
 
-    async fn everybody_is_answered_in_order(&self) {
+    async fn companions_are_listed_in_the_order_of_users(&self) {
         let [ana, bo, cy, nobody] = ["ana", "bo", "cy", "nobody"].map(|name| self.chats.user(name));
         for (one, other) in [(&ana, &bo), (&bo, &cy)] {
             let chat_id = self.chats.group(one, &[other]).await.chat_id;
@@ -176,7 +176,7 @@ impl<'store> AudienceContract<'store> {
         assert!(self.companions_of(&[], DAY, 100).await.is_empty());
     }
 
-    async fn of_very_many_companions_some_are_answered(&self) {
+    async fn the_number_of_companions_is_limited(&self) {
         let ana = self.chats.user("ana");
         let mut others = BTreeSet::new();
         while others.len() <= COMPANIONS_MAX {

@@ -1,4 +1,4 @@
-//! One envelope per node.
+//! Sends envelopes, one per node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ const ATTEMPTS_TIME: Duration = Duration::from_millis(250);
 /// How long the directory may be silent before its routes are read only once.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// Sends frames to where their receivers are.
+/// Sends frames to the nodes of their recipients.
 #[derive(Debug, Clone)]
 pub struct Fanout {
     /// This node.
     pub node_id: NodeId,
-    /// Where users are connected.
+    /// The port for routes of users.
     pub routes: Arc<dyn Routes>,
-    /// Carries envelopes to nodes.
+    /// The link to the nodes.
     pub link: Arc<dyn NodeLink>,
     /// The sockets of this node.
     pub sockets: Arc<dyn LocalSockets>,
-    /// For the frames' timestamps.
+    /// The clock for the timestamps of frames.
     pub clock: Clock,
-    /// What is counted.
+    /// The counters of fanout.
     pub metrics: Metrics,
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct RoutesUnreadable;
 
 impl Fanout {
     /// The routes of these users to other nodes. Routes that were read after a message was stored
-    /// are good for that message: a client that connects later reads it from the log.
+    /// are sufficient for that message: a client that connects later reads it from the log.
     ///
-    /// While the directory cannot be read, every peer gets all users, and decides by its own
-    /// connections. So does a node that the directory does not hear.
+    /// While the directory cannot be read, every peer gets all users, and selects its own
+    /// connections. A node that is cut off from the directory always gets all users.
     pub(crate) async fn routes_of(
         &self,
         user_ids: &Arc<[UserId]>,
@@ -90,14 +90,14 @@ impl Fanout {
         self.send(&self.node_id, Envelope::Message(delivery)).await;
     }
 
-    /// Pushes a frame that has no place in a chat's order.
-    pub(crate) async fn tell(&self, user_ids: Arc<[UserId]>, frame: &Bytes) {
+    /// Pushes a frame that has no position in a chat's order.
+    pub(crate) async fn send_frame(&self, user_ids: Arc<[UserId]>, frame: &Bytes) {
         let envelope = |user_ids| Envelope::Push { user_ids, frame: frame.clone() };
-        self.tell_each(user_ids, envelope).await;
+        self.send_to_users(user_ids, envelope).await;
     }
 
     /// Sends an envelope of the same kind to every node to which some of these users are connected.
-    pub(crate) async fn tell_each(
+    pub(crate) async fn send_to_users(
         &self,
         user_ids: Arc<[UserId]>,
         envelope: impl Fn(Arc<[UserId]>) -> Envelope,
@@ -106,11 +106,11 @@ impl Fanout {
             return;
         }
         let routes = self.routes_of(&user_ids).await.unwrap_or_default();
-        self.tell_along(user_ids, routes, envelope).await;
+        self.send_along(user_ids, routes, envelope).await;
     }
 
-    /// The same along routes that were read before.
-    async fn tell_along(
+    /// Sends along routes that were read before.
+    async fn send_along(
         &self,
         user_ids: Arc<[UserId]>,
         routes: NodeRoutes,
@@ -122,7 +122,7 @@ impl Fanout {
         self.send(&self.node_id, envelope(user_ids)).await;
     }
 
-    /// Tells the members of a chat to sync it.
+    /// Sends `resync_required` for a chat to its members.
     pub(crate) async fn resync(
         &self,
         user_ids: Arc<[UserId]>,
@@ -134,30 +134,31 @@ impl Fanout {
             chat_ids: Some(vec![chat_id]),
             reason: ResyncReason::Undelivered,
         };
-        self.tell_along(user_ids, routes, envelope).await;
+        self.send_along(user_ids, routes, envelope).await;
     }
 
-    /// Tells everybody to sync everything.
+    /// Sends `resync_required` for all chats to every user.
     pub(crate) async fn resync_everything(&self) {
         let reason = ResyncReason::Undelivered;
         let envelope = || Envelope::Resync { user_ids: None, chat_ids: None, reason };
-        self.tell_all_nodes(envelope).await;
+        self.send_to_all_nodes(envelope).await;
     }
 
-    /// Has every node judge again who may see these users, and whom they may see.
+    /// Makes every node check again who may see these users, and whom they may see.
     pub async fn privacy_changed(&self, user_ids: &[UserId]) {
         let user_ids = user_ids.to_vec();
-        self.tell_all_nodes(|| Envelope::PrivacyChanged { user_ids: user_ids.clone() }).await;
+        self.send_to_all_nodes(|| Envelope::PrivacyChanged { user_ids: user_ids.clone() }).await;
     }
 
-    async fn tell_all_nodes(&self, envelope: impl Fn() -> Envelope) {
+    async fn send_to_all_nodes(&self, envelope: impl Fn() -> Envelope) {
         for node_id in self.link.peers() {
             self.send(&node_id, envelope()).await;
         }
         self.send(&self.node_id, envelope()).await;
     }
 
-    /// An envelope that is not sent uses up a number of the link, so that the receiver sees a gap.
+    /// Sends an envelope. A failed send consumes a number of the link, so that the receiver detects
+    /// a gap.
     pub(crate) async fn send(&self, node_id: &NodeId, envelope: Envelope) {
         if let Err(error) = self.link.send(node_id, envelope).await {
             debug!(node = %node_id, %error, "envelope not sent");
@@ -176,7 +177,7 @@ impl Fanout {
     }
 
     async fn attempts(&self, user_ids: &[UserId]) -> Result<Vec<Route>, DirectoryError> {
-        // One that has been silent for a while is not asked thrice for every message.
+        // A directory that has not answered for a while is read only once per message.
         let is_silent = self.routes.silence() > SILENCE_MAX;
         let mut attempt = if is_silent { ATTEMPTS_MAX } else { 1 };
         loop {

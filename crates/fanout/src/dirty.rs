@@ -1,12 +1,12 @@
-//! Chats that may have missed something because nobody could say who belongs to them.
+//! Chats whose members may have missed messages because they could not be read.
 
 use heartline_protocol::ChatId;
 use heartline_runtime::Set;
 
-/// Chats that are remembered one by one; one more, and it is all of them.
+/// Chats that are recorded one by one; beyond, all chats are dirty.
 const CHATS_MAX: usize = 1000;
 
-/// What must be told to sync once the store answers again.
+/// The chats whose members must sync once the store answers again.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     chats: Set<ChatId>,
@@ -26,7 +26,7 @@ impl Dirty {
         self.chats.len()
     }
 
-    /// Any one of them.
+    /// Any one of the chats.
     pub(crate) fn next(&self) -> Option<ChatId> {
         self.chats.iter().next().copied()
     }
@@ -35,7 +35,7 @@ impl Dirty {
         self.chats.remove(&chat_id);
     }
 
-    /// Whether every chat is meant; if so, the list is empty from now on.
+    /// Whether all chats are dirty; if so, clears the list.
     pub(crate) fn take_everything(&mut self) -> bool {
         let is_everything = std::mem::take(&mut self.is_everything);
         if is_everything {

@@ -1,7 +1,7 @@
-//! Delivery: from events to envelopes, one per node, encoded once.
+//! Delivery: turns events into envelopes, one per node, encoded once.
 //!
-//! Fanout never sees a socket. It reads a chat's members from the store and their routes from the
-//! directory, and sends one envelope to each node; that node decides which sockets get it.
+//! Fanout never uses a socket: it reads a chat's members from the store and their routes from the
+//! directory, and sends one envelope to each node; that node selects its connections.
 
 pub mod audiences;
 #[cfg(any(test, feature = "contract"))]

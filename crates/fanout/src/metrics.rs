@@ -1,4 +1,4 @@
-//! What fanout counts. `docs/metrics.md` defines each.
+//! The metrics of fanout, defined in `docs/metrics.md`.
 
 use heartline_routing::RoutingMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Why a delivery did not leave, as a label.
+/// Why an envelope was not sent, as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct SkipLabel {
     /// `members_unreadable`, `routes_unreadable` or `node_unreachable`.
@@ -17,24 +17,24 @@ pub struct SkipLabel {
 /// Fanout's counters and gauges, as cheap handles.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    /// Messages taken up.
+    /// Messages received from the bus.
     pub messages: Counter,
-    /// Envelopes that did not leave though somebody might have been there.
+    /// Envelopes that were not sent although a recipient may have been connected.
     pub skips: Family<SkipLabel, Counter>,
-    /// Reads of memberships or routes that were tried again.
+    /// Repeated reads of members or routes.
     pub retries: Counter,
-    /// Chats whose members must be told to sync.
+    /// Chats whose members must sync.
     pub dirty_chats: Gauge,
-    /// Typing indicators that were not passed on.
+    /// Typing notices that were dropped.
     pub typing_dropped: Counter,
-    /// Times that the consumer was started again after it failed or panicked.
+    /// Restarts of the consumer after a failure or a panic.
     pub consumer_restarts: Counter,
-    /// Times that every known node was sent something, because routes could not be read.
+    /// Sends to every known node, because routes could not be read.
     pub broadcasts: Counter,
-    /// Transitions of which those who share an active chat could not be told.
+    /// Transitions that were not sent to the users who share an active chat.
     pub transitions_untold: Counter,
-    /// Routing's own, which whoever put the node together registers: routes are read here, and
-    /// what this node decided is taken up here.
+    /// The metrics of routing, which the server registers: fanout counts lookups of routes and the
+    /// decided transitions.
     pub routing: RoutingMetrics,
 }
 
@@ -42,20 +42,20 @@ impl Metrics {
     /// Registers every metric under its documented name.
     pub fn register(&self, registry: &mut Registry) {
         let fanout = registry.sub_registry_with_prefix("fanout");
-        fanout.register("messages", "Messages taken up", self.messages.clone());
-        let skips = "Envelopes that did not leave, by reason";
+        fanout.register("messages", "Messages received from the bus", self.messages.clone());
+        let skips = "Envelopes not sent, by reason";
         fanout.register("delivery_skips", skips, self.skips.clone());
-        fanout.register("retries", "Reads that were tried again", self.retries.clone());
-        let dirty = "Chats whose members must be told to sync";
+        fanout.register("retries", "Repeated reads", self.retries.clone());
+        let dirty = "Chats whose members must sync";
         fanout.register("dirty_chats", dirty, self.dirty_chats.clone());
-        let typing = "Typing indicators that were not passed on";
+        let typing = "Typing notices dropped";
         fanout.register("typing_dropped", typing, self.typing_dropped.clone());
-        let restarts = "Times that the consumer was started again";
+        let restarts = "Restarts of the consumer";
         fanout.register("consumer_restarts", restarts, self.consumer_restarts.clone());
-        let broadcasts = "Times that all nodes were sent something for want of routes";
+        let broadcasts = "Sends to all nodes because routes could not be read";
         fanout.register("broadcasts", broadcasts, self.broadcasts.clone());
-        let untold = "Transitions of which companions could not be told";
-        fanout.register("transitions_untold", untold, self.transitions_untold.clone());
+        let unsent = "Transitions not sent to companions";
+        fanout.register("transitions_untold", unsent, self.transitions_untold.clone());
     }
 
     pub(crate) fn skipped(&self, reason: &'static str) {

@@ -1,7 +1,7 @@
-//! Tells those who share an active chat with somebody that they came or left.
+//! Sends a user's presence transitions to the users who share an active chat with them.
 //!
-//! The node whose call decided a transition does it, and no other. Whoever it does not reach, and
-//! who was told of that person before, is told by their own node, which hears every transition.
+//! Only the node whose call decided a transition sends it. An observer that it does not reach, and
+//! that already watches the user, is notified by its own node, which receives every transition.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,36 +19,37 @@ use crate::audiences::Audiences;
 use crate::deliver::Fanout;
 use crate::metrics::Metrics;
 
-/// How long transitions are gathered, so that a wave of them is read and sent together.
-const GATHER: Duration = Duration::from_millis(100);
+/// How long transitions are collected, so that a wave of them is read and sent together.
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
-/// Transitions of one reading.
+/// Transitions that are read together, at most.
 const BATCH_TRANSITIONS: usize = 500;
 
-/// In which chats somebody's presence matters without being asked for.
+/// The chats in which presence is sent without a subscription: by age of the last message and by
+/// size.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const CHAT_MEMBERS_MAX: usize = 100;
 
-/// How long the store may take to say who shares an active chat.
+/// The deadline for reading the companions of users.
 const COMPANIONS_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Users of whom an envelope tells at most, with all their observers.
+/// Transitions in one envelope, at most, each with all of its observers.
 const NEWS_PER_ENVELOPE: usize = 100;
 
-/// How long to wait after the store could not say who shares a chat.
-const RETRY: Duration = Duration::from_secs(1);
+/// The pause after companions could not be read.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Users whose transition may wait to be told. Beyond, further ones are not told.
-const UNTOLD_MAX: usize = 50_000;
+/// Users with a pending transition, at most. Further transitions are dropped.
+const PENDING_MAX: usize = 50_000;
 
-/// Takes up the transitions that this node's own calls decided.
+/// Sends the transitions that this node's own calls decided.
 #[derive(Debug)]
 pub struct PresenceFanout {
     decisions: Decisions,
-    teller: Teller,
+    notifier: Notifier,
 }
 
-/// Hears what is decided, and records when users were last seen.
+/// Receives decided transitions, and records last-seen times.
 #[derive(Debug)]
 struct Decisions {
     changes: broadcast::Receiver<Change>,
@@ -56,15 +57,15 @@ struct Decisions {
     metrics: Metrics,
 }
 
-/// Tells those who share an active chat.
+/// Sends transitions to the users who share an active chat.
 #[derive(Debug)]
-struct Teller {
+struct Notifier {
     fanout: Fanout,
     audiences: Arc<dyn Audiences>,
 }
 
-/// What is to be told: the latest transition of each user.
-type Untold = Map<UserId, Transition>;
+/// The latest transition of each user that is not sent yet.
+type Pending = Map<UserId, Transition>;
 
 impl PresenceFanout {
     /// Delivers the transitions that the directory decides from now on.
@@ -76,91 +77,96 @@ impl PresenceFanout {
     ) -> Self {
         let (changes, metrics) = (presence.changes(), fanout.metrics.clone());
         let decisions = Decisions { changes, lazy_writes, metrics };
-        Self { decisions, teller: Teller { fanout, audiences } }
+        Self { decisions, notifier: Notifier { fanout, audiences } }
     }
 
-    /// Works until the directory is gone.
+    /// Runs until the directory is dropped.
     pub async fn run(self) {
-        let Self { mut decisions, teller } = self;
-        let mut untold = Untold::default();
-        while decisions.gather(&mut untold).await {
-            let batch = next_batch(&mut untold);
-            let left = decisions.take_during(teller.tell(batch), &mut untold).await;
+        let Self { mut decisions, notifier } = self;
+        let mut pending = Pending::default();
+        while decisions.gather(&mut pending).await {
+            let batch = next_batch(&mut pending);
+            let left = decisions.receive_during(notifier.notify(batch), &mut pending).await;
             if left.is_empty() {
                 continue;
             }
             for transition in left {
-                // What was decided meanwhile is later.
-                untold.entry(transition.user_id.clone()).or_insert(transition);
+                // A transition that arrived meanwhile is later.
+                pending.entry(transition.user_id.clone()).or_insert(transition);
             }
-            decisions.take_during(sleep(RETRY), &mut untold).await;
+            decisions.receive_during(sleep(RETRY_PAUSE), &mut pending).await;
         }
     }
 }
 
-/// As many as are read together.
-fn next_batch(untold: &mut Untold) -> Vec<Transition> {
-    let user_ids: Vec<UserId> = untold.keys().take(BATCH_TRANSITIONS).cloned().collect();
-    user_ids.iter().filter_map(|user_id| untold.remove(user_id)).collect()
+/// The next transitions to read together.
+fn next_batch(pending: &mut Pending) -> Vec<Transition> {
+    let user_ids: Vec<UserId> = pending.keys().take(BATCH_TRANSITIONS).cloned().collect();
+    user_ids.iter().filter_map(|user_id| pending.remove(user_id)).collect()
 }
 
 // === impl Decisions ===
 
 impl Decisions {
-    /// Waits for a transition, and a little longer for those that come with it. False when there
-    /// will be no more.
-    async fn gather(&mut self, untold: &mut Untold) -> bool {
-        while untold.is_empty() {
-            if !self.take_next(untold).await {
+    /// Waits for a transition, and a little longer for those that follow it. False after the last
+    /// one.
+    async fn gather(&mut self, pending: &mut Pending) -> bool {
+        while pending.is_empty() {
+            if !self.receive(pending).await {
                 return false;
             }
         }
         let more = async {
-            while untold.len() < BATCH_TRANSITIONS {
-                if !self.take_next(untold).await {
+            while pending.len() < BATCH_TRANSITIONS {
+                if !self.receive(pending).await {
                     return false;
                 }
             }
             true
         };
-        timeout(GATHER, more).await.unwrap_or(true)
+        timeout(GATHER_TIME, more).await.unwrap_or(true)
     }
 
-    /// Takes up what is decided until something else is done: what waits too long to be taken up is
-    /// lost, and with it when somebody was last seen.
-    async fn take_during<T>(&mut self, work: impl Future<Output = T>, untold: &mut Untold) -> T {
+    /// Receives transitions until other work is done: one that is not received in time is lost, and
+    /// with it a last-seen time.
+    async fn receive_during<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        pending: &mut Pending,
+    ) -> T {
         let mut work = pin!(work);
         loop {
             tokio::select! {
-                // The work first: it ends the loop, and what is left is taken up by the next.
+                // The work first: it ends the loop, and the next call receives the rest.
                 biased;
                 done = &mut work => return done,
-                is_open = self.take_next(untold) => if !is_open {
+                is_open = self.receive(pending) => if !is_open {
                     return work.await;
                 },
             }
         }
     }
 
-    /// Stop 4 of the life of a presence transition: picked up. False when there will be no more.
-    async fn take_next(&mut self, untold: &mut Untold) -> bool {
+    /// Stop 4 of the life of a presence transition: picked up. False after the last one.
+    async fn receive(&mut self, pending: &mut Pending) -> bool {
         match self.changes.recv().await {
             Ok(Change::Decided(transition)) => {
                 tracing::trace!(target: "heartline::life", presence_stop = 4, "picked up");
                 self.metrics.routing.decided(transition.is_online);
-                // Whoever is back at once was away nevertheless, and may be gone with the next crash.
+                // The last-seen time is recorded even if the user has reconnected: the next crash
+                // could lose it.
                 if let Some(last_seen) = transition.last_seen {
                     self.lazy_writes.left(&transition.user_id, last_seen);
                 }
-                if untold.len() < UNTOLD_MAX || untold.contains_key(&transition.user_id) {
-                    untold.insert(transition.user_id.clone(), transition);
+                if pending.len() < PENDING_MAX || pending.contains_key(&transition.user_id) {
+                    pending.insert(transition.user_id.clone(), transition);
                 } else {
                     self.metrics.transitions_untold.inc();
                 }
             }
             Ok(Change::Transition(_) | Change::Gap) => {}
             Err(broadcast::error::RecvError::Lagged(count)) => {
-                warn!(count, "transitions came faster than they could be taken up");
+                warn!(count, "presence transitions dropped: too many at once");
                 self.metrics.transitions_untold.inc_by(count);
             }
             Err(broadcast::error::RecvError::Closed) => return false,
@@ -169,18 +175,18 @@ impl Decisions {
     }
 }
 
-// === impl Teller ===
+// === impl Notifier ===
 
-impl Teller {
-    /// Stop 5 of the life of a presence transition: addressed. Reads who shares an active chat with
-    /// these users; answers those that must be told later, because the store did not say to whom.
-    async fn tell(&self, transitions: Vec<Transition>) -> Vec<Transition> {
+impl Notifier {
+    /// Stop 5 of the life of a presence transition: addressed. Reads the users who share an active
+    /// chat, and returns the transitions to retry if they could not be read.
+    async fn notify(&self, transitions: Vec<Transition>) -> Vec<Transition> {
         tracing::trace!(target: "heartline::life", presence_stop = 5, "addressed");
         let user_ids: Vec<UserId> = transitions.iter().map(|it| it.user_id.clone()).collect();
         let companions = self.audiences.companions(&user_ids, ACTIVE_WITHIN, CHAT_MEMBERS_MAX);
         let error = match timeout(COMPANIONS_DEADLINE, companions).await {
             Ok(Ok(companions)) => {
-                self.tell_them(transitions, companions).await;
+                self.send_all(transitions, companions).await;
                 return Vec::new();
             }
             Ok(Err(error)) => Chain(&error).to_string(),
@@ -191,7 +197,7 @@ impl Teller {
         transitions
     }
 
-    async fn tell_them(&self, transitions: Vec<Transition>, companions: Vec<Vec<UserId>>) {
+    async fn send_all(&self, transitions: Vec<Transition>, companions: Vec<Vec<UserId>>) {
         let news = transitions.into_iter().zip(companions).filter(|(_, them)| !them.is_empty());
         let news: Vec<(Transition, Vec<UserId>)> = news.collect();
         for batch in news.chunks(NEWS_PER_ENVELOPE) {
@@ -199,7 +205,7 @@ impl Teller {
         }
     }
 
-    /// One envelope per node with everything that concerns its users.
+    /// Sends one envelope per node with all transitions that concern its users.
     async fn send(&self, batch: &[(Transition, Vec<UserId>)]) {
         let mut observers: Vec<UserId> = batch.iter().flat_map(|(_, them)| them).cloned().collect();
         observers.sort_unstable();

@@ -1,4 +1,4 @@
-//! An event of the application's own back end, to all devices of some users.
+//! Pushes an event of the application's own back end to all devices of some users.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use tracing::warn;
 
 use crate::deliver::Fanout;
 
-/// What to push to whom.
+/// An event for the devices of some users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Push {
-    /// To whom: 1 to 1000 users.
+    /// The recipients: 1 to 1000 users.
     pub user_ids: Vec<UserId>,
-    /// The application's name for it.
+    /// The name of the event.
     pub name: String,
     /// The application's data, at most 16 KiB as JSON.
     pub data: Value,
@@ -35,17 +35,17 @@ pub enum PushError {
     /// Too much data.
     #[error("data may have at most {EVENT_DATA_BYTES_MAX} bytes as JSON")]
     Data,
-    /// Nobody could say where the users are.
+    /// The routes of the users could not be read.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
 }
 
 impl Fanout {
-    /// Pushes an `event`, encoded once, and answers for how many connections it was queued here
-    /// plus how many are leased elsewhere.
+    /// Pushes an `event`, encoded once. Returns the number of connections here for which it was
+    /// queued plus the number of leases on other nodes.
     pub async fn push(&self, mut push: Push) -> Result<usize, PushError> {
         check(&push)?;
-        // Who is named twice hears it once.
+        // A user who is listed twice receives the event once.
         let mut named = Set::with_capacity_and_hasher(push.user_ids.len(), Default::default());
         push.user_ids.retain(|user_id| named.insert(user_id.clone()));
         let frame = ServerFrame::Event { name: push.name, data: push.data };
@@ -55,14 +55,14 @@ impl Fanout {
         Ok(self.sockets.push(&user_ids, &frame).await + elsewhere)
     }
 
-    /// Answers how many connections are leased where it went. While routes cannot be read it goes
-    /// to every node, and nobody can count.
+    /// Returns the number of leases on the nodes that the event was sent to. While routes cannot be
+    /// read, the event goes to every node and counts none.
     async fn push_elsewhere(
         &self,
         user_ids: &Arc<[UserId]>,
         frame: &Bytes,
     ) -> Result<usize, PushError> {
-        let everything = |node_id| Route { node_id, user_ids: user_ids.to_vec(), connections: 0 };
+        let route_all = |node_id| Route { node_id, user_ids: user_ids.to_vec(), connections: 0 };
         let mut routes = match self.routes(user_ids).await {
             Ok(routes) => routes,
             Err(error) => {
@@ -71,14 +71,14 @@ impl Fanout {
                     return Err(PushError::Directory(error));
                 }
                 self.metrics.broadcasts.inc();
-                peers.into_iter().map(everything).collect()
+                peers.into_iter().map(route_all).collect()
             }
         };
-        // Anybody may be on a node that the directory does not hear; it counts only who was there.
+        // Any user may be on a node that is cut off from the directory; only known leases count.
         for node_id in self.link.cut_off() {
             match routes.iter_mut().find(|route| route.node_id == node_id) {
                 Some(route) => route.user_ids = user_ids.to_vec(),
-                None => routes.push(everything(node_id)),
+                None => routes.push(route_all(node_id)),
             }
         }
         let mut elsewhere = 0;
@@ -88,7 +88,7 @@ impl Fanout {
             match self.link.send(&node_id, envelope).await {
                 Ok(()) => elsewhere += connections,
                 Err(LinkError::Full | LinkError::Gone) => {
-                    warn!(node = %node_id, "a push did not leave for a node");
+                    warn!(node = %node_id, "push not sent to a node");
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::audiences::Audiences;
 use crate::deliver::Fanout;
 use crate::metrics::Metrics;
 
-/// Notices that may wait. Beyond, further ones are dropped.
+/// Pending notices, at most. Further ones are dropped.
 pub const TYPING_QUEUE_NOTICES: usize = 1024;
 
 #[derive(Debug)]
@@ -24,14 +24,14 @@ struct Notice {
     is_typing: bool,
 }
 
-/// Takes typing notices. Clones share the queue.
+/// Accepts typing notices. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct TypingQueue {
     notices: mpsc::Sender<Notice>,
     metrics: Metrics,
 }
 
-/// The other end of a queue.
+/// The receiving end of the queue.
 #[derive(Debug)]
 pub struct TypingReceiver(mpsc::Receiver<Notice>);
 
@@ -44,14 +44,14 @@ pub struct TypingFanout {
 }
 
 impl TypingQueue {
-    /// An empty queue, and its other end.
+    /// An empty queue with its receiving end.
     pub fn new(metrics: Metrics) -> (Self, TypingReceiver) {
         let (notices, receiver) = mpsc::channel(TYPING_QUEUE_NOTICES);
         (Self { notices, metrics }, TypingReceiver(receiver))
     }
 
-    /// Queues that a user is typing in a chat, or not any more. Answers whether there was room;
-    /// without room the notice is dropped and counted.
+    /// Queues a typing notice. Returns whether there was room; without room the notice is dropped
+    /// and counted.
     pub fn typing(&self, chat_id: ChatId, user_id: UserId, is_typing: bool) -> bool {
         let has_room = self.notices.try_send(Notice { chat_id, user_id, is_typing }).is_ok();
         if !has_room {
@@ -68,7 +68,7 @@ impl TypingFanout {
         Self { notices: receiver.0, fanout, cache }
     }
 
-    /// Delivers notices until every queue is gone.
+    /// Delivers notices until every sending end is dropped.
     pub async fn run(mut self) {
         while let Some(notice) = self.notices.recv().await {
             self.deliver(notice).await;
@@ -87,6 +87,6 @@ impl TypingFanout {
             let user_id = user_id.clone();
             Envelope::Typing { user_ids, chat_id, user_id, is_typing }
         };
-        self.fanout.tell_each(others, envelope).await;
+        self.fanout.send_to_users(others, envelope).await;
     }
 }

@@ -1,4 +1,4 @@
-//! From events to envelopes, with memberships that can be made unreadable.
+//! The consumer, with members that can be made unreadable.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use ulid::Ulid;
 
 const CHAT: ChatId = ChatId(Ulid(7));
 
-/// One chat's membership, in the test's hands.
+/// The members of one chat, controlled by the test.
 #[derive(Debug, Default)]
 struct Membership {
     audience: Mutex<(u64, Vec<UserId>)>,
@@ -53,7 +53,7 @@ impl Audiences for Membership {
     }
 }
 
-/// Keeps what was recorded as published.
+/// Keeps the messages that were recorded as published.
 #[derive(Debug, Default)]
 struct Records(Mutex<Vec<Published>>);
 
@@ -69,7 +69,7 @@ impl Announcements for Records {
     }
 }
 
-/// Knows that nobody is elsewhere, unless it is down.
+/// Routes without other nodes, which can be made unreadable.
 #[derive(Debug, Default)]
 struct Nowhere {
     is_down: AtomicBool,
@@ -185,16 +185,16 @@ async fn an_audience_is_read_once_per_version_of_the_membership() {
     stage.publish(message(4, 2)).await;
     assert_eq!(stage.delivery().await, (4, users(&["ana"])));
     stage.publish(message(5, 1)).await;
-    assert_eq!(stage.delivery().await, (5, users(&["ana"])), "a newer audience stands");
+    assert_eq!(stage.delivery().await, (5, users(&["ana"])), "a newer audience stays");
     assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_announced_late_is_told_to_those_who_belong_to_the_chat_then() {
+async fn a_late_message_is_delivered_to_the_present_members() {
     let mut stage = stage(&["ana", "bo"]);
     stage.publish(message(1, 1)).await;
     assert_eq!(stage.delivery().await, (1, users(&["ana", "bo"])));
-    // Another node has removed somebody since this one took the second message up.
+    // Another node has removed a member since this one received the second message.
     *stage.membership.audience.lock().unwrap() = (2, users(&["ana"]));
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.publish(message(2, 1)).await;
@@ -202,13 +202,13 @@ async fn what_is_announced_late_is_told_to_those_who_belong_to_the_chat_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_here_are_not_told_to_sync_for_as_long_as_nobody_knows_who_is_elsewhere() {
+async fn local_members_do_not_sync_while_routes_are_unreadable() {
     let mut stage = stage(&["ana", "bo"]);
     stage.routes.is_down.store(true, Ordering::Relaxed);
     // The relay announces it again every second.
     for _ in 0..5 {
         stage.publish(message(1, 1)).await;
-        assert_eq!(stage.delivery().await.0, 1, "who is here hears it");
+        assert_eq!(stage.delivery().await.0, 1, "local members receive it");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(stage.metrics.dirty_chats.get(), 1);
@@ -219,7 +219,7 @@ async fn those_here_are_not_told_to_sync_for_as_long_as_nobody_knows_who_is_else
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_addressed_ends_in_a_sync_when_the_store_is_back() {
+async fn undeliverable_messages_end_in_a_sync_when_the_store_is_back() {
     let mut stage = stage(&["ana", "bo"]);
     stage.membership.is_down.store(true, Ordering::Relaxed);
     stage.publish(message(1, 1)).await;
@@ -243,11 +243,11 @@ async fn what_could_not_be_addressed_ends_in_a_sync_when_the_store_is_back() {
         tokio::task::yield_now().await;
     }
     let announced = [Published { chat_id: CHAT, first: 3, last: 3 }];
-    assert_eq!(*records.0.lock().unwrap(), announced, "the rest is the relay's to announce again");
+    assert_eq!(*records.0.lock().unwrap(), announced, "the relay announces the rest again");
 }
 
 #[tokio::test]
-async fn a_change_is_told_to_members_with_the_chat_and_to_those_removed_without() {
+async fn a_change_is_pushed_to_members_with_the_chat_and_to_removed_users_without() {
     let mut stage = stage(&["ana", "bo"]);
     let chat = Chat {
         chat_id: CHAT,
@@ -261,13 +261,13 @@ async fn a_change_is_told_to_members_with_the_chat_and_to_those_removed_without(
     let event =
         Event::ChatChanged { change, chat: Arc::new(chat.clone()), removed, members_version: 2 };
     stage.publish(event).await;
-    let told = ServerFrame::ChatChanged { chat_id: CHAT, change, chat: Some(chat) };
-    assert_eq!(stage.push().await, (told, users(&["ana"])));
-    let told = ServerFrame::ChatChanged { chat_id: CHAT, change, chat: None };
-    assert_eq!(stage.push().await, (told, users(&["bo"])));
+    let expected = ServerFrame::ChatChanged { chat_id: CHAT, change, chat: Some(chat) };
+    assert_eq!(stage.push().await, (expected, users(&["ana"])));
+    let expected = ServerFrame::ChatChanged { chat_id: CHAT, change, chat: None };
+    assert_eq!(stage.push().await, (expected, users(&["bo"])));
     stage.publish(message(1, 2)).await;
     assert_eq!(stage.delivery().await, (1, users(&["ana"])));
-    assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 0, "the event said who belongs");
+    assert_eq!(stage.membership.reads.load(Ordering::Relaxed), 0, "the event has the members");
 }
 
 #[tokio::test]

@@ -17,19 +17,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What the store does when it is asked who shares a chat.
+/// The behaviour of the store when it reads companions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mood {
+enum Behaviour {
     Answers,
     Fails,
     Hangs,
 }
 
-/// A store in which everybody shares a chat with bo.
+/// A store in which every user shares a chat with bo.
 #[derive(Debug)]
 struct Store {
-    mood: watch::Sender<Mood>,
-    questions: watch::Sender<usize>,
+    behaviour: watch::Sender<Behaviour>,
+    calls: watch::Sender<usize>,
     seen: Mutex<HashSet<UserId>>,
 }
 
@@ -45,11 +45,12 @@ impl Audiences for Store {
         _: Duration,
         _: usize,
     ) -> Result<Vec<Vec<UserId>>, StoreError> {
-        self.questions.send_modify(|questions| *questions += 1);
-        let mut mood = self.mood.subscribe();
-        let mood = *mood.wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
-        match mood {
-            Mood::Fails => Err(StoreError::rejected("it is down")),
+        self.calls.send_modify(|calls| *calls += 1);
+        let mut behaviour = self.behaviour.subscribe();
+        let behaviour =
+            *behaviour.wait_for(|behaviour| *behaviour != Behaviour::Hangs).await.unwrap();
+        match behaviour {
+            Behaviour::Fails => Err(StoreError::rejected("it is down")),
             _ => Ok(vec![vec!["bo".parse().unwrap()]; user_ids.len()]),
         }
     }
@@ -76,7 +77,7 @@ struct Stage {
     _tasks: JoinSet<()>,
 }
 
-fn stage(mood: Mood) -> Stage {
+fn stage(behaviour: Behaviour) -> Stage {
     let node_id: NodeId = "node-1".parse().unwrap();
     let (link, envelopes) = LocalLink::new(node_id.clone());
     let (directory, metrics) =
@@ -90,8 +91,8 @@ fn stage(mood: Mood) -> Stage {
         metrics: metrics.clone(),
     };
     let store = Arc::new(Store {
-        mood: watch::Sender::new(mood),
-        questions: watch::Sender::new(0),
+        behaviour: watch::Sender::new(behaviour),
+        calls: watch::Sender::new(0),
         seen: Mutex::default(),
     });
     let lazy_writes = LazyWrites::new(heartline_durability::Metrics::default());
@@ -102,7 +103,7 @@ fn stage(mood: Mood) -> Stage {
 }
 
 impl Stage {
-    /// Somebody comes and leaves at once.
+    /// Connects and disconnects a user at once.
     async fn visit(&self, number: usize) {
         let key = LeaseKey {
             user_id: format!("user-{number}").parse().unwrap(),
@@ -121,14 +122,14 @@ impl Stage {
         self.directory.unregister(&key, Duration::ZERO).await.unwrap();
     }
 
-    /// Waits until the store has been asked so often.
+    /// Waits until the store was called so often.
     async fn asked(&self, times: usize) {
-        let mut questions = self.store.questions.subscribe();
-        let asked = timeout(Duration::from_secs(60), questions.wait_for(|asked| *asked >= times));
+        let mut calls = self.store.calls.subscribe();
+        let asked = timeout(Duration::from_secs(60), calls.wait_for(|asked| *asked >= times));
         asked.await.expect("the store is asked in time").unwrap();
     }
 
-    /// Of how many users the next envelope tells.
+    /// The number of transitions in the next envelope.
     async fn news(&mut self) -> usize {
         let envelope = timeout(Duration::from_secs(60), self.envelopes.recv()).await;
         match envelope.expect("news come in time").unwrap() {
@@ -139,32 +140,32 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_could_not_say_to_whom_is_told_when_it_can() {
-    let mut stage = stage(Mood::Fails);
+async fn transitions_are_sent_when_companions_can_be_read_again() {
+    let mut stage = stage(Behaviour::Fails);
     stage.visit(1).await;
     stage.asked(2).await;
     stage.visit(2).await;
     stage.asked(3).await;
     assert!(stage.envelopes.is_empty());
-    stage.store.mood.send_replace(Mood::Answers);
+    stage.store.behaviour.send_replace(Behaviour::Answers);
     assert_eq!(stage.news().await, 2, "the latest of each");
     assert_eq!(stage.metrics.transitions_untold.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_decided_while_the_store_hangs_is_taken_up() {
+async fn transitions_are_received_while_the_store_hangs() {
     const VISITORS: usize = 10_000;
-    let mut stage = stage(Mood::Hangs);
+    let mut stage = stage(Behaviour::Hangs);
     stage.visit(0).await;
     stage.asked(1).await;
     for number in 1..VISITORS {
         stage.visit(number).await;
         tokio::task::yield_now().await;
     }
-    stage.store.mood.send_replace(Mood::Answers);
-    let mut told = 0;
-    while told < VISITORS {
-        told += stage.news().await;
+    stage.store.behaviour.send_replace(Behaviour::Answers);
+    let mut sent = 0;
+    while sent < VISITORS {
+        sent += stage.news().await;
     }
     stage.lazy_writes.write(&*stage.store).await;
     assert_eq!(stage.store.seen.lock().unwrap().len(), VISITORS, "and when they were last seen");

@@ -1,4 +1,4 @@
-//! Where a push of the application's back end goes.
+//! The destinations of a push of the application's back end.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use heartline_routing::{
 };
 use serde_json::Value;
 
-/// A link that takes everything, to nodes of which one is cut off from the directory.
+/// A link that accepts everything, to nodes of which one is cut off from the directory.
 #[derive(Debug, Default)]
 struct Network {
     sent: Mutex<Vec<(NodeId, Vec<UserId>)>>,
@@ -37,7 +37,7 @@ impl NodeLink for Network {
     }
 }
 
-/// A node with one socket, of anybody.
+/// A node with one socket.
 #[derive(Debug)]
 struct OneSocket;
 
@@ -56,7 +56,7 @@ fn users(names: &[&str]) -> Vec<UserId> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-/// A connection of a user to a node, as the directory knows it.
+/// Registers a connection of a user to a node.
 async fn connect(directory: &MemoryDirectory, user: &str, node_id: NodeId, number: u128) {
     let record = NodeRecord {
         node_id: node_id.clone(),
@@ -81,7 +81,7 @@ async fn connect(directory: &MemoryDirectory, user: &str, node_id: NodeId, numbe
 }
 
 #[tokio::test]
-async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
+async fn a_push_is_also_sent_to_a_node_that_is_cut_off_from_the_directory() {
     let directory = MemoryDirectory::new(1, Clock::system());
     connect(&directory, "ana", node("heard"), 1).await;
     connect(&directory, "bo", node("cut-off"), 2).await;
@@ -100,5 +100,5 @@ async fn a_push_goes_also_to_a_node_that_the_directory_does_not_hear() {
     let mut sent = link.sent.lock().unwrap().clone();
     sent.sort();
     let expected = [(node("cut-off"), everybody), (node("heard"), users(&["ana"]))];
-    assert_eq!(sent, expected, "whoever came to a node that is cut off is in no directory");
+    assert_eq!(sent, expected, "connections to a node that is cut off are in no directory");
 }

@@ -33,8 +33,8 @@ use heartline_auth::{AuthError, Claims};
 /// The pause that a refused client is asked to make.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// An upgrade that was granted: give it to [`Gateway::serve`] with the socket, or to
-/// [`Gateway::abandon`] if there is none.
+/// A granted upgrade: pass it to [`Gateway::serve`] with the socket, or to [`Gateway::abandon`] if
+/// there is none.
 #[derive(Debug)]
 pub struct Accepted {
     pub(crate) ticket: Ticket,
@@ -90,7 +90,7 @@ impl Gateway {
                 .await;
             accepted.admitted = Some(admission.map_err(NotAdmitted::refusal)?);
         }
-        Ok((upgrade.answer(SUBPROTOCOL), accepted))
+        Ok((upgrade.response(SUBPROTOCOL), accepted))
     }
 
     /// The checks that every socket must pass, of either protocol.
@@ -146,7 +146,8 @@ impl Gateway {
         kind: LeaseKind,
     ) -> Result<(Admitted, Identity), NotAdmitted> {
         let user_id = claims.user_id;
-        let device_id = claims.device_id.or(device_id).unwrap_or_else(|| made_device(self.random));
+        let device_id =
+            claims.device_id.or(device_id).unwrap_or_else(|| new_device_id(self.random));
         let shard = shard_of(&user_id, self.config.shards);
         let ulid = Ulid::from_parts(self.clock.wall().unix_ms, self.random.draw());
         let key = LeaseKey {
@@ -178,8 +179,8 @@ impl Gateway {
         Ok((Admitted { user_id, device_id, expires_at: claims.expires_at }, identity))
     }
 
-    /// Registers a connection in a task of its own. If the caller stops waiting, for example
-    /// because its client has gone, the task gives the lease back.
+    /// Registers a connection in a task of its own. If the caller is dropped, for example because
+    /// its client has disconnected, the task unregisters the lease.
     async fn register(&self, lease: Lease) -> Result<Registration, DirectoryError> {
         let (leases, link) = (Arc::clone(&self.leases), Arc::clone(&self.link));
         let policy = self.config.policy();
@@ -200,7 +201,7 @@ impl Gateway {
             .unwrap_or_else(|_| Err(DirectoryError("the registration task panicked".into())))
     }
 
-    /// Unregisters a connection whose upgrade was granted but whose socket never came.
+    /// Unregisters a connection whose upgrade was granted and never completed.
     pub async fn abandon(&self, accepted: Accepted) {
         if let Some((_, identity)) = accepted.admitted {
             // A failure is logged there, and the lease expires.
@@ -208,7 +209,7 @@ impl Gateway {
         }
     }
 
-    /// Unregisters a lease, and returns the directory's answer.
+    /// Unregisters a lease, and returns the result of the directory.
     pub(crate) async fn unregister(
         &self,
         key: &LeaseKey,
@@ -216,7 +217,7 @@ impl Gateway {
     ) -> Result<Option<Timestamp>, DirectoryError> {
         let given_back = self.leases.unregister(key, keep).await;
         if let Err(error) = &given_back {
-            // The lease expires, because nobody renews it.
+            // The lease expires, because no task renews it.
             let (error, connection_id) = (error as &dyn Error, key.connection_id);
             warn!(error, %connection_id, "unregistering a lease failed");
         }
@@ -263,10 +264,10 @@ impl NotAdmitted {
     }
 }
 
-/// A new device id for a client that named none, so that it replaces no connection.
-fn made_device(random: Random) -> DeviceId {
+/// A new device id for a client that sent none, so that it replaces no connection.
+fn new_device_id(random: Random) -> DeviceId {
     let text = format!("made-{}", Ulid(random.draw()));
-    text.parse().expect("a made device id is legal")
+    text.parse().expect("a generated device id is legal")
 }
 
 /// The client's name and version, shortened and without control characters, for log lines.

@@ -1,4 +1,4 @@
-//! How many sockets each address holds, and which address a request really comes from.
+//! Counts the sockets of each address, and finds the address that a request comes from.
 
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ pub struct Addresses {
     counts: Arc<Mutex<Map<IpAddr, usize>>>,
 }
 
-/// One socket's place in its address' count, given back when it is dropped.
+/// One socket in the count of its address; dropping it ends the count.
 #[derive(Debug)]
 pub struct AddressPermit {
     addresses: Addresses,
@@ -22,7 +22,7 @@ pub struct AddressPermit {
 }
 
 impl Addresses {
-    /// Counts one more socket of this address, unless it has `limit` already.
+    /// Counts one more socket of this address, unless it already has `limit`.
     pub fn acquire(&self, address: IpAddr, limit: usize) -> Option<AddressPermit> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(address).or_insert(0);
@@ -48,8 +48,8 @@ impl Drop for AddressPermit {
 }
 
 /// The address that a request comes from: the peer's own, or, behind trusted proxies, the nearest
-/// one in `X-Forwarded-For` that is not itself a trusted proxy. What an untrusted peer claims
-/// there is ignored.
+/// one in `X-Forwarded-For` that is not itself a trusted proxy. The header of an untrusted peer is
+/// ignored.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     // A listener for both IPv6 and IPv4 shows IPv4 peers as IPv6 addresses.
     let peer = peer.to_canonical();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_and_permits_come_back() {
+    fn the_limit_holds_and_dropped_permits_free_it() {
         let addresses = Addresses::default();
         let address = IpAddr::from([127, 0, 0, 1]);
         let first = addresses.acquire(address, 2).unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_believed() {
+    fn only_the_header_of_a_trusted_proxy_is_used() {
         let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
         let proxy = IpAddr::from([10, 0, 0, 1]);
         let stranger = IpAddr::from([192, 0, 2, 1]);

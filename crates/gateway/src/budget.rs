@@ -1,11 +1,11 @@
-//! The memory that all outboxes of a node together may hold.
+//! The memory that all outboxes of a node may use together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heartline_protocol::limits::OUTBOX_MEMORY_REFUSE_PERCENT;
 use tokio::sync::Notify;
 
-/// Bytes in all outboxes against what they may hold. A frame shared by many counts once for each,
+/// Bytes in all outboxes, and their limit. A frame that several outboxes share counts once in each,
 /// so the figure is an upper bound.
 #[derive(Debug)]
 pub struct Budget {
@@ -15,12 +15,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(capacity: u64) -> Self {
         Self { capacity, used: AtomicU64::new(0), exceeded: Notify::new() }
     }
 
-    /// One outbox now holds `after` bytes instead of `before`.
+    /// Records that one outbox now holds `after` bytes instead of `before`.
     pub(crate) fn change(&self, before: usize, after: usize) {
         if after > before {
             let grown = (after - before) as u64;
@@ -43,7 +43,7 @@ impl Budget {
         self.capacity
     }
 
-    /// The use above which no new socket is taken.
+    /// The use above which new sockets are refused.
     pub fn refuse_above(&self) -> u64 {
         self.capacity / 100 * OUTBOX_MEMORY_REFUSE_PERCENT as u64
     }

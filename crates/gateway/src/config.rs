@@ -1,4 +1,4 @@
-//! What the gateway needs to know before it starts.
+//! The configuration of the gateway.
 
 use std::time::Duration;
 
@@ -14,40 +14,40 @@ use crate::graphql::GraphQlConfig;
 pub struct Config {
     /// Origins besides the server's own host that browsers may connect from.
     pub allowed_origins: Vec<String>,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// How often a client says it is alive.
+    /// How often a client sends a heartbeat.
     pub heartbeat_interval: Duration,
-    /// How long silence is borne.
+    /// How long a connection may be silent before it is closed.
     pub heartbeat_timeout: Duration,
     /// How long a client has to authenticate after the challenge.
     pub auth_timeout: Duration,
-    /// How long an expired token goes on serving pushes.
+    /// How long a connection stays open after its token has expired.
     pub token_grace: Duration,
     /// Whether a user may have several connections at once.
     pub session_policy: SessionPolicy,
-    /// How long a connection may live; each gets a jitter of a tenth.
+    /// The maximum age of a connection; each gets a jitter of a tenth.
     pub max_connection_age: Duration,
     /// How long a drain may take.
     pub drain_timeout: Duration,
     /// How long a lease lasts without renewal.
     pub lease: Duration,
-    /// Into how many shards users are divided.
+    /// The number of shards that users are divided into.
     pub shards: u16,
-    /// How long a user stays online after the last connection, in case they come back.
+    /// How long a user stays online after the last connection, in case they reconnect.
     pub offline_linger: Duration,
-    /// Who may see users who have chosen nothing.
+    /// The visibility of users who have chosen none.
     pub default_visibility: Visibility,
     /// Whether sockets are accepted while the directory does not answer, without a lease until it
     /// does.
     pub accepts_unleased: bool,
     /// How GraphQL sockets are served.
     pub graphql: GraphQlConfig,
-    /// The bounds.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// Who may be connected at the same time.
+/// The number of simultaneous connections of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionPolicy {
     /// One connection per device.
@@ -56,7 +56,7 @@ pub enum SessionPolicy {
     SingleSession,
 }
 
-/// The gateway's bounds; the defaults are the protocol's.
+/// The gateway's limits; the defaults are the protocol's.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Frames that one connection's data lane may hold.
@@ -67,15 +67,15 @@ pub struct Limits {
     pub slow_grace: Duration,
     /// Frames that one connection's urgent lane may hold before reading pauses.
     pub urgent_frames: usize,
-    /// Requests of one connection that may wait for their answer.
+    /// Pending requests of one connection, at most.
     pub inbound_requests: usize,
     /// Sustained `send_message` frames per second.
     pub send_rate: u32,
-    /// `send_message` frames that may come at once.
+    /// `send_message` frames that may be sent at once.
     pub send_burst: u32,
     /// Sustained other frames per second.
     pub frame_rate: u32,
-    /// Other frames that may come at once.
+    /// Other frames that may be sent at once.
     pub frame_burst: u32,
     /// `typing` frames per second and chat.
     pub typing_rate: u32,

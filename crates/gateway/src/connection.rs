@@ -45,9 +45,9 @@ pub(crate) struct Connection {
     session: Session,
     handle: Arc<Handle>,
     listing: Option<Listing>,
-    /// A verification of a token, or an admission, under way.
+    /// The pending verification of a token, or admission.
     pending: Option<Pin<Box<dyn Future<Output = Pending> + Send>>>,
-    /// The requests under way; `None` if there are none.
+    /// The pending requests; `None` if there are none.
     requests: Option<Box<Requests>>,
     /// The end of the slow-consumer grace for which the timer is set.
     grace_ends: Option<Instant>,
@@ -130,7 +130,7 @@ impl Connection {
 
     /// Serves the socket until it ends, queues the closing frames and leaves the hub.
     pub(crate) async fn run(&mut self) -> Ended {
-        let ended = poll_fn(|context| self.poll_conversation(context)).await;
+        let ended = poll_fn(|context| self.poll_serve(context)).await;
         self.listing = None;
         ended
     }
@@ -148,13 +148,13 @@ impl Connection {
         }
     }
 
-    /// Talks until there is a reason to end, and queues the last words.
-    fn poll_conversation(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+    /// Serves the connection until there is a reason to end, and queues the last frames.
+    fn poll_serve(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         loop {
             if self.requests.as_ref().is_some_and(|requests| requests.closing.is_some()) {
-                return self.poll_last_answers(context);
+                return self.poll_last_responses(context);
             }
-            // What came together with the upgrade request is in the reader already.
+            // Bytes that arrived with the upgrade request are already in the reader.
             if let Some(ended) = self.read_messages() {
                 return Poll::Ready(ended);
             }
@@ -177,13 +177,13 @@ impl Connection {
         }
     }
 
-    /// Says the first words, which never end a connection.
+    /// Performs the first effects of the session, which never end the connection.
     pub(crate) fn begin(&mut self, first: Effects) {
         let ended = self.perform(first);
         debug_assert_eq!(ended, None, "a session does not begin with its end");
     }
 
-    /// Who it is, once it is admitted.
+    /// The identity, once the connection is admitted.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.handle.identity()
     }
@@ -197,7 +197,7 @@ impl Connection {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         // Responses come before any write, so that those that are ready together are written
         // together. Their number is bounded by the limit of pending requests.
-        if let Poll::Ready(Some(answer)) = self.poll_answer(context) {
+        if let Poll::Ready(Some(answer)) = self.poll_response(context) {
             return Poll::Ready(Event::Response(answer));
         }
         let outbox = &self.handle.outbox;
@@ -275,7 +275,7 @@ impl Connection {
             if now - grace_ends < PAUSE {
                 return self.input(Input::Stop(CloseReason::SlowConsumer));
             }
-            self.handle.outbox.forgive(now);
+            self.handle.outbox.restart_grace(now);
             return Effects::new();
         }
         let late = now.saturating_duration_since(self.due());
@@ -292,7 +292,7 @@ impl Connection {
         while !self.is_paused() {
             let input = match self.reader.next() {
                 Ok(None) => return None,
-                Ok(Some(Incoming::Close(code))) => return Some(self.answer_close(code)),
+                Ok(Some(Incoming::Close(code))) => return Some(self.reply_to_close(code)),
                 Ok(Some(Incoming::Text(text))) => Input::Text(text),
                 Ok(Some(Incoming::Binary(_))) => Input::Binary,
                 Ok(Some(Incoming::Ping(payload))) => Input::Ping(payload),
@@ -351,7 +351,7 @@ impl Connection {
                 Effect::SendPage(frame) => self.send_page(&frame),
                 Effect::Request(request) => self.request(request),
                 Effect::Acknowledge(frame) => self.acknowledge(&frame),
-                Effect::Type(frame) => self.tell_typing(&frame),
+                Effect::Type(frame) => self.send_typing(&frame),
                 Effect::Count(counted) => self.count(counted),
                 Effect::Close(closing) => return self.close_when_answered(closing),
             }
@@ -386,8 +386,8 @@ impl Connection {
         .inc();
     }
 
-    /// Answers a Close of the client with its own code.
-    fn answer_close(&mut self, code: Option<u16>) -> Ended {
+    /// Replies to a Close of the client with its own code.
+    fn reply_to_close(&mut self, code: Option<u16>) -> Ended {
         self.handle.outbox.seal([close_frame(code, "")]);
         Ended::ClientClosed
     }
@@ -421,7 +421,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// Ten thousand idle connections are ten thousand of these: growth must be deliberate.
+    /// A node has one of these per idle connection: growth must be deliberate.
     #[test]
     fn an_idle_connection_is_small() {
         let sizes = [size_of::<Connection>(), size_of::<Handle>(), size_of::<Session>()];

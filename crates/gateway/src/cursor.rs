@@ -2,8 +2,8 @@
 //!
 //! A chat with listeners has a cursor. The message with the next sequence is pushed, one with a
 //! lower sequence is a repeat and is dropped, and one that is ahead waits briefly for its
-//! predecessors; then the hole is read from the log, once. If that fails, the listeners get
-//! `resync_required` for the chat. Clients therefore never see repeats or inversions.
+//! predecessors; then the missing messages are read from the log, once. If that fails, the
+//! listeners get `resync_required` for the chat. Clients therefore never see repeats or inversions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use heartline_runtime::{Map, Set};
 use tokio::time::Instant;
 
 /// How long a message that is ahead waits for its predecessors.
-const PATIENCE: Duration = Duration::from_millis(100);
+const HOLE_WAIT: Duration = Duration::from_millis(100);
 
 /// The largest hole that is read from the log.
 const HOLE_MESSAGES_MAX: u64 = 100;
 
-/// Messages that may wait behind a hole.
+/// Messages that may wait behind a hole, at most.
 const AHEAD_MESSAGES_MAX: usize = 256;
 
 /// Chats with a cursor. Beyond, the half that was unused longest is removed and begins again with
@@ -49,7 +49,7 @@ struct Cursor {
     /// Whether no recipient of the last message is connected here. The cursor then begins again with
     /// the next message, but never below its last sequence, because a listener may have connected
     /// that the sender did not know of.
-    is_resting: bool,
+    is_idle: bool,
 }
 
 /// The actions that follow from an arrival, in order.
@@ -84,19 +84,13 @@ impl Cursors {
             self.make_room();
             let next = sequence + 1;
             let (ahead, hole_due) = (BTreeMap::new(), None);
-            let cursor = Cursor {
-                begins: sequence,
-                next,
-                ahead,
-                hole_due,
-                touched_at: now,
-                is_resting: false,
-            };
+            let cursor =
+                Cursor { begins: sequence, next, ahead, hole_due, touched_at: now, is_idle: false };
             self.chats.insert(chat_id, cursor);
             return actions.deliveries.push(delivery);
         };
         cursor.touched_at = now;
-        if std::mem::take(&mut cursor.is_resting) {
+        if std::mem::take(&mut cursor.is_idle) {
             cursor.begins = sequence.max(cursor.next);
             cursor.next = cursor.begins;
         }
@@ -105,17 +99,17 @@ impl Cursors {
             actions.deliveries.push(delivery);
             if !cursor.ahead.is_empty() {
                 cursor.follow(now, actions);
-                self.settle(chat_id);
+                self.stop_waiting_if_empty(chat_id);
             }
         } else if sequence > cursor.next {
             if cursor.ahead.is_empty() {
-                cursor.hole_due = Some(now + PATIENCE);
+                cursor.hole_due = Some(now + HOLE_WAIT);
                 self.waiting.insert(chat_id);
             }
             cursor.ahead.insert(sequence, delivery);
             if cursor.ahead.len() > AHEAD_MESSAGES_MAX {
                 cursor.give_up(now, actions);
-                self.settle(chat_id);
+                self.stop_waiting_if_empty(chat_id);
             }
         } else if sequence < cursor.begins {
             // This message may never have been pushed here. A client that syncs now also gets all
@@ -152,7 +146,7 @@ impl Cursors {
         holes
     }
 
-    /// The messages of a hole were read, or could not be; `encode` makes their frames.
+    /// Handles the messages of a hole, or that they could not be read; `encode` makes their frames.
     pub(crate) fn filled(
         &mut self,
         chat_id: ChatId,
@@ -165,7 +159,7 @@ impl Cursors {
         let Some((_, waiting)) = cursor.ahead.first_key_value() else { return };
         let Some(messages) = messages else {
             cursor.give_up(now, actions);
-            return self.settle(chat_id);
+            return self.stop_waiting_if_empty(chat_id);
         };
         let user_ids = Arc::clone(&waiting.user_ids);
         for message in messages {
@@ -184,19 +178,19 @@ impl Cursors {
             });
         }
         cursor.follow(now, actions);
-        self.settle(chat_id);
+        self.stop_waiting_if_empty(chat_id);
     }
 
     /// Marks a chat whose last message had no connected recipient here: the next listener syncs
     /// first.
-    pub(crate) fn rest(&mut self, chat_id: ChatId) {
+    pub(crate) fn mark_idle(&mut self, chat_id: ChatId) {
         if let Some(cursor) = self.chats.get_mut(&chat_id) {
-            cursor.is_resting = cursor.ahead.is_empty();
+            cursor.is_idle = cursor.ahead.is_empty();
         }
     }
 
-    /// Stops the search for holes in a chat in which no message waits.
-    fn settle(&mut self, chat_id: ChatId) {
+    /// Removes a chat in which no message waits from the search for holes.
+    fn stop_waiting_if_empty(&mut self, chat_id: ChatId) {
         if self.chats.get(&chat_id).is_none_or(|cursor| cursor.ahead.is_empty()) {
             self.waiting.remove(&chat_id);
         }
@@ -222,7 +216,7 @@ impl Cursor {
         }
         // Messages that arrived twice, ahead of their turn and in it.
         self.ahead = self.ahead.split_off(&self.next);
-        self.hole_due = (!self.ahead.is_empty()).then_some(now + PATIENCE);
+        self.hole_due = (!self.ahead.is_empty()).then_some(now + HOLE_WAIT);
     }
 
     /// Skips every hole: pushes the waiting messages, and asks the listeners to sync.

@@ -35,7 +35,7 @@ pub struct Gateway {
     pub(crate) addresses: Addresses,
     pub(crate) metrics: Metrics,
     presence_reader: PresenceReader,
-    /// Registrations under way.
+    /// Pending registrations.
     pub(crate) tasks: Tasks,
     draining: AtomicBool,
 }
@@ -55,11 +55,11 @@ pub struct Parts {
     pub authenticator: Authenticator,
     /// Registers and renews the leases of connections.
     pub leases: Arc<dyn Leases>,
-    /// Which users are online.
+    /// The presence of users.
     pub presence: Arc<dyn PresenceStates>,
     /// Sends envelopes to other nodes and to this one.
     pub link: Arc<dyn NodeLink>,
-    /// Stores and reads messages, records facts and answers who may see whom.
+    /// Stores and reads messages, and records watermarks.
     pub durability: DurabilityPorts,
     /// Delivers typing notices.
     pub typing: Arc<dyn TypingNotices>,

@@ -1,7 +1,7 @@
-//! GraphQL over WebSocket, the second language that sockets speak here.
+//! GraphQL over WebSocket, the second protocol of the gateway.
 //!
-//! The transport is `graphql-transport-ws`; what the operations mean is behind a port. Such a socket
-//! passes the same gate as any other: origin, limits, tokens, leases, memory, drain.
+//! The transport is `graphql-transport-ws`; the operations are behind a port. Such a socket passes
+//! the same checks as any other: origin, limits, tokens, leases, memory, drain.
 
 mod connection;
 pub mod conversation;
@@ -23,7 +23,7 @@ pub use heartline_protocol::graphql::{GraphQlRequest, Reply};
 /// The subprotocol.
 pub const SUBPROTOCOL: &str = "graphql-transport-ws";
 
-/// What may be configured about GraphQL sockets.
+/// The configuration of GraphQL sockets.
 #[derive(Debug, Clone, Copy)]
 pub struct GraphQlConfig {
     /// Whether a socket needs a token.
@@ -32,13 +32,13 @@ pub struct GraphQlConfig {
     pub bad_token_is_anonymous: bool,
     /// Bytes of one message.
     pub message_bytes: usize,
-    /// Operations that one socket may have under way, subscriptions among them.
+    /// Pending operations of one socket, at most, including subscriptions.
     pub operations: usize,
-    /// How long a socket may take to say `connection_init`.
+    /// How long a socket may take to send `connection_init`.
     pub init_timeout: Duration,
-    /// How often a silent client is asked whether it is there.
+    /// How often a silent client gets a Ping.
     pub ping_interval: Duration,
-    /// How long a socket may take nothing of what waits for it.
+    /// How long a socket may accept none of its pending bytes.
     pub blocked_timeout: Duration,
 }
 
@@ -56,17 +56,17 @@ impl Default for GraphQlConfig {
     }
 }
 
-/// What answers GraphQL.
+/// The GraphQL service.
 pub trait GraphQl: fmt::Debug + Send + Sync {
-    /// Takes up a socket, of an account or of nobody in particular.
+    /// Opens the service for a socket, with its account or anonymous.
     fn open(&self, account: Option<UserId>) -> Arc<dyn GraphQlCaller>;
 }
 
-/// One socket as what answers GraphQL knows it.
+/// One socket of the GraphQL service.
 pub trait GraphQlCaller: fmt::Debug + Send + Sync {
-    /// Runs an operation. A query or a mutation has one answer, a subscription any number.
+    /// Runs an operation. A query or a mutation has one reply, a subscription any number.
     fn run(&self, request: GraphQlRequest) -> BoxStream<'static, Reply>;
 
-    /// The socket has closed.
+    /// Ends the socket's use of the service.
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }

@@ -1,7 +1,7 @@
 //! The connections of this node, by user.
 //!
-//! The hub decides local delivery: a frame goes to every connection listed here. It is sharded to
-//! keep locks short; no lock is held across an await.
+//! The hub decides local delivery: a frame goes to every connection listed here. Shards keep
+//! locks short; no lock is held across an await.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -27,8 +27,8 @@ use crate::websocket::text_frame;
 
 const SHARDS: usize = 64;
 
-/// The longest delay before a client that must sync does so. A gap between nodes is noticed within
-/// two seconds, so a reader has every message within five.
+/// The longest delay before a client that must sync does so. A gap between nodes is detected within
+/// two seconds, so a client has every message within five.
 const RESYNC_DELAY_MS_MAX: u64 = 2000;
 
 /// The connections of this node.
@@ -46,7 +46,7 @@ pub struct Hub {
     urgent_frames: usize,
 }
 
-/// Most users have one connection here, which then lies in the table itself.
+/// Most users have one connection here, which is then stored in the table itself.
 pub(crate) type Handles = SmallVec<[Arc<Handle>; 1]>;
 
 #[derive(Debug, Default)]
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_to_close_waits_for_a_connection_that_is_not_listed_yet() {
+    fn a_request_to_close_waits_for_a_connection_that_is_not_listed_yet() {
         let hub = Arc::new(Hub::new(Clock::system(), Metrics::default(), &Limits::default()));
         let (older, newer) = (handle(1), handle(2));
         hub.close(&older.identity().unwrap().key, CloseReason::SessionReplaced);

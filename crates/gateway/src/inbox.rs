@@ -84,7 +84,7 @@ async fn read_hole(reads: &dyn Reads, now: Instant, hole: Hole) -> (Hole, Option
     (hole, reads.hole(chat_id, first, last, now + HOLE_DEADLINE).await)
 }
 
-/// Takes more envelopes until the batch is full or the wait is over.
+/// Receives more envelopes until the batch is full or the wait is over.
 async fn fill(batch: &mut Vec<Envelope>, envelopes: &mut mpsc::Receiver<Envelope>) {
     let full = async {
         while batch.len() < BATCH_ENVELOPES {
@@ -149,7 +149,7 @@ impl Arrivals<'_> {
             Envelope::PrivacyChanged { user_ids } => self.presence.privacy_changed(user_ids),
             Envelope::Resync { user_ids: None, chat_ids, reason } => {
                 // The lost envelopes may have been about presence too.
-                self.presence.look_again();
+                self.presence.evaluate_all();
                 self.hub.resync_all(chat_ids.as_deref(), reason);
             }
             Envelope::Close { leases, reason } => {
@@ -201,7 +201,7 @@ impl Arrivals<'_> {
         let offline = push.user_ids.len() - users_here;
         self.hub.metrics().delivery.delivered(connections, offline);
         if users_here == 0 {
-            self.cursors.rest(chat_id);
+            self.cursors.mark_idle(chat_id);
         }
     }
 }
@@ -215,7 +215,7 @@ impl LocalSockets for Gateway {
         for user_id in user_ids {
             let written = self.hub.write(user_id, &frame, None, now, &mut writes.handles);
             connections += written.unwrap_or(0);
-            writes.rest_between_writes().await;
+            writes.yield_between_writes().await;
         }
         connections
     }
@@ -243,7 +243,7 @@ impl Writes<'_> {
             let written = self.hub.write(user_id, frame, *except, now, &mut self.handles);
             users_here += usize::from(written.is_some());
             connections += written.unwrap_or(0);
-            self.rest_between_writes().await;
+            self.yield_between_writes().await;
         }
         arrivals.reached(&push, connections, users_here);
         self.note_lag([push.committed_at]);
@@ -278,11 +278,11 @@ impl Writes<'_> {
     async fn flush(&mut self) {
         while let Some(handle) = self.handles.pop() {
             handle.flush();
-            self.rest_between_writes().await;
+            self.yield_between_writes().await;
         }
     }
 
-    async fn rest_between_writes(&mut self) {
+    async fn yield_between_writes(&mut self) {
         self.count += 1;
         if self.count.is_multiple_of(WRITES_PER_TURN) {
             tokio::task::yield_now().await;

@@ -1,6 +1,6 @@
-//! The socket: upgrade, authentication, session, outbox, drain.
+//! Connections: upgrade, authentication, session, outbox, drain.
 //!
-//! The modules stand in the order in which a connection meets them.
+//! The modules are listed in the order in which a connection uses them.
 
 pub mod config;
 pub mod refusal;

@@ -1,4 +1,4 @@
-//! The gateway's metrics. `docs/metrics.md` defines each.
+//! The gateway's metrics, defined in `docs/metrics.md`.
 
 use heartline_protocol::CloseReason;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,7 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 /// A reason as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ReasonLabel {
-    /// The reason as it is written on the wire.
+    /// The reason as on the wire.
     pub reason: &'static str,
 }
 
@@ -62,7 +62,7 @@ pub struct Metrics {
     pub presence: PresenceMetrics,
     /// Connections accepted without a lease, because the directory did not answer.
     pub connections_unleased: Counter,
-    /// Requests refused because too many of their connection waited.
+    /// Requests refused because too many of their connection were pending.
     pub requests_busy: Counter,
     /// Bytes in all outboxes.
     pub outbox_bytes: Gauge,
@@ -77,7 +77,7 @@ pub struct Metrics {
 /// Messages at the node that delivers them.
 #[derive(Debug, Clone)]
 pub struct DeliveryMetrics {
-    /// Messages given to connections.
+    /// Messages queued for connections.
     pub deliveries: Counter,
     /// Members who were not connected when a message was delivered.
     pub recipients_offline: Counter,
@@ -118,7 +118,7 @@ impl PresenceMetrics {
     }
 }
 
-/// Up to and around the documented two seconds.
+/// Buckets up to and around the documented two seconds.
 const LAG_BUCKETS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0];
 
@@ -136,8 +136,8 @@ impl Default for DeliveryMetrics {
 impl DeliveryMetrics {
     fn register(&self, registry: &mut Registry) {
         let gateway = registry.sub_registry_with_prefix("gateway");
-        gateway.register("deliveries", "Messages given to connections", self.deliveries.clone());
-        let offline = "Members not connected when a message came";
+        gateway.register("deliveries", "Messages queued for connections", self.deliveries.clone());
+        let offline = "Members not connected when a message was delivered";
         gateway.register("recipients_offline", offline, self.recipients_offline.clone());
         let (lag, seconds) = ("From commit to socket", Unit::Seconds);
         gateway.register_with_unit("delivery_lag", lag, seconds, self.lag_seconds.clone());
@@ -189,7 +189,7 @@ impl Metrics {
                 "Closing frames that could not be written in time",
                 &self.signals_undelivered,
             ),
-            ("outbox_elevated", "Outboxes risen over 80 percent", &self.outbox_elevated),
+            ("outbox_elevated", "Times an outbox exceeded 80 percent", &self.outbox_elevated),
             ("frames_received", "Messages and control frames received", &self.frames_received),
             ("heartbeats", "Heartbeats of clients that were answered", &self.heartbeats),
             ("frames_sent", "Frames written", &self.frames_sent),
@@ -198,7 +198,11 @@ impl Metrics {
             ("unknown_types", "Frames of an unknown type", &self.unknown_types),
             ("rate_limited", "Frames over their rate", &self.rate_limited),
             ("auth_failures", "Tokens refused", &self.auth_failures),
-            ("requests_busy", "Requests refused as too many", &self.requests_busy),
+            (
+                "requests_busy",
+                "Requests refused because too many were pending",
+                &self.requests_busy,
+            ),
             ("task_panics", "Panics of tasks that register connections", &self.task_panics),
             (
                 "connections_unleased",

@@ -1,11 +1,11 @@
-//! Which web pages may open a socket and read answers.
+//! Checks which web pages may open a socket and read responses.
 
 use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
 
 /// Whether a request's Origin is the server's own host or on the list. A request without one does
-/// not come from a web page. `*` on the list allows every page: tokens, not cookies, say who
-/// connects, so no page can borrow another's login.
+/// not come from a web page. `*` on the list allows every page: connections authenticate by tokens
+/// and not by cookies, so no page can use another's login.
 pub fn origin_is_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let Ok(origin) = origin.to_str() else { return false };

@@ -68,7 +68,7 @@ pub struct Tally {
     pub frames_written: u64,
     /// Data frames dropped by the close.
     pub frames_dropped: u64,
-    /// The largest number of data frames that waited at once.
+    /// The largest number of data frames that were pending at once.
     pub peak_messages: usize,
 }
 
@@ -100,7 +100,7 @@ pub enum Flushed {
 }
 
 impl Outbox {
-    /// An empty outbox that charges what it holds to the node's budget.
+    /// An empty outbox that charges its bytes to the node's budget.
     pub fn new(bounds: Bounds, budget: Arc<Budget>, frames_sent: Counter) -> Self {
         Self { bounds, budget, frames_sent, inner: Mutex::new(Inner::default()) }
     }
@@ -109,7 +109,7 @@ impl Outbox {
     /// written until [`flush_with`](Self::flush_with).
     pub fn push(&self, frame: &Bytes, now: Instant) -> Option<Pushed> {
         let mut inner = self.inner.lock();
-        if !inner.takes_data() {
+        if !inner.accepts_data() {
             return None;
         }
         inner.data.push_back(frame.clone());
@@ -125,7 +125,7 @@ impl Outbox {
         write: impl FnOnce(&[u8]) -> io::Result<usize>,
     ) -> Option<Delivered> {
         let mut inner = self.inner.lock();
-        if !inner.takes_data() {
+        if !inner.accepts_data() {
             return None;
         }
         if !inner.is_empty() || inner.blocked {
@@ -186,7 +186,7 @@ impl Outbox {
 
     /// Whether the connection accepts no more data.
     pub(crate) fn is_closing(&self) -> bool {
-        !self.inner.lock().takes_data()
+        !self.inner.lock().accepts_data()
     }
 
     /// Asks the connection's task to close. The first reason stands.
@@ -278,8 +278,8 @@ impl Outbox {
     }
 
     /// Restarts a running grace, because the process itself was paused meanwhile.
-    pub(crate) fn forgive(&self, now: Instant) {
-        self.inner.lock().pressure.forgive(&self.bounds, now);
+    pub(crate) fn restart_grace(&self, now: Instant) {
+        self.inner.lock().pressure.restart_grace(&self.bounds, now);
     }
 
     /// Whether the connection was stopped as a slow consumer before it was warned.
@@ -292,7 +292,7 @@ impl Outbox {
         self.inner.lock().blocked
     }
 
-    /// Whether nothing waits to be written.
+    /// Whether nothing is pending.
     pub fn is_empty(&self) -> bool {
         self.inner.lock().is_empty()
     }
@@ -341,7 +341,7 @@ fn wake(waker: Option<Waker>) {
 
 impl Inner {
     /// Whether data is accepted; counts a frame that is not.
-    fn takes_data(&mut self) -> bool {
+    fn accepts_data(&mut self) -> bool {
         let takes = self.stop.is_none() && !self.sealed;
         self.tally.frames_dropped += u64::from(!takes);
         takes
@@ -361,7 +361,7 @@ impl Inner {
     /// Removes `count` bytes from the front, in the same order as [`slices`](Self::slices).
     fn written(&mut self, mut count: usize) {
         while count > 0 {
-            let (mut frame, lane) = self.take_next().expect("no more was written than waited");
+            let (mut frame, lane) = self.take_next().expect("no more was written than pending");
             if lane == Lane::Data {
                 self.load.bytes -= count.min(frame.len());
             }

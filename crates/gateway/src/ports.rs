@@ -31,7 +31,7 @@ pub struct DurabilityPorts {
     pub reads: Arc<dyn Reads>,
     /// Records watermarks and last-seen times.
     pub records: Arc<dyn Records>,
-    /// Reads what decides whether one user may see another.
+    /// Reads the relations that decide whether one user may see another.
     pub relations: Arc<dyn Relations>,
 }
 
@@ -96,11 +96,11 @@ pub trait Records: Send + Sync + Debug {
     fn left(&self, user_id: &UserId, at: Timestamp);
 }
 
-/// Reads what decides whether one user may see another.
+/// Reads the relations that decide whether one user may see another.
 #[async_trait]
 pub trait Relations: Send + Sync + Debug {
-    /// Reads one relation per sight, in order. The answer reflects every privacy change that was
-    /// committed before the call. A user who does not exist has an empty relation, and asking
+    /// Reads one relation per sight, in order. The result reflects every privacy change that was
+    /// committed before the call. A user who does not exist has an empty relation, and reading
     /// creates nothing.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ pub enum RelationsError {
     /// There was no answer before the deadline.
     #[error("no answer before the deadline")]
     Deadline,
-    /// The store, or the way to it, failed.
+    /// The store, or the connection to it, failed.
     #[error("the store failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }

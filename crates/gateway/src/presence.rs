@@ -102,7 +102,7 @@ impl PresenceHandle {
     }
 
     /// Evaluates all observed users again, because an event may have been lost.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn evaluate_all(&self) {
         self.missed.notify_one();
     }
 
@@ -116,7 +116,7 @@ impl PresenceHandle {
     fn command(&self, command: Command) {
         if self.commands.try_send(command).is_err() {
             self.metrics.orders_missed.inc();
-            self.look_again();
+            self.evaluate_all();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The slow-consumer rule, as a pure function of how full a connection's data lane is.
+//! The slow-consumer rule, as a pure function of the load of a connection's data lane.
 
 use std::time::Duration;
 
@@ -29,24 +29,24 @@ pub struct Load {
     pub bytes: usize,
 }
 
-/// What the rule says to a new load.
+/// The verdict of the rule about a new load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing to do.
     Fine,
     /// Log and count: the lane rose over the warning threshold.
     Elevated,
-    /// Tell the client that it is slow: its grace begins.
+    /// Warn the client that it is slow: its grace begins.
     Slow,
-    /// End the connection now. If `warned` is false the client has not been told in this episode
-    /// and must be told together with the closing.
+    /// Close the connection now. If `warned` is false the client was not warned in this episode,
+    /// and the warning must be sent together with the closing.
     Close {
-        /// Whether this episode's warning was given.
+        /// Whether this episode's warning was sent.
         warned: bool,
     },
 }
 
-/// Where a connection stands with the rule.
+/// The state of a connection under the rule.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     stage: Stage,
@@ -76,7 +76,7 @@ impl Bounds {
 }
 
 impl Pressure {
-    /// The lane grew to `load`.
+    /// Evaluates a lane that grew to `load`.
     pub(crate) fn grew(&mut self, load: Load, bounds: &Bounds, now: Instant) -> Verdict {
         let slow = matches!(self.stage, Stage::Slow { .. });
         if bounds.at_cap(load) {
@@ -100,15 +100,15 @@ impl Pressure {
         Verdict::Fine
     }
 
-    /// The lane shrank to `load`: below the warning threshold every episode ends.
+    /// Evaluates a lane that shrank to `load`: below the warning threshold every episode ends.
     pub(crate) fn shrank(&mut self, load: Load, bounds: &Bounds) {
         if !bounds.over(load, OUTBOX_WARNING_PERCENT) {
             self.stage = Stage::Calm;
         }
     }
 
-    /// The process itself stood still: a grace that was running begins anew.
-    pub(crate) fn forgive(&mut self, bounds: &Bounds, now: Instant) {
+    /// Restarts a running grace, because the process itself was paused.
+    pub(crate) fn restart_grace(&mut self, bounds: &Bounds, now: Instant) {
         if let Stage::Slow { grace_ends } = &mut self.stage {
             *grace_ends = now + bounds.grace;
         }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_threshold_speaks_once_per_episode() {
+    fn each_threshold_is_reported_once_per_episode() {
         let (mut pressure, now) = (Pressure::default(), Clock::system().now());
         assert_eq!(pressure.grew(messages(800), &BOUNDS, now), Verdict::Fine);
         assert_eq!(pressure.grew(messages(801), &BOUNDS, now), Verdict::Elevated);

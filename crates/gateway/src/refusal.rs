@@ -13,17 +13,17 @@ use heartline_runtime::Random;
 /// Why a request is refused, before it becomes a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    /// What went wrong.
+    /// The error code.
     pub code: ErrorCode,
-    /// The same for a person.
+    /// The message for a person.
     pub message: String,
     /// The status, where it is not the code's own.
     pub status: Option<StatusCode>,
     /// When to try again.
     pub retry_after_seconds: Option<u64>,
-    /// More about it.
+    /// Further details.
     pub details: Option<ErrorDetails>,
-    /// A header that the status asks for.
+    /// A header that the status requires.
     pub header: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -40,7 +40,7 @@ impl Refusal {
         }
     }
 
-    /// A request whose form is wrong, with the status that says how.
+    /// A malformed request, with the status for its fault.
     pub fn malformed(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status: Some(status), ..Self::new(ErrorCode::InvalidMessage, message) }
     }
@@ -50,12 +50,12 @@ impl Refusal {
         Self { retry_after_seconds: Some(retry_after_seconds), ..Self::new(code, message) }
     }
 
-    /// No valid token. The sentence is the same for every fault, so that it helps nobody to guess.
+    /// No valid token. The message is the same for every fault, so that it does not help to guess.
     pub fn unauthorized() -> Self {
         Self::new(ErrorCode::Unauthorized, "a valid token is required")
     }
 
-    /// The same with a header.
+    /// The refusal with a header.
     #[must_use]
     pub fn with_header(self, name: HeaderName, value: &'static str) -> Self {
         Self { header: Some((name, HeaderValue::from_static(value))), ..self }

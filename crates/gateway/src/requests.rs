@@ -1,4 +1,4 @@
-//! The requests of one connection that are under way.
+//! The pending requests of one connection.
 //!
 //! Sends are submitted at once and may complete in any order between chats. Pages are read one at a
 //! time, the next one only when the client has read the last.
@@ -29,10 +29,10 @@ use crate::ports::SendOutcome;
 use crate::presence::Watch;
 use crate::session::{Closing, Request, Response, replies};
 
-/// The requests of one connection, which holds it only while there are some.
+/// The requests of one connection, allocated only while there are some.
 #[derive(Default)]
 pub(crate) struct Requests {
-    under_way: FuturesUnordered<UnderWay>,
+    pending: FuturesUnordered<PendingRequest>,
     /// Reads that have not begun.
     reads: VecDeque<Request>,
     is_reading: bool,
@@ -40,9 +40,9 @@ pub(crate) struct Requests {
     pub(crate) closing: Option<Closing>,
 }
 
-/// A request that waits for its answer.
-enum UnderWay {
-    /// A send. It stands here by itself so that its outcome is not boxed a second time.
+/// A pending request.
+enum PendingRequest {
+    /// A send. A variant of its own, so that its outcome is not boxed a second time.
     Send {
         outcome: SendOutcome,
         ids: Option<(RequestId, ClientMessageId)>,
@@ -56,7 +56,7 @@ struct Answered {
     was_read: bool,
 }
 
-impl Future for UnderWay {
+impl Future for PendingRequest {
     type Output = Answered;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
@@ -80,7 +80,7 @@ impl Requests {
         gateway: &Arc<Gateway>,
         handle: &Arc<Handle>,
     ) -> Option<Response> {
-        let identity = handle.identity().expect("only who is admitted asks");
+        let identity = handle.identity().expect("only an admitted connection has requests");
         match request {
             Request::Send(frame) => {
                 let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
@@ -89,7 +89,7 @@ impl Requests {
                 match gateway.durability.sends.submit(new_message(frame, identity), deadline) {
                     Ok(outcome) => {
                         let ids = Some((request_id, id));
-                        self.under_way.push(UnderWay::Send { outcome, ids });
+                        self.pending.push(PendingRequest::Send { outcome, ids });
                         None
                     }
                     Err(error) => Some(refused(request_id, error.into())),
@@ -117,15 +117,15 @@ impl Requests {
         let Some(answer) = gateway.presence.watch(watch) else {
             return Some(Response::Reply(replies::presence_busy(request_id)));
         };
-        self.under_way.push(UnderWay::Other(Box::pin(async move {
-            // The plane ends only with the node.
+        self.pending.push(PendingRequest::Other(Box::pin(async move {
+            // The presence task ends only with the node.
             let answer = answer.await.unwrap_or(Response::Reply(replies::closing(request_id)));
             Answered { answer, was_read: false }
         })));
         None
     }
 
-    /// Starts the next read if none is under way. The caller has checked that there is room.
+    /// Starts the next read if none is pending. The caller has checked that there is room.
     pub(crate) fn read_next(&mut self, gateway: &Arc<Gateway>, user_id: &UserId) {
         if self.is_reading {
             return;
@@ -134,7 +134,7 @@ impl Requests {
         self.is_reading = true;
         let (gateway, user_id) = (Arc::clone(gateway), user_id.clone());
         let deadline = gateway.clock().now() + DURABILITY_DEADLINE;
-        self.under_way.push(UnderWay::Other(Box::pin(async move {
+        self.pending.push(PendingRequest::Other(Box::pin(async move {
             let answer = match request {
                 Request::Sync(frame) => page(&gateway, user_id, frame, deadline).await,
                 Request::Manifest(frame) => manifest(&gateway, &user_id, frame, deadline).await,
@@ -149,9 +149,9 @@ impl Requests {
         !self.is_reading && !self.reads.is_empty()
     }
 
-    /// The next response; `None` when nothing is under way.
-    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Response>> {
-        Pin::new(&mut self.under_way).poll_next(context).map(|answered| {
+    /// The next response; `None` when no request is pending.
+    pub(crate) fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Option<Response>> {
+        Pin::new(&mut self.pending).poll_next(context).map(|answered| {
             answered.map(|Answered { answer, was_read }| {
                 self.is_reading &= !was_read;
                 answer
@@ -165,9 +165,9 @@ impl Requests {
         self.reads.drain(..).map(refuse).collect()
     }
 
-    /// Whether no request is under way or waiting.
+    /// Whether no request is pending.
     pub(crate) fn is_empty(&self) -> bool {
-        self.under_way.is_empty() && self.reads.is_empty()
+        self.pending.is_empty() && self.reads.is_empty()
     }
 }
 
@@ -219,7 +219,8 @@ async fn page(
         reader: Some(user_id),
         position: Position::After(after_sequence),
         limit: limit as usize,
-        // The outbox must have room for a page and the pushes meanwhile, or it closes as slow.
+        // The outbox must have room for a page and the pushes meanwhile, or the connection closes
+        // as slow.
         content_bytes_max: SYNC_PAGE_BYTES_MAX.min(gateway.config().limits.outbox_bytes / 2),
     };
     match gateway.durability.reads.page(read, deadline).await {

@@ -1,4 +1,4 @@
-//! The life of one admitted socket, from its first frame to its log line.
+//! Serves one admitted socket, from its first frame to its log line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Gateway {
     async fn end(&self, mut connection: Connection, ended: Ended) {
         if let Some(identity) = connection.identity() {
             self.presence.leave(identity.key.connection_id);
-            self.give_back(&identity.key, ended).await;
+            self.release_lease(&identity.key, ended).await;
         }
         connection.finish(ended).await;
         let Leaving { handle, ticket, frames_received } = connection.leave();
@@ -145,7 +145,7 @@ impl Gateway {
 
     /// Stop 1 of the life of a presence transition: disconnected. Unregisters the lease of a
     /// connection that has ended.
-    pub(crate) async fn give_back(&self, key: &LeaseKey, ended: Ended) {
+    pub(crate) async fn release_lease(&self, key: &LeaseKey, ended: Ended) {
         tracing::trace!(target: "heartline::life", presence_stop = 1, "disconnected");
         let keep = self.keep(ended);
         let left_at = match self.unregister(key, keep).await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The times of recent offences. It allocates nothing until the first one.
+/// The times of recent offences; nothing is allocated until the first one.
 #[derive(Debug, Default)]
 pub(crate) struct SlidingWindow {
     times: VecDeque<Instant>,

@@ -7,7 +7,7 @@ use std::sync as imp;
 
 pub(crate) use imp::MutexGuard;
 
-/// A lock that a panic elsewhere does not poison: what it guards is consistent between calls.
+/// A lock that a panic elsewhere does not poison: the guarded value is consistent between calls.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(imp::Mutex<T>);
 

@@ -9,11 +9,11 @@ use heartline_runtime::{Socket, SocketIo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-/// A socket. A plain one can be written by anybody who holds the outbox' lock; a TLS one only by
-/// its connection's task, because its encryption has state.
+/// A socket. Any holder of the outbox' lock may write to a plain one; only the connection's task
+/// writes to a TLS one, because encryption has state.
 #[derive(Debug)]
 pub enum Transport {
-    /// The socket as it is.
+    /// The plain socket.
     Plain(Arc<dyn Socket>),
     /// TLS over a socket.
     Tls(Box<TlsStream<SocketIo>>),
@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// A vectored write that answers `WouldBlock` instead of waiting.
+    /// A vectored write that returns `WouldBlock` instead of waiting.
     pub(crate) fn write(
         &mut self,
         context: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl Transport {
         }
     }
 
-    /// Pushes out what TLS still holds encrypted; a plain socket holds nothing.
+    /// Writes the bytes that TLS still holds encrypted; a plain socket holds none.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -69,7 +69,7 @@ impl Transport {
         self.socket().poll_writable(context)
     }
 
-    /// Ends the server's half, so that the peer sees the end after the last frame.
+    /// Closes the server's half, so that the peer sees the end after the last frame.
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => Poll::Ready(socket.shutdown()),
@@ -77,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Makes the coming close a reset: the kernel frees what the peer never read.
+    /// Makes the coming close a reset: the kernel frees the bytes that the peer never read.
     pub(crate) fn abort(&self) {
         self.socket().abort();
     }

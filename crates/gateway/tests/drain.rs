@@ -1,4 +1,4 @@
-//! A drain that begins while a socket is on its way in.
+//! A drain that begins during an upgrade.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod scripted_store;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_socket_whose_upgrade_was_granted_before_the_drain_is_told_after_it() {
+async fn a_socket_whose_upgrade_was_granted_before_the_drain_is_closed_by_it() {
     for token in [Some(token()), None] {
         let gateway = gateway();
         let peer = "127.0.0.1:9".parse().unwrap();

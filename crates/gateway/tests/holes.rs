@@ -1,4 +1,4 @@
-//! What the inbox does with messages that come late, twice, or not at all.
+//! The inbox with messages that arrive late, twice, or not at all.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod scripted_store;

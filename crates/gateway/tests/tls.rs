@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-/// Kernel buffers so small that most of what is sent waits in the process.
+/// Kernel buffers so small that most bytes stay in the process.
 const SOCKET_BYTES: u32 = 4096;
 
-/// As many frames as the encryption takes at once although TCP does not.
+/// As many frames as the encryption accepts at once although TCP does not.
 const FRAMES: usize = 48;
 const FRAME_BYTES: usize = 1024;
 
-/// Far less than the heartbeat interval, at which something would be written anyway.
+/// Far less than the heartbeat interval, at which a frame would be written anyway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn a_client_that_pauses_gets_the_rest_as_soon_as_it_reads_again() {
         let user_ids: [UserId; 1] = ["ana".parse().unwrap()];
         assert_eq!(gateway.push(&user_ids, &frame).await, 1);
     }
-    // The task gives everything to the encryption before the client begins to read.
+    // The task passes everything to the encryption before the client begins to read.
     let is_written = async {
         while gateway.metrics().frames_sent.get() < FRAMES as u64 + 1 {
             tokio::task::yield_now().await;

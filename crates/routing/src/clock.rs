@@ -1,3 +1,3 @@
-//! The clocks, as every plane is given them.
+//! The clock that every plane uses.
 
 pub use heartline_runtime::Clock;

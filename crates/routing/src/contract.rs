@@ -1,8 +1,8 @@
-//! The suite that every [`DirectoryEngine`] must pass: what the docs of its ports promise, each
-//! sentence proved through the ports and nothing else.
+//! The suite that every [`DirectoryEngine`] must pass: it checks each promise of the ports'
+//! documentation through the ports alone.
 //!
-//! It takes several directories on the same engine, as several nodes have, or one. Every step
-//! names users and nodes of its own, so that one engine can serve them all in turn.
+//! The suite uses one or several directories on the same engine, as several nodes have. Every step
+//! has users and nodes of its own, so that one engine can serve all steps in turn.
 
 mod admission;
 mod listeners;
@@ -21,7 +21,7 @@ use crate::directory::{DirectoryEngine, NodeRecord, Policy, Registration};
 use crate::lease::{Lease, LeaseKey, LeaseKind, shard_of};
 use crate::presence::PresenceState;
 
-/// Long enough for an engine on the same busy machine to answer within, short enough to wait for.
+/// Long enough for an engine on the same busy machine to answer, short enough to wait for.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// Longer than any run.
@@ -30,7 +30,7 @@ const LONG: Duration = Duration::from_secs(600);
 /// How often the directories are swept without removing anything, as nodes do all the time.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The directories on one engine, and names that nobody has used.
+/// The directories on one engine, with unused names.
 #[derive(Debug)]
 pub struct Contract<'engine> {
     shards: u16,
@@ -38,7 +38,7 @@ pub struct Contract<'engine> {
     names: AtomicU64,
 }
 
-/// A policy with leases of this length and nothing special.
+/// A policy with leases of this length.
 fn policy(lease: Duration) -> Policy {
     Policy {
         single_session: false,
@@ -54,7 +54,7 @@ fn admitted(replaced: &[&Lease]) -> Registration {
 
 impl<'engine> Contract<'engine> {
     /// A suite for directories that divide users into so many shards. Each must have a node of its
-    /// own, and all must be one directory by themselves or share an engine.
+    /// own, and several must share an engine.
     pub fn new(shards: u16, directories: &'engine [&'engine dyn DirectoryEngine]) -> Self {
         assert!(!directories.is_empty(), "there is a directory");
         Self { shards, directories, names: AtomicU64::new(1) }
@@ -63,7 +63,7 @@ impl<'engine> Contract<'engine> {
     /// Runs the whole suite.
     pub async fn run(&self) {
         tokio::select! {
-            // The sweep first: it only ever waits for time.
+            // The sweep first: it only waits for time.
             biased;
             () = self.sweep_nothing_for_ever() => {}
             () = self.prove() => {}
@@ -78,7 +78,7 @@ impl<'engine> Contract<'engine> {
         self.prove_races().await;
     }
 
-    /// A directory that nobody sweeps does not know any more who is there.
+    /// Sweeps all the time, because a directory that nobody sweeps stops deciding transitions.
     async fn sweep_nothing_for_ever(&self) {
         let mut ticks = interval(SWEEP_INTERVAL);
         loop {
@@ -93,7 +93,7 @@ impl<'engine> Contract<'engine> {
         self.directories[0]
     }
 
-    /// That of another node, if there is one.
+    /// The directory of another node, if there is one.
     fn other(&self) -> &'engine dyn DirectoryEngine {
         self.directories[self.directories.len() - 1]
     }
@@ -102,17 +102,17 @@ impl<'engine> Contract<'engine> {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A user whom nobody has named before.
+    /// A new user id.
     fn user(&self) -> UserId {
         format!("contract-{}", self.number()).parse().expect("a legal user id")
     }
 
-    /// A node that nobody has named before.
+    /// A new node id.
     fn node(&self) -> NodeId {
         format!("node-{}", self.number()).parse().expect("a legal node id")
     }
 
-    /// A node that everybody knows to be there.
+    /// A new node that is announced.
     async fn announced_node(&self) -> NodeId {
         let node_id = self.node();
         let announced = self.first().announce(&record(&node_id), LONG).await;
@@ -137,7 +137,7 @@ impl<'engine> Contract<'engine> {
         }
     }
 
-    /// The same as a party connection.
+    /// A new party connection of a device.
     fn party(&self, user_id: &UserId, node_id: &NodeId, device: &str) -> Lease {
         Lease { kind: LeaseKind::Party, ..self.lease(user_id, node_id, device) }
     }
@@ -146,7 +146,7 @@ impl<'engine> Contract<'engine> {
         self.first().register(lease.clone(), policy).await.expect("the directory answers")
     }
 
-    /// Registers what must be admitted and replaces nobody.
+    /// Registers a lease that must be admitted and replaces none.
     async fn connect(&self, lease: &Lease, policy: Policy) {
         assert_eq!(self.register(lease, policy).await, admitted(&[]), "{lease:?}");
     }
@@ -164,12 +164,12 @@ impl<'engine> Contract<'engine> {
         self.first().renew(keys, duration).await.expect("the directory answers")
     }
 
-    /// Removes everything that has run out.
+    /// Removes every expired lease.
     async fn sweep(&self, policy: Policy) -> Vec<LeaseKey> {
         self.other().sweep(1000, policy).await.expect("the directory answers")
     }
 
-    /// The live connections of a user, by id, as another node sees them.
+    /// The live connections of a user, ordered by id, as another node sees them.
     async fn live(&self, user_id: &UserId) -> Vec<LeaseKey> {
         let live = self.other().by_user(std::slice::from_ref(user_id)).await;
         let live = live.expect("the directory answers").into_iter().flatten();
@@ -187,7 +187,7 @@ impl<'engine> Contract<'engine> {
         matches!(self.presence(user_id).await, PresenceState::Online { .. })
     }
 
-    /// Waits until a lease of [`LEASE`] has certainly run out.
+    /// Waits until a lease of [`LEASE`] has certainly expired.
     async fn outlive_lease(&self) {
         sleep(LEASE + LEASE / 4).await;
     }

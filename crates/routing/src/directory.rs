@@ -35,7 +35,7 @@ pub enum Registration {
     /// The connection has a lease now.
     Admitted {
         /// The older connections that it replaced. Their leases are removed; their nodes must be
-        /// told to close the sockets.
+        /// made to close the sockets.
         replaced: Vec<LeaseKey>,
     },
     /// The connection has no lease.
@@ -86,15 +86,15 @@ pub struct LiveNode {
     pub remaining: Duration,
 }
 
-/// The directory did not answer, or not in time.
+/// The directory did not answer in time, or returned an error.
 #[derive(Debug, thiserror::Error)]
 #[error("the directory is unavailable")]
 pub struct DirectoryError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Whether the directory answers.
+/// How long the directory has not answered.
 pub trait Answering: Send + Sync + std::fmt::Debug {
-    /// How long the directory has not answered although it is asked every second: zero while all
-    /// is well, and always for one in the process itself.
+    /// How long the directory has not answered although it is called every second: zero while it
+    /// answers, and always zero for one inside the process.
     fn silence(&self) -> Duration;
 }
 
@@ -107,11 +107,11 @@ pub trait Answering: Send + Sync + std::fmt::Debug {
 #[async_trait]
 pub trait Leases: Send + Sync + std::fmt::Debug {
     /// Decides admission, replacement and the per-user limit as one atomic step, and whether the
-    /// user comes online by it.
+    /// user goes online by it.
     ///
-    /// The younger socket (the smaller age) wins a place; a replaced lease is removed in the same
-    /// step. A lease that is already held is renewed, and one that was lost is made again: neither
-    /// is ever refused for a limit.
+    /// The younger socket (the smaller age) wins; a replaced lease is removed in the same step. A
+    /// lease that is already held is renewed, and one that was lost is created again: neither is
+    /// ever refused for a limit.
     async fn register(&self, lease: Lease, policy: Policy) -> Result<Registration, DirectoryError>;
 
     /// Extends leases, in one call for many. Returns those that are not held (any more), which
@@ -122,16 +122,16 @@ pub trait Leases: Send + Sync + std::fmt::Debug {
         duration: Duration,
     ) -> Result<Vec<LeaseKey>, DirectoryError>;
 
-    /// Keeps the indexes of leases from being removed as garbage. Called for every lease every few
-    /// minutes; returns those with a missing index, which the caller registers again.
+    /// Keeps the indexes of leases from expiring. Called for every lease every few minutes; returns
+    /// those with a missing index, which the caller registers again.
     async fn extend(&self, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, DirectoryError>;
 
     /// Ends a lease: the connection is no longer found, counted or routed to. If it was the
     /// user's last, they stay online for `keep` longer, or go offline at once if that is zero.
     /// Ending one that does not exist, or was replaced, changes nothing.
     ///
-    /// Returns the directory's time while it is rebuilding after a loss of its data and decides
-    /// no transitions: none will say when the user was last seen, so the caller records it.
+    /// Returns the directory's time while it is rebuilding after a loss of its data and decides no
+    /// transitions: the caller then records when the user was last seen.
     async fn unregister(
         &self,
         lease: &LeaseKey,
@@ -171,7 +171,7 @@ pub trait Connections: Send + Sync + std::fmt::Debug {
     ) -> Result<Option<LiveConnection>, DirectoryError>;
 }
 
-/// Tells which users are online, and every transition.
+/// Returns which users are online, and publishes every transition.
 #[async_trait]
 pub trait PresenceStates: Answering {
     /// Whether users are online, in the order of `user_ids`. A user who never connected is offline.

@@ -1,4 +1,4 @@
-//! A lease: the claim that one connection of one user is alive on one node.
+//! A lease: the registration of one connection of one user on one node.
 
 use std::time::Duration;
 

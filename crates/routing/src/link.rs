@@ -1,7 +1,7 @@
 //! The ports [`NodeLink`], which carries an envelope to one node, and [`LocalSockets`].
 //!
 //! Fanout and the gateway do not depend on each other; they meet here. The sender names a node, and
-//! the receiving node's own memory decides which of its sockets get the frame.
+//! the receiving node selects its own sockets.
 //!
 //! A single node has a [`LocalLink`], several in one process have [`MemoryLinks`]. Nodes of a
 //! cluster have a [`ClusterLink`], which writes envelopes into [`Parcel`]s, gives them to a
@@ -39,11 +39,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use heartline_protocol::{NodeId, UserId};
 
-/// Why an envelope did not leave.
+/// Why an envelope was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The receiver's queue is full: the envelope is lost, and those it concerns must be told to
-    /// sync.
+    /// The receiver's queue is full: the envelope is dropped, and its recipients must sync.
     #[error("the node's queue is full")]
     Full,
     /// There is no such node, or it has stopped.
@@ -58,8 +57,8 @@ pub trait NodeLink: Send + Sync + std::fmt::Debug {
     /// queue, but never for the receiver to act.
     async fn send(&self, node_id: &NodeId, envelope: Envelope) -> Result<(), LinkError>;
 
-    /// The other known nodes: the receivers of a broadcast while routes cannot be read. It includes
-    /// nodes that were seen lately and may be gone.
+    /// The other known nodes: the receivers of a broadcast while routes cannot be read. Nodes
+    /// that were seen lately and may have stopped are included.
     fn peers(&self) -> Vec<NodeId>;
 
     /// The other nodes whose connections the directory does not list at present, because it does

@@ -32,7 +32,7 @@ pub struct MemoryDirectory {
     nodes: Mutex<Map<NodeId, (NodeRecord, Instant)>>,
     /// The first node that registered here, usually the only one.
     first_node: OnceLock<NodeId>,
-    /// Whether another one ever did: until then there is nowhere else to route to.
+    /// Whether another node ever registered: until then there are no routes to other nodes.
     has_other_nodes: AtomicBool,
     changes: broadcast::Sender<Change>,
 }
@@ -40,7 +40,7 @@ pub struct MemoryDirectory {
 type Shard = Map<UserId, User>;
 
 impl MemoryDirectory {
-    /// An empty directory of so many shards.
+    /// An empty directory with this many shards.
     pub fn new(shards: u16, clock: Clock) -> Self {
         assert!(shards > 0, "a directory has at least one shard");
         Self {
@@ -63,17 +63,17 @@ impl MemoryDirectory {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read under the lock of a shard: whoever registers later is younger.
+    /// Read under the lock of a shard, so that a later registration is younger.
     fn moment(&self) -> Moment {
         Moment { now: self.clock.now(), wall: self.clock.wall() }
     }
 
-    /// Stop 3 of the life of a presence transition: decided. Said under the lock of its shard, so
-    /// that a user's transitions are heard in order.
-    fn say(&self, transition: Option<Transition>) {
+    /// Stop 3 of the life of a presence transition: decided. Published under the lock of its shard,
+    /// so that a user's transitions arrive in order.
+    fn publish(&self, transition: Option<Transition>) {
         let Some(transition) = transition else { return };
         tracing::trace!(target: "heartline::life", presence_stop = 3, "decided");
-        // Nobody may be listening.
+        // There may be no receiver.
         let _ = self.changes.send(Change::Decided(transition));
     }
 
@@ -98,7 +98,7 @@ impl Leases for MemoryDirectory {
         let mut shard = self.shard(&user_id);
         let (registration, transition) =
             shard.entry(user_id).or_default().register(lease, policy, self.moment());
-        self.say(transition);
+        self.publish(transition);
         Ok(registration)
     }
 
@@ -120,8 +120,8 @@ impl Leases for MemoryDirectory {
         Ok(Vec::new())
     }
 
-    /// Stop 2 of the life of a presence transition: unregistered. A lease that ends by itself comes
-    /// here by [`sweep`](Leases::sweep).
+    /// Stop 2 of the life of a presence transition: unregistered. An expired lease is removed by
+    /// [`sweep`](Leases::sweep) instead.
     async fn unregister(
         &self,
         lease: &LeaseKey,
@@ -130,7 +130,7 @@ impl Leases for MemoryDirectory {
         tracing::trace!(target: "heartline::life", presence_stop = 2, "unregistered");
         let mut shard = self.shard(&lease.user_id);
         if let Some(user) = shard.get_mut(&lease.user_id) {
-            self.say(user.unregister(lease, keep, self.moment()));
+            self.publish(user.unregister(lease, keep, self.moment()));
         }
         Ok(None)
     }
@@ -142,7 +142,7 @@ impl Leases for MemoryDirectory {
             let at = self.moment();
             shard.retain(|user_id, user| {
                 let room = limit - swept.len();
-                self.say(user.sweep(user_id, policy, at, room, &mut swept));
+                self.publish(user.sweep(user_id, policy, at, room, &mut swept));
                 !user.is_forgotten(at.now)
             });
         }
@@ -224,7 +224,7 @@ impl PresenceStates for MemoryDirectory {
         let state = |user_id: &UserId| {
             let shard = self.shard(user_id);
             let user = shard.get(user_id);
-            // Older than any transition that is still to come, newer than any forgotten one.
+            // Older than any future transition, newer than any forgotten one.
             let version = self.clock.wall().unix_ms.saturating_sub(1);
             let absent = PresenceState::Offline { version, last_seen: None };
             user.map_or(absent, User::presence)

@@ -49,7 +49,7 @@ pub struct RoutingMetrics {
     pub connections_unleased: Gauge,
 }
 
-/// Around the documented 10 ms and 50 ms, up to a call's deadline.
+/// Buckets around the documented 10 ms and 50 ms, up to the deadline of a call.
 const RENEWAL_BUCKETS: [f64; 10] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
@@ -87,8 +87,8 @@ impl RoutingMetrics {
             ("renewals", "Leases renewed", &self.renewals),
             ("renewals_failed", "Leases whose renewal was not answered", &self.renewals_failed),
             ("leases_lost", "Leases found lost", &self.leases_lost),
-            ("leases_claimed_again", "Lost leases held again", &self.leases_claimed_again),
-            ("leases_swept", "Leases that ran out and were removed", &self.leases_swept),
+            ("leases_claimed_again", "Lost leases registered again", &self.leases_claimed_again),
+            ("leases_swept", "Expired leases removed", &self.leases_swept),
             ("sweeps_failed", "Sweeps that were not answered", &self.sweeps_failed),
             ("lookups", "Times that routes were looked up", &self.lookups),
             ("rebuilds", "Rebuilds seen", &self.rebuilds),
@@ -111,13 +111,13 @@ impl RoutingMetrics {
         routing.register("connections_unleased", unleased, self.connections_unleased.clone());
     }
 
-    /// Counts a batch of leases that the directory answered for, some of which it did not hold.
+    /// Counts a renewal of a batch that the directory answered.
     pub(crate) fn renewed(&self, leases: usize, duration: Duration) {
         self.renewals.inc_by(leases as u64);
         self.renewal_seconds.observe(duration.as_secs_f64());
     }
 
-    /// Counts a batch that it did not answer for; the time that this took counts too.
+    /// Counts a renewal of a batch that the directory did not answer, with its duration.
     pub(crate) fn not_renewed(&self, leases: usize, duration: Duration) {
         self.renewals_failed.inc_by(leases as u64);
         self.renewal_seconds.observe(duration.as_secs_f64());

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum Plane {
     /// Holds connections, and delivers to them.
     Gateway,
-    /// Stores messages, announces them and answers REST.
+    /// Stores messages, announces them and serves REST.
     Ingest,
     /// Consumes events and sends envelopes to the nodes of their audience.
     Fanout,

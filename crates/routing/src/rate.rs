@@ -1,4 +1,4 @@
-//! How much is too much: token buckets, alone or one for each of many.
+//! Rate limits: token buckets, alone or one for each of many keys.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use heartline_protocol::retry_after_seconds;
 use heartline_runtime::Map;
 use tokio::time::Instant;
 
-/// Keys that are remembered at once. One who has rested is as good as forgotten.
+/// Buckets that are kept, at most. A full bucket need not be kept.
 const KEYS_MAX: usize = 100_000;
 
-/// How fast a bucket refills and how much it holds.
+/// The refill rate and the size of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Tokens that come back in a period.
+    /// Tokens that are refilled per period.
     pub count: u32,
     /// The period.
     pub period: Duration,
@@ -23,18 +23,18 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many a second, of which so many may be taken at once.
+    /// So many tokens a second, with this burst.
     pub fn per_second(count: u32, burst: u32) -> Self {
         Self { count, period: Duration::from_secs(1), burst }
     }
 
-    /// So many a minute, all of which may be taken at once.
+    /// So many tokens a minute, all of which may be taken at once.
     pub fn per_minute(count: u32) -> Self {
         Self { count, period: Duration::from_secs(60), burst: count }
     }
 }
 
-/// A token bucket in integer nanoseconds. It stores the instant at which it is full again, so an
+/// A token bucket in integer nanoseconds, which stores the instant at which it is full again, so an
 /// unused bucket needs no upkeep.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket {
@@ -47,7 +47,7 @@ impl TokenBucket {
         Self { full_at: now }
     }
 
-    /// Takes one token, or says how long it takes until there is one.
+    /// Takes one token, or returns the time until there is one.
     pub fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         let cost = rate.period / rate.count.max(1);
         let full_at = self.full_at.max(now) + cost;
@@ -60,13 +60,13 @@ impl TokenBucket {
         }
     }
 
-    /// Whether it is full, so that nothing is lost by forgetting it.
+    /// Whether the bucket is full, so that it can be dropped.
     fn is_full(&self, now: Instant) -> bool {
         self.full_at <= now
     }
 }
 
-/// One bucket for each of many: users, accounts, addresses. Clones share them.
+/// One bucket per key: users, accounts, addresses. Clones share the buckets.
 #[derive(Debug)]
 pub struct Allowances<Key> {
     rate: Rate,
@@ -74,12 +74,12 @@ pub struct Allowances<Key> {
 }
 
 impl<Key: Hash + Eq + Clone> Allowances<Key> {
-    /// The same rate for everyone.
+    /// Buckets of the same rate for every key.
     pub fn new(rate: Rate) -> Self {
         Self { rate, buckets: Arc::default() }
     }
 
-    /// Takes one token of this one's, or says in how many seconds there is one.
+    /// Takes one token of this key, or returns the seconds until there is one.
     pub fn take(&self, key: &Key, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = buckets.get_mut(key) {
@@ -98,7 +98,7 @@ impl<Key: Hash + Eq + Clone> Allowances<Key> {
     }
 }
 
-// Derived, it would ask for keys that can be cloned, which sharing does not need.
+// Not derived, because that would require keys to be cloneable.
 impl<Key> Clone for Allowances<Key> {
     fn clone(&self) -> Self {
         Self { rate: self.rate, buckets: Arc::clone(&self.buckets) }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pays_for_another() {
+    fn every_key_has_a_bucket_of_its_own() {
         let rates = Allowances::<&str>::new(Rate::per_minute(2));
         let start = Clock::system().now();
         assert_eq!(rates.take(&"ana", start), Ok(()));
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_forgotten_when_it_has_rested() {
+    fn full_buckets_are_dropped() {
         let rates = Allowances::<usize>::new(Rate::per_second(10, 20));
         let start = Clock::system().now();
         for number in 0..KEYS_MAX {
             rates.take(&number, start).unwrap();
         }
         assert_eq!(rates.take(&KEYS_MAX, start), Err(1));
-        assert_eq!(rates.take(&0, start), Ok(()), "those who are known go on");
+        assert_eq!(rates.take(&0, start), Ok(()), "known keys are still served");
         assert_eq!(rates.take(&KEYS_MAX, start + Duration::from_secs(1)), Ok(()));
         assert_eq!(rates.buckets.lock().unwrap().len(), 1);
     }

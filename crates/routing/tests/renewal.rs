@@ -1,4 +1,4 @@
-//! What a node counts while it keeps its leases alive.
+//! The metrics of a node that renews its leases.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use tokio::time::{advance, sleep};
 
 const NODE: &str = "node-1";
 
-/// The connections of a node that has nothing else.
+/// The connections of a node without a gateway.
 #[derive(Default)]
 struct Held {
     leases: Vec<Lease>,
@@ -109,7 +109,7 @@ async fn renewals_are_counted_by_lease_and_a_lost_one_is_claimed_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_nobody_gave_back_is_counted_when_it_is_swept() {
+async fn a_lease_that_was_not_unregistered_is_counted_when_it_is_swept() {
     let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
     let renewal = renewal(&directory, &Arc::default());
     let (metrics, policy) = (renewal.metrics.clone(), renewal.policy);
@@ -123,12 +123,12 @@ async fn a_lease_that_nobody_gave_back_is_counted_when_it_is_swept() {
     sleep(Duration::from_millis(14_500)).await;
     assert_eq!(metrics.leases_swept.get(), 0);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(metrics.leases_swept.get(), 1, "who lingers has left properly");
+    assert_eq!(metrics.leases_swept.get(), 1, "a lingering user disconnected in order");
     assert_eq!(metrics.sweeps_failed.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_pause_of_the_process_nobody_who_is_still_connected_is_swept() {
+async fn after_a_pause_of_the_process_no_open_connection_is_swept() {
     let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
     let (here, crashed) = (lease("ana", NODE, 1), lease("bo", "node-2", 2));
     let held = Arc::new(Held { leases: vec![here.clone()], ..Held::default() });
@@ -140,7 +140,7 @@ async fn after_a_pause_of_the_process_nobody_who_is_still_connected_is_swept() {
     let mut tasks = JoinSet::new();
     tasks.spawn(renewal.sweep_for_ever(Duration::from_secs(1)));
     sleep(Duration::from_millis(500)).await;
-    // Time goes by, and no task of this process runs.
+    // Time passes while no task of this process runs.
     advance(Duration::from_secs(20)).await;
     sleep(Duration::from_millis(500)).await;
     let users = [here, crashed].map(|lease| lease.key.user_id);

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use heartline_protocol::Timestamp;
 use tokio::time::Instant;
 
-/// Where a [`Clock`] reads the time.
+/// The source of the time of a [`Clock`].
 pub trait TimeSource: Send + Sync + fmt::Debug {
-    /// The monotonic time. It follows tokio's clock, so that sleeps and deadlines agree with it.
+    /// The monotonic time, which follows tokio's clock, so that sleeps and deadlines agree with it.
     fn now(&self) -> Instant;
 
     /// The time of day.
@@ -42,7 +42,7 @@ impl Clock {
         self.0.now()
     }
 
-    /// The time of day, only for what people and tokens see.
+    /// The time of day, only for timestamps that people and tokens see.
     pub fn wall(&self) -> Timestamp {
         self.0.wall()
     }

@@ -1,9 +1,9 @@
 //! Hash maps whose order follows from the seed.
 //!
 //! The planes use [`Map`] and [`Set`] instead of the standard library's, whose order differs in
-//! every run. In production the keys of the hash come from the operating system, so that nobody
-//! can choose colliding keys. A simulation calls [`seed_thread`] first; its runtime has one
-//! thread, and from then on every map that is made there has an order that follows from the seed.
+//! every run. In production the keys of the hash come from the operating system, so that nobody can
+//! choose colliding keys. A simulation calls [`seed_thread`] first; its runtime has one thread, and
+//! every map that is created there afterwards has an order that follows from the seed.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -14,10 +14,10 @@ use siphasher::sip::SipHasher13;
 
 use crate::random::Random;
 
-/// A hash map for planes. Make one with `Map::default()`.
+/// A hash map for planes. Create one with `Map::default()`.
 pub type Map<K, V> = HashMap<K, V, SeededState>;
 
-/// A hash set for planes. Make one with `Set::default()`.
+/// A hash set for planes. Create one with `Set::default()`.
 pub type Set<T> = HashSet<T, SeededState>;
 
 /// Builds the hashers of a [`Map`] or [`Set`]: SipHash-1-3, as in the standard library, with keys
@@ -31,7 +31,7 @@ thread_local! {
     static SIMULATED_KEYS: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Draws the keys of every map that this thread makes from now on. For simulations.
+/// Draws the keys of every map that this thread creates from now on. For simulations.
 pub fn seed_thread(random: Random) {
     SIMULATED_KEYS.set(Some((random.draw(), random.draw())));
 }

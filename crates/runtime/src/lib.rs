@@ -1,4 +1,4 @@
-//! What a node is given from outside: time, randomness, sockets and an owner for its tasks.
+//! The inputs of a node from outside: time, randomness, sockets and an owner for its tasks.
 //!
 //! No other crate reads a clock, draws a random number or spawns a task by itself, so that any
 //! number of nodes can run in one process, under simulated time and from one seed.

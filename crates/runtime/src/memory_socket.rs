@@ -17,11 +17,11 @@ use crate::socket::{Listener, Socket};
 /// Connections that a listener holds until they are accepted; more are refused.
 const BACKLOG: usize = 128;
 
-/// The first port that connecting ends are given.
+/// The first port of connecting ends.
 const FIRST_CLIENT_PORT: u16 = 49152;
 
-/// One end of a connection inside the process. Dropping it ends its half: the peer reads what was
-/// written and then the end, and the peer's writes fail.
+/// One end of a connection inside the process. Dropping it closes its half: the peer reads the
+/// written bytes and then the end, and the peer's writes fail.
 #[derive(Debug)]
 pub struct MemorySocket {
     incoming: Arc<Pipe>,
@@ -83,7 +83,7 @@ impl Socket for MemorySocket {
 
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.outgoing.lock();
-        // A write tells the error itself.
+        // The next write returns the error.
         if state.check_writer().is_err() || state.bytes.len() < self.outgoing.capacity {
             return Poll::Ready(Ok(()));
         }
@@ -126,9 +126,9 @@ struct Pipe {
 #[derive(Debug, Default)]
 struct PipeState {
     bytes: VecDeque<u8>,
-    /// The writing end has ended its half.
+    /// The writing end has closed its half.
     is_ended: bool,
-    /// The reading end is gone.
+    /// The reading end was dropped.
     is_unread: bool,
     /// An end has reset the connection.
     is_reset: bool,
@@ -138,7 +138,7 @@ struct PipeState {
 
 impl Pipe {
     fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a pipe without room would never carry a byte");
+        assert!(capacity > 0, "a pipe needs a capacity above zero");
         Self { capacity, state: Mutex::default() }
     }
 
@@ -245,7 +245,7 @@ impl Listener for MemoryListener {
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         match incoming.poll_recv(context) {
             Poll::Ready(Some((socket, peer))) => Poll::Ready(Ok((Arc::new(socket), peer))),
-            // Without a network nobody can connect any more.
+            // Without the network no connection can arrive any more.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }

@@ -8,7 +8,7 @@ use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-/// Where a [`Random`] draws from.
+/// The source of the bytes of a [`Random`].
 pub trait RandomSource: Send + Sync + fmt::Debug {
     /// Fills the buffer with random bytes.
     fn fill(&self, bytes: &mut [u8]);
@@ -20,7 +20,7 @@ pub trait RandomSource: Send + Sync + fmt::Debug {
 pub struct Random(&'static dyn RandomSource);
 
 impl Random {
-    /// The process' own generator, which the operating system seeds. Fit for secrets.
+    /// The process' own generator, seeded by the operating system. Suitable for secrets.
     pub const fn system() -> Self {
         Self(&SystemRandomSource)
     }

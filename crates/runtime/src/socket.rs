@@ -1,4 +1,4 @@
-//! Sockets and listeners, as a node and a client are given them.
+//! The sockets and listeners that a node and a client use.
 //!
 //! In production they are TCP's; [`crate::memory_socket`] has others for many nodes in one process.
 
@@ -18,19 +18,19 @@ use tokio::net::{TcpListener, TcpStream};
 /// A stream of bytes to a peer and back.
 ///
 /// One task reads and waits; any number of tasks may write. Bytes arrive once and in the order of
-/// the writes. Every call returns at once: a write takes as many bytes as the socket has room for
-/// and answers `WouldBlock` when there is no room.
+/// the writes. Every call returns at once: a write accepts as many bytes as the socket has room
+/// for, and returns `WouldBlock` without room.
 pub trait Socket: Send + Sync + fmt::Debug {
-    /// Reads into the buffer; zero bytes mean that the peer has ended its half.
+    /// Reads into the buffer; zero bytes mean that the peer has closed its half.
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes the slices in their order, as far as there is room: how many bytes that were.
+    /// Writes the slices in their order, as far as there is room, and returns the number of bytes.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Ready when a write may find room again. Only the latest waker is woken.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends this side's half: the peer reads the end after the last byte that was written.
+    /// Closes this side's half: the peer reads the end after the last written byte.
     fn shutdown(&self) -> io::Result<()>;
 
     /// Makes the coming close a reset: bytes that the peer has not received are dropped. The
@@ -55,12 +55,12 @@ pub async fn accept(listener: &dyn Listener) -> io::Result<(Arc<dyn Socket>, Soc
     poll_fn(|context| listener.poll_accept(context)).await
 }
 
-/// A socket with the traits of `tokio::io`, for libraries that read and write by them.
+/// A socket with the traits of `tokio::io`, for libraries that need them.
 #[derive(Debug, Clone)]
 pub struct SocketIo(Arc<dyn Socket>);
 
 impl SocketIo {
-    /// The socket behind these traits.
+    /// Adapts a socket.
     pub fn new(socket: Arc<dyn Socket>) -> Self {
         Self(socket)
     }
@@ -70,7 +70,7 @@ impl SocketIo {
         &self.0
     }
 
-    /// The socket without the traits.
+    /// Returns the socket without the traits.
     pub fn into_socket(self) -> Arc<dyn Socket> {
         self.0
     }
@@ -145,7 +145,7 @@ impl Socket for TcpStream {
         }
     }
 
-    /// One slice, the usual case, takes the shorter way into the kernel.
+    /// A single slice, the usual case, needs a cheaper system call.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match slices {
             [slice] => self.try_write(slice),
@@ -162,7 +162,7 @@ impl Socket for TcpStream {
     }
 
     fn abort(&self) {
-        // A socket that is gone already has nothing left to drop.
+        // A closed socket has nothing left to drop.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }

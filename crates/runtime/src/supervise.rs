@@ -13,10 +13,10 @@ use crate::Clock;
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 
-/// A loop that ran for so long before it panicked is restarted after the shortest pause.
+/// A loop that ran this long before it panicked is restarted after the shortest pause.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Supervises a loop that the node cannot do without, such as a listener: the task that awaits
+/// Supervises a loop that the node needs, such as a listener: the task that awaits
 /// [`run`](Self::run) owns the loop and survives its panics.
 #[derive(Debug, Clone)]
 pub struct Supervisor {
@@ -31,13 +31,13 @@ impl Supervisor {
         Self { name, clock, restarts }
     }
 
-    /// Runs a loop. Each time that it panics it is counted, logged, and after a growing pause begun
-    /// again. Returns when the loop ends by itself.
+    /// Runs a loop. Each panic is counted and logged, and the loop is restarted after a growing
+    /// pause. Returns when the loop ends by itself.
     pub async fn run<T, F: Future<Output = T>>(&self, mut begin: impl FnMut() -> F) -> T {
         let mut back_off = BACK_OFF_MIN;
         loop {
             let begun_at = self.clock.now();
-            // The state that a panic leaves behind is dropped with the future.
+            // The state after a panic is dropped with the future.
             if let Ok(output) = AssertUnwindSafe(async { begin().await }).catch_unwind().await {
                 return output;
             }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_that_panics_is_begun_again_after_a_growing_pause() {
+    async fn a_loop_that_panics_is_restarted_after_a_growing_pause() {
         let (clock, restarts) = (Clock::system(), Counter::default());
         let begun_at = clock.now();
         let mut runs = 0;

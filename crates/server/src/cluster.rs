@@ -1,4 +1,4 @@
-//! Where a node stands among others: its directory and its link to them, or itself alone.
+//! The directory of a node and its link to other nodes; in memory for a single node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use tracing::{debug, info, warn};
 
 use crate::config::{self, Config};
 use crate::lifecycle::Lifecycle;
-use crate::patience::patiently;
+use crate::patience::retry_while_down;
 
-/// How long a starting node waits to hear what is sent to it.
+/// How long a starting node waits until its own subscriptions are confirmed.
 const SUBSCRIBED_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How the configured Redis is reached.
+/// The settings for the connection to the configured Redis.
 pub(crate) fn redis_config(url: &str, config: &config::Redis) -> Result<RedisConfig> {
     let redis = RedisConfig::from_url(url, &config.key_prefix)?;
     let Some(path) = &config.tls_ca else { return Ok(redis) };
@@ -40,24 +40,24 @@ pub(crate) fn redis_config(url: &str, config: &config::Redis) -> Result<RedisCon
     redis.with_tls_root(pem).with_context(|| format!("redis.tls_ca = {}", path.display()))
 }
 
-/// A node's place among others, connected and not yet announced.
+/// The connected directory and link of a node that has not announced itself yet.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    /// Who is where.
+    /// The directory of connections and presence.
     pub(crate) directory: Directory,
-    /// How other nodes, and this one, are reached.
+    /// The link to other nodes and to this one.
     pub(crate) link: Arc<dyn NodeLink>,
-    /// What arrives for this node's sockets.
+    /// Envelopes for the connections of this node.
     pub(crate) envelopes: mpsc::Receiver<Envelope>,
-    /// What this node says of itself.
+    /// The announcement of this node.
     pub(crate) record: NodeRecord,
-    /// The way to other nodes; none for a node that is alone.
+    /// The transports to other nodes; none for a single node.
     pub(crate) others: Option<Others>,
-    /// The Redis that nodes share; none for a node that is alone.
+    /// The Redis that nodes share; none for a single node.
     pub(crate) redis: Option<RedisClient>,
 }
 
-/// The way to other nodes, not yet open.
+/// The transports to other nodes, not yet open.
 #[derive(Debug)]
 pub(crate) struct Others {
     pub(crate) link: Arc<ClusterLink>,
@@ -70,7 +70,7 @@ pub(crate) struct Others {
 }
 
 impl Cluster {
-    /// Connects to what the configuration names.
+    /// Connects to the engines that the configuration names.
     pub(crate) async fn connect(
         config: &Config,
         node_id: NodeId,
@@ -92,7 +92,7 @@ impl Cluster {
         }
     }
 
-    /// What a node that has just started announces about itself.
+    /// The first announcement of a starting node.
     fn record(node_id: NodeId, planes: Planes, clock: Clock) -> NodeRecord {
         NodeRecord {
             node_id,
@@ -103,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// The place of a node among others of the same process.
+    /// The directory and link of a node that shares its process with others.
     pub(crate) fn in_process(
         node_id: NodeId,
         planes: Planes,
@@ -135,15 +135,16 @@ impl Cluster {
         let (node_id, clock) = (record.node_id.clone(), client.clock());
         client.counters().register(registry);
         let availability = RedisAvailability::new(client.clone(), registry);
-        patiently(clock, || check_redis(client.clone())).await?;
+        retry_while_down(clock, || check_redis(client.clone())).await?;
         let directory = RedisDirectoryConfig {
             shards: config.routing.shards,
             lease: config.routing.lease,
             single_session: config.gateway.session_policy == SessionPolicy::SingleSession,
             ..RedisDirectoryConfig::new(node_id.clone())
         };
-        let directory =
-            patiently(clock, || RedisDirectory::connect(client.clone(), directory.clone(), clock));
+        let directory = retry_while_down(clock, || {
+            RedisDirectory::connect(client.clone(), directory.clone(), clock)
+        });
         let (directory, presence_listener) = directory.await?;
         let directory = Directory::new(Arc::new(directory));
 
@@ -185,12 +186,13 @@ impl Cluster {
 }
 
 impl Others {
-    /// Opens the way: accepts other nodes, and returns when what is sent to this one is heard.
-    /// Only then may it announce itself and register connections.
+    /// Opens the transports: accepts other nodes, and returns once this node receives what is sent
+    /// to it. Only then may the node announce itself and register connections.
     pub(crate) async fn open(self, lifecycle: &Lifecycle, listener: TcpListener) -> Result<()> {
         let Self { link, server, returned, .. } = self;
         let address = listener.local_addr()?;
-        // They serve until the last connection is gone: what is drained is still delivered.
+        // They run until the last connection is closed, so that envelopes are delivered during the
+        // drain.
         lifecycle.spawn_support("direct listener", server.serve(listener, std::future::pending()));
         lifecycle.spawn_support("direct links", self.direct_tasks.run());
         lifecycle.spawn_support("Redis link", self.redis_tasks.run());
@@ -205,7 +207,7 @@ impl Others {
     }
 }
 
-/// Refuses a Redis whose settings could make connections vanish, and warns of lesser faults.
+/// Rejects a Redis whose settings could lose entries, and warns about lesser faults.
 async fn check_redis(client: RedisClient) -> Result<()> {
     for finding in check_settings(&client).await? {
         let Finding { severity, server, setting, value, advice } = finding;

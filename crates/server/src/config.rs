@@ -2,8 +2,8 @@
 //! value before anything starts.
 //!
 //! `config.default.toml` is the manual and the bottom layer. [`load`] lays the others over it,
-//! judges every key by the table in `keys`, looks for contradictions, and answers either a
-//! [`Loaded`] or every problem there is. No plane reads a file or the environment by itself.
+//! checks every key by the table in `keys`, looks for contradictions, and returns either a
+//! [`Loaded`] or every problem. No plane reads a file or the environment by itself.
 
 mod auth;
 mod check;
@@ -46,37 +46,37 @@ pub(crate) use store_engine::StoreEngine;
 /// The commented defaults, as `heartline config` prints them.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Everything that an operator can decide, checked.
+/// Every setting of the server, checked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The listener and its surroundings.
+    /// The listener, the node's name, its files and its certificate.
     pub server: Server,
-    /// Which tokens are accepted.
+    /// The accepted tokens.
     pub auth: Auth,
-    /// The life of a connection.
+    /// Heartbeats, timeouts and the drain of connections.
     pub gateway: Gateway,
-    /// The bounds.
+    /// The limits of connections, queues and rates.
     pub limits: Limits,
     /// The directory of connections.
     pub routing: Routing,
-    /// Where nodes find each other's connections.
+    /// The Redis that nodes share.
     pub redis: Redis,
-    /// How nodes reach each other directly.
+    /// Direct links between nodes.
     pub cluster: Cluster,
-    /// Who sees whether somebody is online, and how soon.
+    /// The visibility of presence, and the delay of a transition to offline.
     pub presence: Presence,
     /// Party sessions.
     pub party: Party,
-    /// Where messages are kept.
+    /// The store of messages, chats and users.
     pub store: Store,
-    /// Where metrics are served.
+    /// The listener for metrics.
     pub metrics: Metrics,
-    /// What is logged, and how.
+    /// The level and the format of log lines.
     pub log: Log,
 }
 
-/// The listener and its surroundings.
+/// The listener, the node's name, its files and its certificate.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
@@ -94,7 +94,7 @@ pub struct Server {
     pub tls_key: Option<PathBuf>,
     /// Origins besides the server's own host that browsers may connect from.
     pub allowed_origins: Vec<String>,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` is trusted.
     #[serde(deserialize_with = "decode::networks")]
     pub trusted_proxies: Vec<IpNet>,
     /// The planes that the node runs.
@@ -102,7 +102,7 @@ pub struct Server {
     pub planes: Planes,
 }
 
-/// Which tokens are accepted. [`Loaded::auth_keys`] holds the same with the files read.
+/// The accepted tokens. [`Loaded::auth_keys`] holds the same with the files read.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
@@ -118,39 +118,39 @@ pub struct Auth {
     /// The address of a key set.
     #[serde(deserialize_with = "decode::optional_text")]
     pub jwks_url: Option<String>,
-    /// What `iss` must be.
+    /// The required value of `iss`.
     #[serde(deserialize_with = "decode::optional_text")]
     pub issuer: Option<String>,
-    /// What `aud` must be or contain.
+    /// The value that `aud` must be or contain.
     #[serde(deserialize_with = "decode::optional_text")]
     pub audience: Option<String>,
-    /// How far clocks may differ.
+    /// How far the clocks of issuer and server may differ.
     #[serde(deserialize_with = "decode::duration")]
     pub leeway: Duration,
     /// The secret of a site that uses NextAuth; empty when there is none.
     pub nextauth_secret: Secret,
 }
 
-/// The life of a connection.
+/// Heartbeats, timeouts and the drain of connections.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
-    /// How often a client says it is alive.
+    /// How often a client sends a heartbeat.
     #[serde(deserialize_with = "decode::duration")]
     pub heartbeat_interval: Duration,
-    /// How long silence is borne.
+    /// How long a connection may be silent before it is closed.
     #[serde(deserialize_with = "decode::duration")]
     pub heartbeat_timeout: Duration,
     /// How long a client has to authenticate after the challenge.
     #[serde(deserialize_with = "decode::duration")]
     pub auth_timeout: Duration,
-    /// How long an expired token goes on serving pushes.
+    /// How long a connection stays open after its token has expired.
     #[serde(deserialize_with = "decode::duration")]
     pub token_grace: Duration,
     /// Whether a user may have several connections at once.
     #[serde(deserialize_with = "decode::session_policy")]
     pub session_policy: gateway::SessionPolicy,
-    /// How long a connection may live.
+    /// The maximum age of a connection.
     #[serde(deserialize_with = "decode::duration")]
     pub max_connection_age: Duration,
     /// How long a drain may take.
@@ -158,7 +158,7 @@ pub struct Gateway {
     pub drain_timeout: Duration,
 }
 
-/// The bounds, one key per number; the gateway's own type explains each.
+/// The limits, one key per number; the gateway's own type explains each.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the manual and the gateway's Limits document the same names")]
@@ -199,62 +199,62 @@ pub struct Routing {
     /// How often a node renews its leases.
     #[serde(deserialize_with = "decode::duration")]
     pub renew_interval: Duration,
-    /// How often leases that have run out are removed.
+    /// How often expired leases are removed.
     #[serde(deserialize_with = "decode::duration")]
     pub sweep_interval: Duration,
-    /// Into how many shards users are divided.
+    /// The number of shards that users are divided into.
     pub shards: u16,
-    /// What happens to new connections while Redis does not answer.
+    /// The policy for new connections while Redis does not answer.
     pub redis_down: RedisDown,
 }
 
-/// What happens to new connections while Redis does not answer.
+/// The policy for new connections while Redis does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RedisDown {
-    /// They are taken without a lease.
+    /// New connections are accepted without a lease.
     Accept,
-    /// They are refused.
+    /// New connections are rejected.
     Reject,
 }
 
-/// Where nodes find each other's connections.
+/// The Redis that nodes share.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// Where; none for a node that is alone.
+    /// The URL; none for a single node.
     #[serde(deserialize_with = "decode::optional_text")]
     pub url: Option<String>,
     /// The certificate authority that is trusted instead of the system's.
     #[serde(deserialize_with = "decode::optional_path")]
     pub tls_ca: Option<PathBuf>,
-    /// What every key and channel begins with.
+    /// The prefix of every key and channel.
     pub key_prefix: String,
 }
 
-/// How nodes reach each other directly.
+/// Direct links between nodes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// Where this node answers others; none for nowhere.
+    /// The address that other nodes connect to; none without direct links.
     #[serde(deserialize_with = "decode::optional_address")]
     pub listen: Option<SocketAddr>,
-    /// The same as others write it.
+    /// The address of this node as other nodes reach it.
     #[serde(deserialize_with = "decode::optional_text")]
     pub advertise: Option<String>,
     /// Nodes that are known without Redis.
     pub peers: Vec<String>,
-    /// What nodes know each other by.
+    /// The secret by which nodes authenticate each other.
     pub secret: Secret,
 }
 
-/// Who sees whether somebody is online, and how soon.
+/// The visibility of presence, and the delay of a transition to offline.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Presence {
-    /// Who may see the presence of those who have not chosen.
+    /// The visibility of users who have chosen none.
     pub default_visibility: Visibility,
-    /// How long somebody whose last connection has ended still counts as online.
+    /// How long a user whose last connection has ended still counts as online.
     #[serde(deserialize_with = "decode::duration")]
     pub offline_linger: Duration,
 }
@@ -265,18 +265,18 @@ pub struct Presence {
 pub struct Party {
     /// Whether a GraphQL socket needs a token.
     pub require_auth: bool,
-    /// What a bad token is worth.
+    /// The policy for an invalid token.
     pub bad_token: BadToken,
     /// The site that `/join` leads to.
     #[serde(deserialize_with = "decode::optional_text")]
     pub site_url: Option<String>,
-    /// Where sessions are kept for good; none for where messages are.
+    /// The store of archived sessions; none for the store of messages.
     #[serde(deserialize_with = "decode::optional_text")]
     pub archive_url: Option<String>,
-    /// How long a session rests before it is archived.
+    /// How long a session must be unchanged before it is archived.
     #[serde(deserialize_with = "decode::duration")]
     pub archive_debounce: Duration,
-    /// How long a session that nobody uses stays where it is fast.
+    /// How long an unused session stays in memory or Redis.
     #[serde(deserialize_with = "decode::duration")]
     pub session_ttl: Duration,
     /// After how long without members a session is ended; none for never.
@@ -287,67 +287,67 @@ pub struct Party {
     pub resume_grace: Duration,
     /// Queue events that can be replayed.
     pub event_log_size: usize,
-    /// For how long they can.
+    /// How long queue events can be replayed.
     #[serde(deserialize_with = "decode::duration")]
     pub event_log_ttl: Duration,
-    /// Events that may wait for one subscriber.
+    /// Pending events per subscriber, at most.
     pub subscription_queue: usize,
-    /// Items of a queue.
+    /// Items of a queue, at most.
     pub max_queue: usize,
-    /// Edits of one connection in a second.
+    /// Edits per connection and second.
     pub edit_rate: u32,
-    /// Joins of one connection in a minute.
+    /// Joins per connection and minute.
     pub join_rate: u32,
-    /// Requests of one address over HTTP in a second.
+    /// HTTP requests per address and second.
     pub query_rate: u32,
 }
 
-/// What a bad token of a GraphQL socket is worth.
+/// The policy for an invalid token of a GraphQL socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BadToken {
     /// The socket is closed.
     Refuse,
-    /// As much as none.
+    /// The socket is served as anonymous.
     Anonymous,
 }
 
-/// Where messages, chats and people are kept.
+/// The store of messages, chats and users.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// Which engine, and where.
+    /// The engine and its location.
     pub url: String,
-    /// How long messages are kept; none means for ever.
+    /// How long messages are kept; none for ever.
     #[serde(deserialize_with = "decode::retention")]
     pub retention: Option<Duration>,
-    /// Free bytes below which messages are refused.
+    /// Free bytes on disk below which messages are rejected.
     #[serde(deserialize_with = "decode::bytes")]
     pub disk_reserve: u64,
     /// Whether settings that could lose acknowledged messages are accepted.
     pub allow_unsafe: bool,
 }
 
-/// Where metrics are served.
+/// The listener for metrics.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// The listener.
+    /// Where metrics are served.
     pub listen: MetricsListen,
 }
 
-/// What is logged, and how.
+/// The level and the format of log lines.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// A level, or levels by target.
     pub level: String,
-    /// For people or for machines.
+    /// Text or JSON.
     pub format: LogFormat,
 }
 
 impl Config {
-    /// The gateway's part, with the outbox memory computed from what this process may use.
+    /// The gateway's part, with the outbox memory computed from the memory of this process.
     pub fn gateway(&self) -> gateway::Config {
         self.gateway_within(process_memory())
     }
@@ -378,13 +378,13 @@ impl Config {
         }
     }
 
-    /// How long a crashed node's users may still look online: until the lease has run out, the
-    /// next sweep has seen it and the linger is over.
+    /// How long the users of a crashed node may still appear online: until the lease has expired,
+    /// the next sweep has found it and the linger has passed.
     pub fn crash_delay(&self) -> Duration {
         self.routing.lease + self.routing.sweep_interval + self.presence.offline_linger
     }
 
-    /// How long a device that fell silent may still look online.
+    /// How long the user of a silent device may still appear online.
     pub fn silence_delay(&self) -> Duration {
         let silence = self.gateway.heartbeat_timeout;
         silence + self.routing.sweep_interval + self.presence.offline_linger
@@ -392,7 +392,7 @@ impl Config {
 }
 
 impl Limits {
-    /// The gateway's bounds on a machine with this much memory.
+    /// The gateway's limits on a machine with this much memory.
     fn within(&self, memory_bytes: u64) -> gateway::Limits {
         gateway::Limits {
             outbox_messages: self.outbox_messages,

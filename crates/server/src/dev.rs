@@ -12,7 +12,7 @@ use crate::config::Layer;
 
 const LOCK_FILE: &str = "lock";
 
-/// A directory that could not be taken, in a sentence for the operator.
+/// The data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// Another process holds the lock.
@@ -23,25 +23,25 @@ pub enum DirectoryError {
     Locked {
         /// The directory.
         path: PathBuf,
-        /// Who holds it, as it wrote itself into the lock file.
+        /// The process that holds the lock, as recorded in the lock file.
         owner: String,
     },
     /// The secret cannot be used.
     #[error(transparent)]
     Secret(#[from] DevSecretError),
-    /// The machine refused.
+    /// The file or directory cannot be read or written.
     #[error(
         "cannot use {}; check that the disk is writable and the owner is right", path.display()
     )]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// A node's own directory, locked for as long as this value lives.
+/// The data directory of a node, locked until this value is dropped.
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
@@ -50,10 +50,10 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Takes a directory: makes it for this user alone if it is missing, and locks it.
+    /// Opens a directory and locks it; creates it with access for this user only if it is missing.
     ///
     /// # Errors
-    /// Another process has it, or the disk refuses.
+    /// Another process has locked the directory, or the disk refuses.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
         let failed = |source| DirectoryError::Io { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -69,7 +69,7 @@ impl DataDirectory {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
-                // Who it is only helps; the lock itself is what counts.
+                // The name of the owner is only for the message; the lock decides.
                 let is_known = lock.read_to_string(&mut owner).is_ok() && !owner.trim().is_empty();
                 let owner = if is_known { owner.trim() } else { "unknown process" }.to_owned();
                 return Err(DirectoryError::Locked { path: path.to_owned(), owner });
@@ -89,7 +89,7 @@ impl DataDirectory {
         &self.path
     }
 
-    /// The secret for development; the first call makes it.
+    /// The secret for development; the first call creates it.
     ///
     /// # Errors
     /// The file holds something else, or the disk refuses.
@@ -103,7 +103,7 @@ impl DataDirectory {
     }
 }
 
-/// What `heartline dev` sets before the file and the environment are asked.
+/// The settings of `heartline dev`, below those of the file and the environment.
 pub fn dev_preset(directory: &DataDirectory, secret: &Secret) -> Layer {
     let path = directory.path().display().to_string();
     Layer::default()
@@ -112,7 +112,7 @@ pub fn dev_preset(directory: &DataDirectory, secret: &Secret) -> Layer {
         .with("dev", "presence", "default_visibility", "everyone")
         .with("dev", "metrics", "listen", "main")
         .with("dev", "log", "format", "text")
-        // Who develops an application wants to know why its token was refused.
+        // Developers of an application need the reason when a token is refused.
         .with("dev", "log", "level", "info,heartline_gateway::accept=debug")
 }
 
@@ -126,7 +126,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::{Disk, MetricsListen, Sources, load};
 
-    /// An empty directory of one test's own, removed with it.
+    /// An empty directory for one test, removed on drop.
     pub(crate) struct Scratch(PathBuf);
 
     impl Scratch {
@@ -165,7 +165,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_second_server_is_told_who_has_the_directory() {
+    fn a_second_server_names_the_owner_of_the_directory() {
         let scratch = Scratch::new();
         let path = scratch.path().join("data");
         let first = DataDirectory::open(&path).unwrap();

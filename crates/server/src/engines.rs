@@ -22,13 +22,13 @@ pub struct Engines {
     pub(crate) node_id: NodeId,
     pub(crate) store: Store,
     pub(crate) cluster: Cluster,
-    /// The metrics of routing, which the directory counts too.
+    /// The metrics of routing, which the directory updates too.
     pub(crate) routing: RoutingMetrics,
     /// The metrics of the engines, to which the planes add theirs.
     pub(crate) registry: Registry,
 }
 
-/// Engines inside one process, for nodes that share it. Clones are the same engines.
+/// Engines inside one process, for nodes that share it. Clones share the same engines.
 #[derive(Debug, Clone)]
 pub struct InProcess {
     /// The store.
@@ -87,7 +87,7 @@ impl Engines {
     }
 }
 
-/// `<name>-<boot suffix>`: a restarted node is a new one.
+/// `<name>-<boot suffix>`: a restarted node has a new id.
 fn node_id(name: &str, random: Random) -> Result<NodeId> {
     let suffix = Ulid(random.draw()).to_string().to_lowercase();
     format!("{name}-{}", &suffix[suffix.len() - 8..]).parse().context("server.name")

@@ -1,8 +1,8 @@
-//! The life of the process: its tasks, its soft and its hard stop, its signals.
+//! The lifecycle of the process: its tasks, its soft and hard stop, its signals.
 //!
-//! This is the only place that spawns. A soft stop asks every task to finish; a hard stop drops
-//! what is left. Loops are what the process is for, so one that ends too early stops it with a
-//! failure; a socket's task is one of many, so its panic is only counted.
+//! No other file spawns. A soft stop asks every task to finish; a hard stop cancels the remaining
+//! ones. A loop that ends too early stops the process with a failure; the panic of a socket's task
+//! is only counted.
 
 mod signals;
 
@@ -19,17 +19,18 @@ use tokio_util::task::TaskTracker;
 
 pub use signals::Signals;
 
-/// How long dropped tasks may take to be gone after a hard stop.
+/// How long cancelled tasks may take to end after a hard stop.
 const HARD_STOP_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It was asked to stop, and everything finished in time.
+    /// The process was asked to stop, and every task finished in time.
     Finished,
-    /// It was asked to stop, and what was left after the time, or at a second signal, was cut.
-    Cut,
-    /// A loop ended that should not have.
+    /// The process was asked to stop, and the tasks that remained after the timeout, or at a second
+    /// signal, were cancelled.
+    Forced,
+    /// A loop ended too early.
     Failed,
 }
 
@@ -38,7 +39,7 @@ impl Exit {
     pub const fn code(self) -> u8 {
         match self {
             Self::Finished => 0,
-            Self::Cut | Self::Failed => 1,
+            Self::Forced | Self::Failed => 1,
         }
     }
 }
@@ -49,7 +50,7 @@ pub struct Lifecycle {
     soft: CancellationToken,
     hard: CancellationToken,
     tasks: TaskTracker,
-    /// Loops that the tasks rely on; they are dropped when the last task is gone.
+    /// Loops that the tasks rely on; they are cancelled when the last task has ended.
     support: TaskTracker,
     support_end: CancellationToken,
     has_failed: Arc<AtomicBool>,
@@ -57,22 +58,22 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// Begins a life.
+    /// A lifecycle without tasks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancelled when everything is to finish.
+    /// Cancelled when every task is to finish.
     pub fn soft_stop(&self) -> CancellationToken {
         self.soft.clone()
     }
 
-    /// Cancelled when what is left is cut.
+    /// Cancelled when the remaining tasks are cancelled.
     pub fn hard_stop(&self) -> CancellationToken {
         self.hard.clone()
     }
 
-    /// Asks everything to finish, as a signal does.
+    /// Asks every task to finish, as a signal does.
     pub fn stop(&self) {
         self.soft.cancel();
     }
@@ -82,7 +83,7 @@ impl Lifecycle {
         self.connections.panics().get()
     }
 
-    /// The same as a metric.
+    /// The number of panicked socket tasks as a metric.
     pub fn connection_panics_metric(&self) -> Counter {
         self.connections.panics()
     }
@@ -97,33 +98,33 @@ impl Lifecycle {
     /// time, the process stops with a failure.
     pub fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let life = self.clone();
-        run(&self.tasks, &self.hard, work, move |outcome| life.judge(name, &outcome));
+        run(&self.tasks, &self.hard, work, move |outcome| life.check_end(name, &outcome));
     }
 
-    /// Runs a loop that others rely on to the very end, such as the renewal of leases. It needs no
-    /// stop of its own: it is dropped when all tasks are gone. Ending before that is a failure.
+    /// Runs a loop that others rely on until the end, such as the renewal of leases. The loop needs
+    /// no stop: it is cancelled when all tasks have ended. Ending before that is a failure.
     pub fn spawn_support(
         &self,
         name: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let life = self.clone();
-        run(&self.support, &self.support_end, work, move |outcome| life.judge(name, &outcome));
+        run(&self.support, &self.support_end, work, move |outcome| life.check_end(name, &outcome));
     }
 
-    /// Runs the task of one socket. Its panic is counted, and ends nothing but itself.
+    /// Runs the task of one socket. A panic ends only this task, and is counted.
     pub fn spawn_connection(&self, work: impl Future<Output = ()> + Send + 'static) {
         let cut = self.hard.clone();
-        // Boxed, because each of the wrappers around it would hold a copy's worth of room.
+        // Boxed, because each wrapper around it would hold as many bytes again.
         let work = Box::pin(work);
         self.connections.spawn("connection", async move {
             cut.run_until_cancelled(work).await;
         });
     }
 
-    /// Waits until the process is asked to stop or fails, then until all tasks have finished, but
-    /// no longer than `drain_timeout`. Each item of `signals` is one request to stop; the second
-    /// one cuts what is left.
+    /// Waits until the process is asked to stop or fails, then until all tasks have finished, at
+    /// most for `drain_timeout`. Each item of `signals` is one request to stop; the second one
+    /// cancels the remaining tasks.
     pub async fn wait(
         &self,
         mut signals: impl Stream<Item = ()> + Unpin,
@@ -140,7 +141,7 @@ impl Lifecycle {
         self.tasks.close();
         let all = async {
             self.tasks.wait().await;
-            // The listener was among those tasks, so no connection follows.
+            // The listener was among those tasks, so no connection can be added.
             self.connections.join().await;
         };
         let finished = tokio::select! {
@@ -163,32 +164,32 @@ impl Lifecycle {
         self.support.close();
         self.support_end.cancel();
         Self::gone(&self.support).await;
-        let outcome = if finished { Exit::Finished } else { Exit::Cut };
+        let outcome = if finished { Exit::Finished } else { Exit::Forced };
         if self.has_failed.load(Ordering::Relaxed) { Exit::Failed } else { outcome }
     }
 
-    /// Waits for tasks that are being dropped, but not for one that blocks its thread.
+    /// Waits for cancelled tasks, but not for one that blocks its thread.
     async fn gone(tasks: &TaskTracker) {
         if tokio::time::timeout(HARD_STOP_DEADLINE, tasks.wait()).await.is_err() {
             tracing::error!(tasks = tasks.len(), "tasks did not stop: exiting without them");
         }
     }
 
-    /// A loop may end once a stop was asked for, and never by a panic.
-    fn judge(&self, name: &'static str, outcome: &Outcome) {
+    /// A loop may end only after a stop was requested, and never by a panic.
+    fn check_end(&self, name: &'static str, outcome: &Outcome) {
         match outcome {
             Outcome::Panicked => tracing::error!(task = name, "background task panicked"),
             Outcome::Ended if !self.soft.is_cancelled() => {
                 tracing::error!(task = name, "background task ended unexpectedly");
             }
-            Outcome::Ended | Outcome::Cut => return,
+            Outcome::Ended | Outcome::Cancelled => return,
         }
         self.has_failed.store(true, Ordering::Relaxed);
         self.soft.cancel();
     }
 }
 
-/// Spawns, and says once how the work came to its end; `cut` drops it.
+/// Spawns the work and reports once how it ended; `cut` cancels it.
 fn run(
     tasks: &TaskTracker,
     cut: &CancellationToken,
@@ -196,24 +197,24 @@ fn run(
     end: impl FnOnce(Outcome) + Send + 'static,
 ) {
     let cut = cut.clone();
-    // Boxed, because each of the wrappers around it would hold a copy's worth of room.
+    // Boxed, because each wrapper around it would hold as many bytes again.
     let work = Box::pin(work);
     tasks.spawn(async move {
-        // What a panic leaves behind is dropped with the future and seen by nobody.
+        // The state after a panic is dropped with the future and never read.
         let work = AssertUnwindSafe(work).catch_unwind();
         end(match cut.run_until_cancelled(work).await {
             Some(Ok(())) => Outcome::Ended,
             Some(Err(_)) => Outcome::Panicked,
-            None => Outcome::Cut,
+            None => Outcome::Cancelled,
         });
     });
 }
 
-/// How one task came to its end.
+/// How one task ended.
 enum Outcome {
     Ended,
     Panicked,
-    Cut,
+    Cancelled,
 }
 
 #[cfg(test)]

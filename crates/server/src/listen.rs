@@ -1,7 +1,8 @@
-//! Sockets in: the listener, TLS, HTTP/1.1, and the hand-over of upgraded sockets to the gateway.
+//! Accepts sockets: the listener, TLS, HTTP/1.1, and the hand-over of upgraded sockets to the
+//! gateway.
 //!
-//! Our own loop rather than a framework's, because the head of a request must arrive in time, the
-//! loop must survive a full file table, and an upgraded socket must shed everything HTTP held.
+//! The loop is our own rather than a framework's, because the head of a request must arrive in
+//! time, the loop must survive a full file table, and an upgraded socket must keep nothing of HTTP.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -33,28 +34,29 @@ use crate::gateway::Sockets;
 use crate::lifecycle::Lifecycle;
 use crate::tls::TlsReloader;
 
-/// How long accepting rests when the process has no files, or the machine no memory, left.
-const REST: Duration = Duration::from_millis(100);
+/// How long accepting pauses when the process has no file descriptors, or the machine no memory,
+/// left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a peer may take to end its half once it has its last answer.
+/// How long a peer may take to close its half after the last response.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a request that is under way when the node stops may still take.
+/// How long a pending request may still take when the node stops.
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How many headers a request may have.
+/// Headers of a request, at most.
 const HEADERS_MAX: usize = 64;
 
-/// What a listener serves.
+/// The parts that a listener serves.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
-    /// Everything but sockets.
+    /// Serves every request that is no upgrade.
     pub(crate) router: axum::Router,
     /// Serves upgraded sockets; none without the gateway plane, and on a listener for metrics.
     pub(crate) sockets: Option<Sockets>,
-    /// The certificates; none for plain TCP.
+    /// The certificate; none for plain TCP.
     pub(crate) tls: Option<TlsReloader>,
-    /// Who owns the tasks.
+    /// The owner of the tasks.
     pub(crate) lifecycle: Lifecycle,
 }
 
@@ -70,14 +72,16 @@ pub(crate) async fn accept(listener: Box<dyn Listener>, site: Site) {
                 let lifecycle = site.lifecycle.clone();
                 lifecycle.spawn_connection(serve_socket(socket, peer, site.clone()));
             }
-            // A peer that was gone before it was accepted is nobody's fault.
-            Err(error) if is_of_the_peer(&error) => debug!(%error, "a socket was gone already"),
+            // A peer that closed before it was accepted is no error of the server.
+            Err(error) if is_of_the_peer(&error) => {
+                debug!(%error, "socket closed before it was accepted")
+            }
             Err(error) => {
                 if !is_resting {
                     warn!(%error, "accept paused: no file descriptors or memory left");
                 }
                 is_resting = true;
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -104,8 +108,8 @@ async fn serve_socket(socket: Arc<dyn Socket>, peer: SocketAddr, site: Site) {
     serve_http(socket, peer, site).await;
 }
 
-/// Serves HTTP until the peer leaves, or until one request was upgraded; then the socket gets a
-/// task of its own, which holds nothing of HTTP.
+/// Serves HTTP until the peer closes, or until one request is upgraded; a new task then owns the
+/// socket and holds nothing of HTTP.
 async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     let upgraded = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&upgraded);
@@ -113,7 +117,7 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     let router = site.router.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, router, slot) = (gateway.clone(), router.clone(), Arc::clone(&slot));
-        // Boxed, because a connection that is taken apart again must be movable.
+        // Boxed, because a connection is moved when the socket is taken out of it.
         Box::pin(async move {
             let response = answer(request, peer, gateway, router, &slot).await;
             Ok::<_, Infallible>(response)
@@ -127,7 +131,7 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     let mut connection = http.serve_connection(TokioIo::new(socket), service);
     let stop = site.lifecycle.soft_stop();
     let served = tokio::select! {
-        // Served first: a connection that has ended needs no stop.
+        // The connection is polled first: if it has ended, the stop does not matter.
         biased;
         served = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(served),
         () = stop.cancelled() => {
@@ -138,8 +142,8 @@ async fn serve_http(socket: MaybeTls, peer: SocketAddr, site: Site) {
     };
     match &served {
         Some(Ok(())) => {}
-        Some(Err(error)) => debug!(%peer, %error, "an HTTP connection ended early"),
-        None => debug!(%peer, "a request did not come in time for the stop"),
+        Some(Err(error)) => debug!(%peer, %error, "HTTP connection failed"),
+        None => debug!(%peer, "HTTP connection closed: the node stops"),
     }
     let accepted = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
     let parts = connection.into_parts();
@@ -172,14 +176,14 @@ enum Upgraded {
     GraphQl(AcceptedGraphQl),
 }
 
-/// Ends our half and reads for a moment what is still coming: a socket that is closed with unread
-/// bytes resets, and the reset can overtake the answer that says what was wrong with them.
+/// Closes our half and reads the bytes that are still arriving: closing a socket with unread bytes
+/// resets it, and the reset can overtake the response.
 async fn linger(mut socket: MaybeTls) {
     let end = async {
         socket.shutdown().await?;
         tokio::io::copy(&mut socket, &mut tokio::io::sink()).await
     };
-    // A peer that is gone, or does not end its half in time, has had its answer.
+    // A peer that is gone, or does not close its half in time, needs nothing more.
     let _ = tokio::time::timeout(LINGER, end).await;
 }
 
@@ -198,7 +202,7 @@ async fn answer(
         return response.unwrap_or_else(|never| match never {});
     };
     if request.method() != Method::GET {
-        let message = "WebSocket begins with GET";
+        let message = "a WebSocket upgrade must use GET";
         let refusal = Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, message);
         let refusal = refusal.with_header(ALLOW, "GET");
         return refusal.into_response(gateway.random()).map(Body::from);

@@ -22,7 +22,7 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 pub struct Listeners {
     /// Accepts clients.
     pub main: Box<dyn Listener>,
-    /// Accepts readers of the metrics, if they have a listener of their own.
+    /// Accepts requests for metrics, if they have a listener of their own.
     pub metrics: Option<Box<dyn Listener>>,
     /// Accepts other nodes, if the node runs in a cluster.
     pub cluster: Option<TcpListener>,
@@ -50,8 +50,11 @@ impl Listeners {
 fn bind(address: SocketAddr, user_timeout: Duration, key: &str) -> Result<TcpListener> {
     open(address, user_timeout).map_err(|error| {
         let is_elsewhere = error.kind() == io::ErrorKind::AddrNotAvailable;
-        let cause =
-            if is_elsewhere { "this machine has no such address" } else { "stop what uses it" };
+        let cause = if is_elsewhere {
+            "this machine has no such address"
+        } else {
+            "stop the process that uses it"
+        };
         anyhow!("cannot listen on {address}: {error}; {cause}, or set another {key}")
     })
 }

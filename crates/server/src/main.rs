@@ -16,8 +16,8 @@ use heartline_bench::{self as bench, BenchArgs};
 use heartline_routing::Clock;
 use heartline_terminal::ConnectArgs;
 
-/// Party sessions allocate much, and from every thread: with the allocator of glibc an edit costs half
-/// as much CPU again, and no connection needs less memory.
+/// Party sessions allocate often and on every thread. With glibc's allocator an edit costs half as
+/// much CPU again, at the same memory per connection.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -44,7 +44,7 @@ enum Command {
     Config(ConfigArguments),
     /// Back up, restore or check the embedded store
     Store(StoreArguments),
-    /// Check configuration, engines, nodes and invariants, and say what to do
+    /// Check configuration, engines, nodes and invariants, and print what to do
     Doctor(DoctorArguments),
     /// Repair the counter of a halted chat
     Repair(RepairArguments),
@@ -81,11 +81,11 @@ fn started(result: Result<Exit, StartError>) -> ExitCode {
     match result {
         Ok(exit) => exit.code().into(),
         Err(error @ (StartError::Config(_) | StartError::Unusable(_))) => {
-            complain(&error.to_string());
+            print_error(&error.to_string());
             2.into()
         }
         Err(StartError::Other(error)) => {
-            complain(&format!("{error:#}"));
+            print_error(&format!("{error:#}"));
             1.into()
         }
     }
@@ -93,12 +93,12 @@ fn started(result: Result<Exit, StartError>) -> ExitCode {
 
 fn reported(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        complain(&format!("{error:#}"));
+        print_error(&format!("{error:#}"));
         1.into()
     })
 }
 
-/// A stderr that is closed leaves nobody to tell.
-fn complain(sentence: &str) {
+/// Errors while writing to stderr are ignored: nothing else is left to report them to.
+fn print_error(sentence: &str) {
     let _ = writeln!(io::stderr(), "heartline: {sentence}");
 }

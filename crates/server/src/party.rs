@@ -21,25 +21,25 @@ use heartline_runtime::{Clock, Random};
 use prometheus_client::registry::Registry;
 
 use crate::config::{self, Config};
-use crate::patience::patiently;
+use crate::patience::retry_while_down;
 use crate::store::Store;
 
-/// The file of the sessions of a node that is alone and keeps its messages in PostgreSQL.
+/// The file for the party sessions of a single node that stores its messages in PostgreSQL.
 const PARTY_FILE: &str = "sqlite:party.db";
 
-/// Party sessions, put together and not yet followed.
+/// The assembled party plane; its background tasks are not started.
 #[derive(Debug, Clone)]
 pub(crate) struct PartyPlane {
     pub(crate) rooms: Rooms,
     party: Party,
-    /// Where sessions are kept for good, if that is not where messages are.
+    /// The archive of sessions, if it is not the store of messages.
     archive: Option<Store>,
-    /// Requests of one address over HTTP in a second.
+    /// HTTP requests per address and second.
     query_rate: u32,
 }
 
 impl PartyPlane {
-    /// Puts them together: on Redis if other nodes share them, else in the file of the node.
+    /// Assembles the party plane: on Redis if nodes share sessions, else in the node's own file.
     pub(crate) async fn new(
         config: &Config,
         store: &Store,
@@ -78,7 +78,7 @@ impl PartyPlane {
         Ok(Self { rooms, party, archive: elsewhere, query_rate })
     }
 
-    /// Says goodbye to every session once all sockets are closed, and closes the archive.
+    /// Leaves every session once all sockets are closed, and closes the archive.
     pub(crate) async fn close(&self) {
         self.rooms.close().await;
         if let Some(archive) = &self.archive {
@@ -86,13 +86,13 @@ impl PartyPlane {
         }
     }
 
-    /// Sessions and GraphQL for requests without a socket.
+    /// The party's part of the REST API.
     pub(crate) fn parts(&self) -> PartyApi {
         let Self { rooms, party, query_rate, .. } = self;
         PartyApi { party: party.clone(), rooms: rooms.clone(), query_rate: *query_rate }
     }
 
-    /// What answers GraphQL sockets.
+    /// The GraphQL service for sockets.
     pub(crate) fn graphql(&self) -> Arc<dyn GraphQl> {
         Arc::new(Sockets { party: self.party.clone(), count: AtomicU64::new(0) })
     }
@@ -106,7 +106,7 @@ fn rates(party: &config::Party) -> PartyRates {
     }
 }
 
-/// Opens the store of live sessions.
+/// Opens the store of active sessions.
 async fn party_store(
     config: &Config,
     store: &Store,
@@ -117,7 +117,8 @@ async fn party_store(
     let session_ttl = config.party.session_ttl;
     if let Some(client) = redis {
         let settings = RedisPartyConfig { session_ttl, event_log_ttl: config.party.event_log_ttl };
-        let store = patiently(clock, || RedisPartyStore::connect(client.clone(), settings, clock));
+        let store =
+            retry_while_down(clock, || RedisPartyStore::connect(client.clone(), settings, clock));
         return Ok(PartyStore::shared(Arc::new(store.await?)));
     }
     let file = match &store.file {
@@ -131,7 +132,7 @@ async fn party_store(
     Ok(PartyStore::of_one_node(Arc::new(store)))
 }
 
-/// Gives every socket its number and its place in the party.
+/// Assigns a number to every socket and connects it to the party plane.
 #[derive(Debug)]
 struct Sockets {
     party: Party,

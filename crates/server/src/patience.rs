@@ -1,5 +1,4 @@
-//! What a start has with a Redis that is not there yet: machines and containers start together, and
-//! in no order.
+//! Retries a call to Redis while a node starts, because machines and containers start in any order.
 
 use std::time::Duration;
 
@@ -9,14 +8,14 @@ use heartline_routing::Clock;
 use tokio::time::sleep;
 use tracing::warn;
 
-/// How long a start waits before it gives up.
+/// How long a start retries before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long it waits between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Calls again while Redis does not serve. What it refuses is told at once.
-pub(crate) async fn patiently<T, E, F>(clock: Clock, call: impl Fn() -> F) -> Result<T>
+/// Calls again while Redis cannot be reached. Any other error is returned at once.
+pub(crate) async fn retry_while_down<T, E, F>(clock: Clock, call: impl Fn() -> F) -> Result<T>
 where
     E: Into<Error>,
     F: Future<Output = Result<T, E>>,

@@ -1,4 +1,4 @@
-//! The store of a node: every port of it, opened by URL.
+//! The store of a node: every port, opened by URL.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use crate::config::{Config, StoreEngine};
 
 /// Batches of messages that are stored in PostgreSQL at the same time: enough to keep it busy
-/// while others wait for their commit, few enough for batches to be large.
+/// during a commit, few enough for large batches.
 const POSTGRES_SHARDS: usize = 4;
 
 /// An open store. Clones share it.
@@ -29,7 +29,7 @@ pub(crate) struct Store {
     pub(crate) name: &'static str,
     /// Batches of messages that may be stored at the same time.
     pub(crate) ingest_shards: usize,
-    /// What opening has proved about the durability of commits.
+    /// The checks of durable commits that passed while the store was opened.
     pub(crate) proof: &'static str,
     pub(crate) log: Arc<dyn ChatLog>,
     pub(crate) announcements: Arc<dyn Announcements>,
@@ -47,7 +47,7 @@ pub(crate) struct Store {
     engine: Arc<dyn Engine>,
 }
 
-/// What assembly asks of an engine beside its ports.
+/// The calls of assembly to an engine beside its ports.
 #[async_trait]
 trait Engine: Send + Sync + std::fmt::Debug {
     /// Registers the engine's metrics.
@@ -56,7 +56,7 @@ trait Engine: Send + Sync + std::fmt::Debug {
     /// The time by the clock of the engine's server; none if it runs in this process.
     async fn now(&self) -> Option<Result<Timestamp, StoreError>>;
 
-    /// Finishes the calls under way and closes in order.
+    /// Finishes pending calls and closes the engine.
     async fn close(&self);
 }
 
@@ -77,7 +77,7 @@ impl Store {
         Ok(Some(Self::open_at(url, config, clock, random).await.context("party.archive_url")?))
     }
 
-    /// The only place that decides between engines.
+    /// Opens the engine of a URL; no other function chooses between engines.
     async fn open_at(url: &str, config: &Config, clock: Clock, random: Random) -> Result<Self> {
         let store = &config.store;
         match StoreEngine::of(url) {
@@ -95,7 +95,7 @@ impl Store {
         }
     }
 
-    /// An open PostgreSQL database, which nodes share.
+    /// An open PostgreSQL database, shared by nodes.
     fn postgres(store: PostgresStore) -> Self {
         let archive: Arc<dyn PartyArchive> = Arc::new(store.clone());
         Self {
@@ -108,13 +108,13 @@ impl Store {
         }
     }
 
-    /// An open file of this node alone.
+    /// An open file of this node.
     pub(crate) fn sqlite(store: SqliteStore) -> Self {
         let archive: Arc<dyn PartyArchive> = Arc::new(store.clone());
         Self { archive: Some(archive), file: Some(store.clone()), ..Self::of(Arc::new(store)) }
     }
 
-    /// The ports of one object that implements them all, with the settings of an embedded store.
+    /// The ports of one object that implements all of them, with the settings of an embedded store.
     fn of<S>(store: Arc<S>) -> Self
     where
         S: ChatLog + Announcements + Upkeep + Chats + LazyStore + Audiences,
@@ -150,7 +150,7 @@ impl Store {
         self.engine.now().await
     }
 
-    /// Finishes the calls under way and closes in order.
+    /// Finishes pending calls and closes the engine.
     pub(crate) async fn close(&self) {
         self.engine.close().await;
     }

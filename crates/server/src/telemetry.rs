@@ -11,10 +11,10 @@ use tracing_subscriber::{Layer, Registry};
 
 use crate::config::{Log, LogFormat};
 
-/// Why no logs can be written.
+/// Why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter is not one.
+    /// The filter is invalid.
     #[error("log.level: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
     /// The process has a subscriber already.
@@ -25,7 +25,7 @@ pub enum TelemetryError {
 /// Sends the process' logs to stderr, and its panics to the logs.
 ///
 /// # Errors
-/// The filter is not one, or it was called before.
+/// The filter is invalid, or logging was set up before.
 pub fn install(log: &Log, with_colours: bool) -> Result<(), TelemetryError> {
     let subscriber = subscriber(log, with_colours, std::io::stderr)?;
     tracing::subscriber::set_global_default(subscriber)?;
@@ -33,7 +33,7 @@ pub fn install(log: &Log, with_colours: bool) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// Whether people read stderr and want colours; `variable` looks into the environment.
+/// Whether stderr is a terminal that wants colours; `variable` reads the environment.
 pub fn wants_colours(is_terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = variable("TERM").is_some_and(|value| value == "dumb");
@@ -49,7 +49,7 @@ where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     let filter: Targets = log.level.parse()?;
-    // A stderr that is closed must not end the process: the layer's own complaint would panic.
+    // A closed stderr must not end the process: the layer's own error report would panic.
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(with_colours && log.format == LogFormat::Text)
@@ -64,8 +64,8 @@ where
     })
 }
 
-/// A panic is one event like any other. Its message is shown only if it is fixed text: a composed
-/// one may hold what a user wrote.
+/// Logs a panic as one event. Its message is shown only if it is fixed text: a formatted one may
+/// contain the content of a user.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let location = panic.location().map(ToString::to_string).unwrap_or_default();
     let message = panic.payload().downcast_ref::<&str>().copied().unwrap_or("(not shown)");
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is written.
+    /// Keeps written text.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Refuses whatever is written, as a closed pipe does.
+    /// Rejects every write, as a closed pipe does.
     struct ClosedPipe;
 
     impl Write for ClosedPipe {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_server_can_say_more_or_nothing() {
+    fn the_level_can_be_set_per_target() {
         let text = written(&log("warn,chatty=debug,silent=off", LogFormat::Text), false, || {
             tracing::debug!(target: "chatty", "one");
             tracing::error!(target: "silent", "two");
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_stderr_is_borne() {
+    fn a_closed_stderr_is_no_error() {
         let log = log("info", LogFormat::Text);
         let subscriber = subscriber(&log, false, || ClosedPipe).unwrap();
-        tracing::subscriber::with_default(subscriber, || tracing::info!("into the void"));
+        tracing::subscriber::with_default(subscriber, || tracing::info!("unread"));
     }
 
     #[test]

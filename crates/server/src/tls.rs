@@ -1,4 +1,4 @@
-//! TLS from PEM files, read again when they change.
+//! TLS from PEM files, reloaded when they change.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +12,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-/// How often the files are looked at.
+/// How often the files are checked.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why a pair of files cannot serve, in a sentence for the operator.
+/// Why a pair of files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file could not be read.
@@ -23,10 +23,10 @@ pub enum TlsError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file is damaged.
+    /// A file is no valid PEM.
     #[error("{} is not valid PEM; write it again", .0.display())]
     NotPem(PathBuf),
     /// The file for the certificate holds none.
@@ -38,7 +38,7 @@ pub enum TlsError {
     /// The file for the key holds none.
     #[error("{} holds no unencrypted private key; it needs one in PEM form", .0.display())]
     NoKey(PathBuf),
-    /// Certificate and key are not a pair.
+    /// Certificate and key do not belong together.
     #[error(
         "the private key {} does not belong to the first certificate in {}; give the pair that \
          was issued together", key.display(), certificate.display()
@@ -49,28 +49,28 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
-    /// Anything else that the library refuses.
+    /// The library rejects the pair for another reason.
     #[error("the certificate {} cannot be used: {source}", path.display())]
     Refused {
         /// The certificate's file.
         path: PathBuf,
-        /// What the library said.
+        /// The error of the library.
         source: rustls::Error,
     },
 }
 
-/// What a look at the files led to.
+/// The outcome of a check of the files.
 #[derive(Debug)]
 pub enum Reload {
-    /// The files are as they were.
+    /// The files have not changed.
     Unchanged,
     /// New connections get the new certificate.
     Reloaded,
-    /// The new files cannot serve; the old pair goes on.
+    /// The new files cannot be used; the old pair stays in use.
     Kept(TlsError),
 }
 
-/// The certificate in force, and the files it came from. Clones share it.
+/// The certificate in use, and the files it was read from. Clones share it.
 #[derive(Debug, Clone)]
 pub struct TlsReloader(Arc<Inner>);
 
@@ -84,11 +84,11 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     current: Arc<ServerConfig>,
-    /// What the files looked like when they were last read, well or not.
+    /// The stamps of the files when they were last read, with or without success.
     seen: [Option<Stamp>; 2],
 }
 
-/// What changes when a file is written or replaced.
+/// File properties that change when a file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -100,9 +100,9 @@ impl TlsReloader {
     /// Reads the pair for the first time.
     ///
     /// # Errors
-    /// The files cannot serve.
+    /// The files cannot be used.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        // Looked at before they are read: a change in between is then seen the next time.
+        // Stamped before they are read, so that a change in between is found by the next check.
         let seen = [stamp(certificate), stamp(key)];
         let current = server_config(certificate, key)?;
         let state = Mutex::new(State { current, seen });
@@ -110,13 +110,13 @@ impl TlsReloader {
         Ok(Self(Arc::new(Inner { certificate, key, state })))
     }
 
-    /// What a new connection is to be served with.
+    /// The TLS configuration for new connections.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.lock().current.clone()
     }
 
-    /// Reads the files again if they changed since the last look. Blocks for as long as the disk
-    /// takes.
+    /// Reads the files again if they have changed since the last check. Blocks the thread while it
+    /// reads.
     pub fn reload_if_changed(&self) -> Reload {
         let Inner { certificate, key, .. } = &*self.0;
         let seen = [stamp(certificate), stamp(key)];
@@ -132,7 +132,7 @@ impl TlsReloader {
         }
     }
 
-    /// Looks at the files every few seconds until it is told to stop.
+    /// Checks the files every few seconds until `stop`.
     pub async fn watch(&self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(WATCH_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,19 +150,19 @@ impl TlsReloader {
                 Ok(Reload::Kept(error)) => {
                     tracing::error!(%error, "reloading TLS files failed; the old certificate stays in use");
                 }
-                // The runtime is going away, and this task with it.
+                // The runtime is shutting down, and this task with it.
                 Err(_) => return,
             }
         }
     }
 
-    /// The state is replaced as a whole, so it is sound even after a panic elsewhere.
+    /// The state is replaced as a whole, so a panic elsewhere cannot leave it half-changed.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A file that is missing for a moment while it is replaced is just another change.
+/// A file that is missing for a moment while it is replaced counts as changed.
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
     let modified = (metadata.mtime(), metadata.mtime_nsec());

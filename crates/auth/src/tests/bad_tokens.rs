@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::AuthError;
 
-/// Asserts that every token is refused, and that the good one is not, so that it is the named
-/// fault that decides.
+/// Asserts that every token is rejected and the good one accepted, so that only the named fault
+/// decides.
 fn assert_refused(authenticator: &Authenticator, good: &str, bad: &[(&str, String)]) {
     assert!(authenticator.check(good, now()).is_ok());
     for (fault, token) in bad {
@@ -95,7 +95,7 @@ fn a_changed_signature_or_text_is_refused() {
     assert_refused(&with_secret(), &good, &bad);
 }
 
-/// Another spelling of the same bytes: 32 bytes leave two unused bits in the last character.
+/// Another encoding of the same bytes: 32 bytes leave two unused bits in the last character.
 fn with_stray_bits(signature: &str) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let (last, rest) = signature.as_bytes().split_last().unwrap();
@@ -206,7 +206,7 @@ fn signed_claims(members: &Value) -> (String, String) {
 }
 
 #[test]
-fn ids_that_could_not_be_ids_are_refused() {
+fn illegal_ids_are_refused() {
     let faults = [
         json!({"sub": ""}),
         json!({"sub": null}),

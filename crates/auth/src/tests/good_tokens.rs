@@ -23,7 +23,7 @@ fn each_supported_kind_of_key_verifies_its_own_tokens() {
 }
 
 #[test]
-fn the_claims_say_who_which_device_and_until_when() {
+fn the_claims_have_the_user_the_device_and_the_expiry() {
     let token = Signer::hmac(SECRET).token(&claims(&json!({"device_id": "phone-1"})));
     let expected = Claims {
         user_id: "ana".parse().unwrap(),

@@ -87,7 +87,7 @@ fn a_key_set_that_cannot_be_used_is_refused() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_used_is_passed_over_and_said() {
+fn an_unusable_entry_is_skipped_and_reported() {
     let rsa = Signer::rsa(fixture!("rsa_a.private.pem"));
     let p256 = Signer::p256(fixture!("p256_a.private.pem"));
     let ed25519 = Signer::ed25519(fixture!("ed25519_a.private.pem"));
@@ -129,7 +129,7 @@ fn an_entry_that_cannot_be_used_is_passed_over_and_said() {
 }
 
 #[test]
-fn nothing_that_is_printed_shows_a_key() {
+fn no_output_shows_a_key() {
     let secret = "an unmistakable secret of many bytes";
     let private = fixture!("ed25519_a.private.pem");
     let inner_line = private.lines().nth(1).unwrap();

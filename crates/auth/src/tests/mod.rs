@@ -1,4 +1,4 @@
-//! Tokens made with real keys, good and bad. The private halves in `fixtures` were made for these
+//! Tokens made with real keys, good and bad. The private keys in `fixtures` were made for these
 //! tests and protect nothing.
 
 mod bad_tokens;
@@ -26,7 +26,7 @@ macro_rules! fixture {
 }
 use fixture;
 
-/// The whole second at which every test takes place.
+/// The time of every test, in whole seconds.
 const NOW_SECONDS: u64 = 1_700_000_000;
 const SECRET: &str = "the first secret of thirty-two bytes";
 const OTHER_SECRET: &str = "another secret of thirty-two bytes..";
@@ -36,7 +36,7 @@ fn now() -> Timestamp {
     Timestamp::from_unix_seconds(NOW_SECONDS)
 }
 
-/// A private key of the tests and the algorithm that it is for.
+/// A private key of the tests with its algorithm.
 struct Signer {
     algorithm: Algorithm,
     key: EncodingKey,
@@ -74,7 +74,7 @@ impl Signer {
         self.raw(&header.to_string(), &claims.to_string())
     }
 
-    /// Signs any two texts, be they JSON or not.
+    /// Signs any two texts, whether JSON or not.
     fn raw(&self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", encode(header), encode(claims));
         let signature =
@@ -101,7 +101,7 @@ fn encode(text: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
-/// Claims that are good for a minute, with others added or put in their place.
+/// Claims that are valid for a minute, with others added or replaced.
 fn claims(members: &Value) -> Value {
     let mut claims = json!({"sub": "ana", "exp": NOW_SECONDS + 60});
     for (name, value) in members.as_object().unwrap() {

@@ -3,7 +3,8 @@
 use super::*;
 use crate::KeyError;
 
-/// What NextAuth's own steps make of this secret, with Node's cryptography, for `user-42` until 2100.
+/// The secret and the token that NextAuth itself encrypted with it in Node, for `user-42` until
+/// 2100.
 const SITE_SECRET: &str = "a secret of the site that is long enough";
 const TOKEN: &str = "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..AAECAwQFBgcICQoL.5qzqxFDOy1maHRYTd-p5LkOPqhHcGRSqYhutJWXsn--gBayx-HTd6wDlKj-7M_P1lonRRmynjuMxs0PXdJxQCo2bmhxLsxx4gpiUYgd2g1CAl41kPw6tiDm__dJnseTATCCDs5aj.MYiVzwT5n-E6XTH_hWCdVg";
 
@@ -31,7 +32,7 @@ fn a_token_of_another_site_or_a_changed_one_is_refused() {
         let mut changed = TOKEN.as_bytes().to_vec();
         changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
         let changed = String::from_utf8(changed).unwrap();
-        // The last character of a part has bits that mean nothing.
+        // The last character of a part has unused bits.
         let is_same = ours.verify_now(&changed).is_ok_and(|it| it.user_id.as_str() == "user-42");
         assert!(!is_same || place + 1 == TOKEN.len(), "{place}: {changed}");
     }

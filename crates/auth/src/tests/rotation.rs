@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use super::*;
 use crate::{AuthError, JwksError, JwksSource};
 
-/// A provider whose answers the test decides, that counts how often it is asked.
+/// A provider whose responses the test controls, and that counts fetches.
 #[derive(Debug)]
 struct Provider {
-    /// The set that it publishes; `None` while it is down.
+    /// The published set; `None` while the provider is down.
     published: Mutex<Option<String>>,
-    /// How often it was asked.
+    /// The number of fetches.
     fetches: AtomicUsize,
-    /// Each answer takes a permit.
-    answers: Semaphore,
+    /// Each response takes a permit.
+    responses: Semaphore,
 }
 
 impl Provider {
@@ -27,7 +27,7 @@ impl Provider {
         Arc::new(Self {
             published: Mutex::new(published),
             fetches: AtomicUsize::new(0),
-            answers: Semaphore::new(1000),
+            responses: Semaphore::new(1000),
         })
     }
 
@@ -39,13 +39,13 @@ impl Provider {
         self.fetches.load(Ordering::SeqCst)
     }
 
-    /// Makes it slow: answers wait until [`answer`](Self::answer).
-    fn hold_answers(&self) {
-        self.answers.forget_permits(1000);
+    /// Holds responses back until [`release`](Self::release).
+    fn hold_responses(&self) {
+        self.responses.forget_permits(1000);
     }
 
-    fn answer(&self) {
-        self.answers.add_permits(1000);
+    fn release(&self) {
+        self.responses.add_permits(1000);
     }
 }
 
@@ -53,7 +53,7 @@ impl Provider {
 impl JwksSource for Provider {
     async fn fetch(&self) -> Result<String, JwksError> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
-        self.answers.acquire().await.unwrap().forget();
+        self.responses.acquire().await.unwrap().forget();
         let published = self.published.lock().unwrap().clone();
         published.ok_or_else(|| JwksError("the provider is down".into()))
     }
@@ -225,13 +225,13 @@ async fn an_outage_or_a_bad_set_keeps_the_last_good_one() {
     let provider = Provider::new(Some(old_set()));
     let authenticator = started(&provider).await;
     let unusable = key_set(&[new_key().jwk(&json!({"kid": "new", "use": "enc"}))]);
-    let answers = [None, Some(String::new()), Some(key_set(&[])), Some(unusable)];
-    for (answer, fetches) in answers.into_iter().zip(2..) {
-        provider.publish(answer.clone());
+    let published = [None, Some(String::new()), Some(key_set(&[])), Some(unusable)];
+    for (set, fetches) in published.into_iter().zip(2..) {
+        provider.publish(set.clone());
         authenticator.refresh_keys().await;
         assert_eq!(provider.fetches(), fetches);
         assert!(authenticator.is_ready());
-        assert!(authenticator.check(&old_token(), now()).is_ok(), "{answer:?}");
+        assert!(authenticator.check(&old_token(), now()).is_ok(), "{set:?}");
     }
     let refused = authenticator.verify_at(&new_token(), now(), Clock::system().now()).await;
     assert!(matches!(refused, Err(AuthError::Invalid(_))));
@@ -242,11 +242,11 @@ async fn all_who_wait_share_one_fetch() {
     let provider = Provider::new(Some(old_set()));
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
-    provider.hold_answers();
+    provider.hold_responses();
     let start = Clock::system().now();
     let token = new_token();
     let waiting = join_all((0..50).map(|_| authenticator.verify_at(&token, now(), start)));
-    let (results, ()) = tokio::join!(waiting, async { provider.answer() });
+    let (results, ()) = tokio::join!(waiting, async { provider.release() });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(provider.fetches(), 2);
 }
@@ -256,13 +256,13 @@ async fn a_waiter_that_gives_up_does_not_cancel_the_fetch_for_the_others() {
     let provider = Provider::new(Some(old_set()));
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
-    provider.hold_answers();
+    provider.hold_responses();
     let start = Clock::system().now();
     let token = new_token();
     assert!(authenticator.verify_at(&token, now(), start).now_or_never().is_none());
     assert_eq!(provider.fetches(), 2);
     let later = authenticator.verify_at(&token, now(), after(start, 1.0));
-    let (result, ()) = tokio::join!(later, async { provider.answer() });
+    let (result, ()) = tokio::join!(later, async { provider.release() });
     assert!(result.is_ok());
     assert_eq!(provider.fetches(), 2);
 }
@@ -272,14 +272,14 @@ async fn a_fetch_that_everybody_gave_up_is_replaced_in_the_end() {
     let provider = Provider::new(Some(old_set()));
     let authenticator = started(&provider).await;
     provider.publish(Some(both_sets()));
-    provider.hold_answers();
+    provider.hold_responses();
     let start = Clock::system().now();
     let token = new_token();
     assert!(authenticator.verify_at(&token, now(), start).now_or_never().is_none());
     let later = after(start, 30.0);
     assert!(authenticator.verify_at(&token, now(), later).now_or_never().is_none());
     assert_eq!(provider.fetches(), 3);
-    provider.answer();
+    provider.release();
     assert!(authenticator.verify_at(&token, now(), later).await.is_ok());
     assert_eq!(provider.fetches(), 3);
 }

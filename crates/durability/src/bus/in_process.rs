@@ -1,4 +1,4 @@
-//! The bus inside of one process.
+//! The event bus inside one process.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::announcements::Published;
 use crate::event::Event;
 use crate::publications::Publications;
 
-/// Events that the bus of a process holds. A publisher waits for room.
+/// Events in the queue of the bus, at most. A publisher waits for room.
 pub const IN_PROCESS_EVENTS: usize = 1024;
 
-/// A bounded queue. A message is recorded as published when its delivery was attempted, so the
-/// relay finds in the store what a dying process had not delivered.
+/// A bounded queue. A message is recorded as published when its delivery was attempted, so after a
+/// crash the relay finds the undelivered messages in the store.
 #[derive(Debug)]
 pub struct InProcessBus {
     queue: mpsc::Sender<Queued>,
@@ -28,33 +28,33 @@ pub struct InProcessBus {
     clock: Clock,
 }
 
-/// An event, and when this process learned of its commit.
+/// An event, with the time at which this process learned of its commit.
 #[derive(Debug)]
 struct Queued {
     event: Event,
     committed_at: Option<Instant>,
 }
 
-/// The consuming end of the queue. A source that is dropped leaves what it has not received to
-/// the next one.
+/// The consuming end of the queue. Events that a dropped source has not received go to the next
+/// one.
 #[derive(Debug)]
 pub struct InProcessSource {
     events: Arc<Mutex<mpsc::Receiver<Queued>>>,
     publications: Publications,
     /// The offset of the first event of the last batch.
     first_offset: u64,
-    /// The messages of the last batch; none for an event that is no message.
+    /// The messages of the last batch; none for an event of another type.
     batch: Vec<Option<Published>>,
 }
 
 impl InProcessBus {
-    /// An empty bus, which records what was attempted.
+    /// An empty bus, which records attempted messages as published.
     pub fn new(publications: Publications, clock: Clock) -> Self {
         let (queue, events) = mpsc::channel(IN_PROCESS_EVENTS);
         Self { queue, events: Arc::new(Mutex::new(events)), publications, clock }
     }
 
-    /// The consuming end. Of several, each event goes to one.
+    /// The consuming end. With several, each event goes to one of them.
     pub fn source(&self) -> InProcessSource {
         let (events, publications) = (Arc::clone(&self.events), self.publications.clone());
         InProcessSource { events, publications, first_offset: 0, batch: Vec::new() }
@@ -109,7 +109,7 @@ impl EventSource for InProcessSource {
     }
 
     async fn resynced(&mut self, _: Option<ChatId>) -> Result<(), BusError> {
-        // The relay repeats what must come again, also after a sync: a repeat is harmless.
+        // The relay repeats the event even after a sync; a repeat is harmless.
         Ok(())
     }
 }

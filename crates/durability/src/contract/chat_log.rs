@@ -1,4 +1,4 @@
-//! What every [`ChatLog`](crate::log::ChatLog) promises.
+//! The promises of every [`ChatLog`](crate::log::ChatLog).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::chats::{ChatEdit, Watermark};
 use crate::log::{AppendRefusal, LogRead, Position};
 
 impl Contract<'_> {
-    /// Proves [`ChatLog`](crate::log::ChatLog), all but retention.
+    /// Checks [`ChatLog`](crate::log::ChatLog), except retention.
     pub async fn prove_chat_log(&self) {
         self.a_batch_is_numbered_in_its_order_and_refusals_spoil_nothing().await;
-        self.what_is_read_is_what_was_answered().await;
-        self.numbers_have_no_holes_under_concurrent_sends().await;
+        self.a_read_returns_the_appended_message().await;
+        self.sequences_have_no_gaps_under_concurrent_sends().await;
         self.a_retry_gets_the_first_result().await;
         self.the_same_id_with_other_content_is_a_conflict().await;
         self.the_same_id_is_free_for_others_and_elsewhere().await;
@@ -25,9 +25,9 @@ impl Contract<'_> {
         self.pages_follow_each_other_in_both_directions().await;
         self.a_page_ends_at_its_bytes_but_is_never_empty().await;
         self.the_manifest_lists_every_chat_once_in_order().await;
-        self.announcements_rise_without_holes_and_never_fall().await;
-        self.what_was_not_announced_is_found().await;
-        self.deleted_chats_are_forgotten_in_bites().await;
+        self.published_sequences_rise_without_gaps_and_never_fall().await;
+        self.unpublished_messages_are_found().await;
+        self.deleted_chats_are_removed_in_small_parts().await;
     }
 
     async fn a_batch_is_numbered_in_its_order_and_refusals_spoil_nothing(&self) {
@@ -64,7 +64,7 @@ impl Contract<'_> {
         assert_eq!(self.append(Vec::new()).await, [], "an empty batch has an empty answer");
     }
 
-    async fn what_is_read_is_what_was_answered(&self) {
+    async fn a_read_returns_the_appended_message(&self) {
         let ana = self.user("ana");
         let chat = self.group(&ana, &[]).await;
         let mut new = message(chat.chat_id, &ana, "whole");
@@ -79,7 +79,7 @@ impl Contract<'_> {
         assert_eq!(self.whole(chat.chat_id).await, [appended.message]);
     }
 
-    async fn numbers_have_no_holes_under_concurrent_sends(&self) {
+    async fn sequences_have_no_gaps_under_concurrent_sends(&self) {
         let ana = self.user("ana");
         let chat = self.group(&ana, &[]).await;
         let burst = |lane: usize| {
@@ -102,7 +102,7 @@ impl Contract<'_> {
         let chat = self.group(&ana, &[]).await;
         let first = self.stored(chat.chat_id, &ana, "once").await;
         self.stored(chat.chat_id, &ana, "between").await;
-        let again = self.say(chat.chat_id, &ana, "once").await.expect("a retry is safe");
+        let again = self.send(chat.chat_id, &ana, "once").await.expect("a retry is safe");
         assert!(again.duplicate);
         assert_eq!(again.message, first, "the same id, number and time");
         assert_eq!(self.whole(chat.chat_id).await.len(), 2);
@@ -139,7 +139,7 @@ impl Contract<'_> {
         let chat = self.group(&ana, &[]).await;
         for round in 0..10 {
             let name = format!("race{round}");
-            let send = || self.say(chat.chat_id, &ana, &name);
+            let send = || self.send(chat.chat_id, &ana, &name);
             let (a, b, c, d) = tokio::join!(send(), send(), send(), send());
             let answers = [a, b, c, d].map(|answer| answer.expect("every retry is answered"));
             let firsts = answers.iter().filter(|appended| !appended.duplicate).count();
@@ -155,14 +155,14 @@ impl Contract<'_> {
         let first = self.stored(chat.chat_id, &bo, "before").await;
         let remove = ChatEdit::Remove { user_id: bo.clone() };
         self.edit(chat.chat_id, &ana, remove).await.expect("an owner may remove");
-        let again = self.say(chat.chat_id, &bo, "before").await.expect("a retry is safe");
+        let again = self.send(chat.chat_id, &bo, "before").await.expect("a retry is safe");
         assert!(again.duplicate);
         assert_eq!(again.message, first);
         let mut other = message(chat.chat_id, &bo, "before");
         other.content.push('!');
         let conflict = self.append(vec![other]).await.remove(0);
         assert_eq!(conflict.err(), Some(AppendRefusal::Conflict));
-        let later = self.say(chat.chat_id, &bo, "after").await;
+        let later = self.send(chat.chat_id, &bo, "after").await;
         assert_eq!(later.err(), Some(AppendRefusal::NotAMember));
     }
 
@@ -171,7 +171,7 @@ impl Contract<'_> {
         let chat = self.group(&ana, &[]).await;
         self.stored(chat.chat_id, &ana, "hello").await;
         for chat_id in [chat.chat_id, no_chat()] {
-            let refused = self.say(chat_id, &stranger, "hello").await;
+            let refused = self.send(chat_id, &stranger, "hello").await;
             assert_eq!(refused.err(), Some(AppendRefusal::NotAMember));
             let page = self.page(chat_id, Some(&stranger), Position::After(0), 10).await;
             assert_eq!(page, None);
@@ -274,7 +274,7 @@ impl Contract<'_> {
         assert_eq!(nobody.expect("the store works"), []);
     }
 
-    async fn announcements_rise_without_holes_and_never_fall(&self) {
+    async fn published_sequences_rise_without_gaps_and_never_fall(&self) {
         let ana = self.user("ana");
         let chat_id = self.group(&ana, &[]).await.chat_id;
         let batch = (1..=6).map(|number| message(chat_id, &ana, &format!("m{number}")));
@@ -284,7 +284,7 @@ impl Contract<'_> {
             self.store.record_published(ranges).await.expect("the store works")
         };
         let known = async |name: &str| {
-            let again = self.say(chat_id, &ana, name).await.expect("a retry is safe");
+            let again = self.send(chat_id, &ana, name).await.expect("a retry is safe");
             again.published
         };
         record(vec![range(3, 3)]).await;
@@ -305,7 +305,7 @@ impl Contract<'_> {
         assert!(known("m7").await, "a chat that is gone does not disturb");
     }
 
-    async fn what_was_not_announced_is_found(&self) {
+    async fn unpublished_messages_are_found(&self) {
         let ana = self.user("ana");
         let chat_id = self.group(&ana, &[]).await.chat_id;
         let version = self.stored_version(chat_id, &ana).await;
@@ -331,10 +331,10 @@ impl Contract<'_> {
     }
 
     async fn stored_version(&self, chat_id: ChatId, sender: &super::UserId) -> u64 {
-        self.say(chat_id, sender, "first").await.expect("it is stored").members_version
+        self.send(chat_id, sender, "first").await.expect("it is stored").members_version
     }
 
-    async fn deleted_chats_are_forgotten_in_bites(&self) {
+    async fn deleted_chats_are_removed_in_small_parts(&self) {
         self.forget_all().await;
         let ana = self.user("ana");
         let chat_id = self.group(&ana, &[]).await.chat_id;
@@ -349,11 +349,11 @@ impl Contract<'_> {
             removed.push(self.store.forget(None, 3).await.expect("the store works"));
         }
         assert_eq!(removed, [3, 2, 0]);
-        let retry = self.say(chat_id, &ana, "m1").await;
+        let retry = self.send(chat_id, &ana, "m1").await;
         assert_eq!(retry.err(), Some(AppendRefusal::NotAMember));
     }
 
-    /// Proves retention. It removes whatever else the store holds, so it comes last.
+    /// Checks retention. Removes everything else that the store holds, so it comes last.
     pub async fn prove_retention(&self) {
         let (ana, bo) = (self.user("ana"), self.user("bo"));
         let chat_id = self.group(&ana, &[&bo]).await.chat_id;
@@ -363,7 +363,7 @@ impl Contract<'_> {
         let removed = self.store.forget(day, 10).await.expect("the store works");
         assert_eq!(removed, 0, "nothing is that old");
 
-        // Times are whole milliseconds.
+        // Times have a resolution of milliseconds.
         tokio::time::sleep(Duration::from_millis(5)).await;
         loop {
             let removed =

@@ -1,4 +1,4 @@
-//! What every [`Chats`](crate::Chats) promises.
+//! The promises of every [`Chats`](crate::Chats).
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn remove(user_id: &UserId) -> ChatEdit {
     ChatEdit::Remove { user_id: user_id.clone() }
 }
 
-/// An owner, an admin and two plain members of one group, and one who is in none.
+/// An owner, an admin and two plain members of one group, and a user who is no member.
 struct Cast {
     chat_id: ChatId,
     owner: UserId,
@@ -33,7 +33,7 @@ struct Cast {
 }
 
 impl Contract<'_> {
-    /// Proves [`Chats`](crate::Chats).
+    /// Checks [`Chats`](crate::Chats).
     pub async fn prove_chats(&self) {
         self.a_group_has_one_owner_and_its_members().await;
         self.a_pair_has_one_direct_chat().await;
@@ -294,13 +294,13 @@ impl Contract<'_> {
 
     async fn every_change_of_members_has_a_version(&self) {
         let Cast { chat_id, owner, member, stranger, .. } = self.cast().await;
-        let first = self.say(chat_id, &owner, "v0").await.expect("it is stored");
+        let first = self.send(chat_id, &owner, "v0").await.expect("it is stored");
         let mut last = first.members_version;
         for edit in [remove(&member), add(&member, Role::Member), add(&stranger, Role::Admin)] {
             let edited = self.edit(chat_id, &owner, edit).await.expect("an owner may");
             assert!(edited.members_version > last);
             last = edited.members_version;
-            let appended = self.say(chat_id, &owner, &format!("v{last}")).await;
+            let appended = self.send(chat_id, &owner, &format!("v{last}")).await;
             assert_eq!(appended.expect("it is stored").members_version, last);
         }
         let same = self.edit(chat_id, &owner, add(&member, Role::Member)).await;
@@ -325,7 +325,7 @@ impl Contract<'_> {
         assert_eq!(manifest.expect("the store works"), []);
         let page = self.page(chat_id, None, super::Position::After(0), 10).await;
         assert_eq!(page, None);
-        let late = self.say(chat_id, &owner, "late").await;
+        let late = self.send(chat_id, &owner, "late").await;
         assert_eq!(late.err(), Some(super::AppendRefusal::NotAMember));
     }
 

@@ -1,4 +1,4 @@
-//! What every [`Contacts`](crate::Contacts) and [`Privacy`](crate::Privacy) promise.
+//! The promises of every [`Contacts`](crate::Contacts) and [`Privacy`](crate::Privacy).
 
 use std::slice;
 
@@ -13,17 +13,17 @@ const CHOICES: [Visibility; 3] =
     [Visibility::Everyone, Visibility::ContactsOnly, Visibility::Nobody];
 
 impl Contract<'_> {
-    /// Proves contacts, visibility and relations.
+    /// Checks contacts, visibility and relations.
     pub async fn prove_contacts(&self) {
         self.a_choice_is_kept_until_the_next().await;
-        self.contacts_come_and_go_once().await;
+        self.contacts_are_added_and_removed_once().await;
         self.contacts_are_listed_in_the_order_of_their_ids().await;
-        self.who_never_came_has_no_relation_to_anybody().await;
+        self.an_unknown_user_has_no_relations().await;
         self.contacts_are_mutual_or_none().await;
-        self.relations_are_answered_one_by_one_and_in_order().await;
-        self.a_deleted_person_is_nobodys_contact().await;
+        self.relations_are_returned_one_per_pair_in_order().await;
+        self.a_deleted_user_is_no_contact_of_anybody().await;
         self.both_may_put_each_other_at_once().await;
-        self.there_is_an_end_to_contacts().await;
+        self.the_number_of_contacts_is_limited().await;
     }
 
     async fn choose(&self, user_id: &UserId, visibility: Visibility) -> bool {
@@ -42,7 +42,7 @@ impl Contract<'_> {
         self.try_put(user_id, contact_id).await.expect("there is room for contacts")
     }
 
-    async fn take_away(&self, user_id: &UserId, contact_id: &UserId) -> bool {
+    async fn remove(&self, user_id: &UserId, contact_id: &UserId) -> bool {
         self.store.remove_contact(user_id, contact_id).await.expect("the store works")
     }
 
@@ -54,7 +54,7 @@ impl Contract<'_> {
     async fn relation(&self, observer_id: &UserId, user_id: &UserId) -> Relation {
         let relations = self.store.relations(vec![sight(observer_id, user_id)]).await;
         let relations = relations.expect("the store works");
-        assert_eq!(relations.len(), 1, "one answer per question");
+        assert_eq!(relations.len(), 1, "one relation per pair");
         relations[0]
     }
 
@@ -82,23 +82,23 @@ impl Contract<'_> {
         assert_eq!(self.profile(&ana).await.display_name.as_deref(), Some("Ana"));
     }
 
-    async fn contacts_come_and_go_once(&self) {
+    async fn contacts_are_added_and_removed_once(&self) {
         let (ana, bo) = (self.user("ana"), self.user("bo"));
-        assert!(!self.take_away(&ana, &bo).await, "nobody was there");
+        assert!(!self.remove(&ana, &bo).await, "nobody was there");
         assert!(self.put(&ana, &bo).await);
         assert!(!self.put(&ana, &bo).await, "a second time is no change");
         assert_eq!(self.contacts(&ana).await, slice::from_ref(&bo));
         assert_eq!(self.contacts(&bo).await, [], "the other one has put nobody");
-        assert!(!self.take_away(&bo, &ana).await, "only the own contacts can be taken away");
-        assert!(self.take_away(&ana, &bo).await);
-        assert!(!self.take_away(&ana, &bo).await, "a second time is no change");
+        assert!(!self.remove(&bo, &ana).await, "only the own contacts can be taken away");
+        assert!(self.remove(&ana, &bo).await);
+        assert!(!self.remove(&ana, &bo).await, "a second time is no change");
         assert_eq!(self.contacts(&ana).await, []);
         assert!(self.put(&ana, &bo).await, "and it can be put again");
     }
 
     async fn contacts_are_listed_in_the_order_of_their_ids(&self) {
         let ana = self.user("ana");
-        // In the order of a dictionary these would stand otherwise.
+        // In the order of a dictionary these would be sorted differently.
         let names = ["b", "B", "a", "Z", "_", "|", "0", "a.b", "a@b", "+1"];
         let mut expected: Vec<_> = names.into_iter().map(|name| self.user(name)).collect();
         for contact_id in &expected {
@@ -121,12 +121,12 @@ impl Contract<'_> {
             listed.extend(next);
         }
         assert_eq!(listed, expected, "each once");
-        assert!(self.take_away(&ana, &expected[4]).await);
+        assert!(self.remove(&ana, &expected[4]).await);
         let rest = page(Some(&expected[4]), 100).await;
         assert_eq!(rest, expected[5..], "a page may begin after one who is gone");
     }
 
-    async fn who_never_came_has_no_relation_to_anybody(&self) {
+    async fn an_unknown_user_has_no_relations(&self) {
         let [ana, nobody, other] = ["ana", "nobody", "other"].map(|name| self.user(name));
         assert!(self.choose(&ana, Visibility::Nobody).await);
         for _ in 0..2 {
@@ -153,14 +153,14 @@ impl Contract<'_> {
         assert!(self.put(&cy, &ana).await && self.put(&cy, &bo).await);
         assert!(!self.are_contacts(&ana, &cy).await && !self.are_contacts(&bo, &cy).await);
         for (one, other) in [(&ana, &bo), (&bo, &ana)] {
-            assert!(self.take_away(one, other).await);
+            assert!(self.remove(one, other).await);
             assert!(!self.are_contacts(&ana, &bo).await, "either may end it");
             assert!(self.put(one, other).await);
             assert!(self.are_contacts(&ana, &bo).await);
         }
     }
 
-    async fn relations_are_answered_one_by_one_and_in_order(&self) {
+    async fn relations_are_returned_one_per_pair_in_order(&self) {
         let [ana, bo, cy, nobody] = ["ana", "bo", "cy", "nobody"].map(|name| self.user(name));
         assert!(self.put(&ana, &bo).await && self.put(&bo, &ana).await);
         assert!(self.choose(&bo, Visibility::ContactsOnly).await);
@@ -199,7 +199,7 @@ impl Contract<'_> {
         }
     }
 
-    async fn a_deleted_person_is_nobodys_contact(&self) {
+    async fn a_deleted_user_is_no_contact_of_anybody(&self) {
         let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| self.user(name));
         for (one, other) in [(&ana, &bo), (&bo, &ana), (&cy, &ana), (&bo, &cy), (&cy, &bo)] {
             assert!(self.put(one, other).await);
@@ -236,7 +236,7 @@ impl Contract<'_> {
         }
     }
 
-    async fn there_is_an_end_to_contacts(&self) {
+    async fn the_number_of_contacts_is_limited(&self) {
         let ana = self.user("ana");
         let others: Vec<_> = (0..CONTACTS_MAX + 8).map(|_| self.user("other")).collect();
         let (others, late) = others.split_at(CONTACTS_MAX - 2);
@@ -257,7 +257,7 @@ impl Contract<'_> {
         assert_eq!(self.try_put(&ana, &late[4]).await, Err(ContactsFull));
         assert_eq!(self.try_put(&ana, &others[0]).await, Ok(false), "who is there is there");
         assert_eq!(self.try_put(&late[4], &ana).await, Ok(true), "it is the own number alone");
-        assert!(self.take_away(&ana, &others[0]).await);
+        assert!(self.remove(&ana, &others[0]).await);
         assert_eq!(self.try_put(&ana, &late[4]).await, Ok(true), "there is room again");
         assert!(self.are_contacts(&ana, &late[4]).await);
         assert_eq!(self.try_put(&ana, &others[0]).await, Err(ContactsFull));

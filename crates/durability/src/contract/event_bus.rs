@@ -1,5 +1,4 @@
-//! The suite that every event bus must pass: what the docs of [`EventBus`] and [`EventSource`]
-//! promise, from both ends.
+//! The suite that every event bus must pass: the promises of [`EventBus`] and [`EventSource`].
 
 use std::sync::Arc;
 
@@ -15,13 +14,13 @@ use crate::event::{Event, Stored};
 /// Chats whose messages are published in turns.
 const CHATS: u128 = 3;
 
-/// Messages of each.
+/// Messages of each chat.
 const MESSAGES: u64 = 50;
 
 /// Events of one batch.
 const BATCH_EVENTS: usize = 16;
 
-/// A bus, and what the suite needs to look at both of its ends.
+/// A bus under test, with access to both of its ends.
 #[async_trait]
 pub trait BusUnderTest: Send {
     /// The publishing end.
@@ -30,12 +29,12 @@ pub trait BusUnderTest: Send {
     /// Opens the consuming end, after an earlier one was dropped.
     async fn source(&mut self) -> Box<dyn EventSource>;
 
-    /// Does what a relay does on a node: publishes again those of the stored events that are not
-    /// recorded as published.
+    /// Publishes again the stored events that are not recorded as published, as the relay of a node
+    /// does.
     async fn relay(&mut self, stored: &[Event]);
 }
 
-/// Proves both ends of a bus.
+/// Checks both ends of a bus.
 pub async fn prove_event_bus(under_test: &mut dyn BusUnderTest) {
     let run: u64 = Random::system().draw();
     let chat = |number: u128| ChatId(Ulid(u128::from(run) << 16 | number));
@@ -50,7 +49,7 @@ pub async fn prove_event_bus(under_test: &mut dyn BusUnderTest) {
     assert_eq!(dropped, [1, 2, 3], "unreported events come again, in order");
 }
 
-/// Events of one chat come in order, and each at least once.
+/// Events of one chat arrive in order, and each at least once.
 async fn prove_order(under_test: &mut dyn BusUnderTest, chat: &impl Fn(u128) -> ChatId) {
     let mut source = under_test.source().await;
     for sequence in 1..=MESSAGES {
@@ -63,7 +62,7 @@ async fn prove_order(under_test: &mut dyn BusUnderTest, chat: &impl Fn(u128) -> 
         for (chat_id, sequence) in batch.iter().filter_map(|received| key(&received.event)) {
             let Some(number) = (0..CHATS).find(|&number| chat(number) == chat_id) else { continue };
             let head = &mut heads[number as usize];
-            // A repeat is allowed, a hole or an inversion is not.
+            // A repeat is allowed, a gap or an inversion is not.
             assert!(sequence <= *head + 1, "events of one chat come in order");
             *head = sequence.max(*head);
         }
@@ -71,7 +70,7 @@ async fn prove_order(under_test: &mut dyn BusUnderTest, chat: &impl Fn(u128) -> 
     }
 }
 
-/// Publishes the events of one chat, reports them, and drops the source. Answers which of them the
+/// Publishes the events of one chat, reports them, and drops the source. Returns those that the
 /// next source yields before a marker that is published after the relay has run.
 async fn repeats(
     under_test: &mut dyn BusUnderTest,

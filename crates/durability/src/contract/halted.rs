@@ -1,4 +1,4 @@
-//! What every [`ChatLog`](crate::log::ChatLog) promises of a chat whose counter is lost.
+//! The promises of every [`ChatLog`](crate::log::ChatLog) about a chat whose counter is lost.
 
 use heartline_protocol::ChatId;
 
@@ -6,8 +6,8 @@ use super::{Contract, Position};
 use crate::log::AppendRefusal;
 
 impl Contract<'_> {
-    /// Proves what a lost counter does. No port can lose one, so whoever knows the engine says how:
-    /// `lose_counter` takes the counter of a chat away behind the store's back. The chats stay
+    /// Checks the effects of a lost counter. No port can lose one, so the caller passes
+    /// `lose_counter`, which deletes the counter of a chat in the engine itself. The chats stay
     /// halted.
     pub async fn prove_halted(&self, lose_counter: impl AsyncFn(ChatId)) {
         let ana = self.user("ana");
@@ -17,20 +17,20 @@ impl Contract<'_> {
             self.stored(chat_id, &ana, "before").await;
             assert!(!self.halted(10_000).await.contains(&chat_id), "a sound chat goes on");
             lose_counter(chat_id).await;
-            let refused = self.say(chat_id, &ana, "after").await;
+            let refused = self.send(chat_id, &ana, "after").await;
             assert_eq!(refused.err(), Some(AppendRefusal::Halted));
             lost.push(chat_id);
         }
         let sound = self.group(&ana, &[]).await.chat_id;
         self.stored(sound, &ana, "elsewhere").await;
         let halted = self.halted(10_000).await;
-        assert!(lost.iter().all(|chat_id| halted.contains(chat_id)), "every one is told");
+        assert!(lost.iter().all(|chat_id| halted.contains(chat_id)), "every one is listed");
         assert!(!halted.contains(&sound), "and no other");
         assert_eq!(self.halted(2).await.len(), 2, "at most as many as asked for");
         assert_eq!(self.halted(0).await, []);
 
         for chat_id in lost {
-            let again = self.say(chat_id, &ana, "before").await.expect("a retry is answered");
+            let again = self.send(chat_id, &ana, "before").await.expect("a retry is answered");
             assert!(again.duplicate);
             let page = self.page(chat_id, Some(&ana), Position::After(0), 10).await;
             assert_eq!(page.expect("it can be read").messages.len(), 1);

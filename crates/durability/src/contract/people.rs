@@ -1,4 +1,4 @@
-//! What every [`People`](crate::People) promises.
+//! The promises of every [`People`](crate::People).
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::log::{AppendRefusal, Position};
 use crate::people::Profile;
 
 impl Contract<'_> {
-    /// Proves [`People`](crate::People).
+    /// Checks [`People`](crate::People).
     pub async fn prove_people(&self) {
-        self.a_name_is_set_and_taken_away().await;
+        self.a_name_is_set_and_removed().await;
         self.last_seen_only_rises().await;
-        self.a_deleted_person_is_gone_at_once().await;
-        self.a_deleted_persons_content_is_forgotten_and_the_numbers_stay().await;
-        self.what_is_said_after_coming_back_stays().await;
+        self.a_deleted_user_is_removed_at_once().await;
+        self.a_deleted_users_content_is_removed_and_the_sequences_stay().await;
+        self.messages_after_a_return_stay().await;
         self.an_owned_group_passes_on().await;
-        self.a_chat_without_others_goes_too().await;
+        self.a_chat_without_other_members_is_deleted().await;
     }
 
     pub(super) async fn profile(&self, user_id: &UserId) -> Profile {
@@ -28,10 +28,10 @@ impl Contract<'_> {
         profile
     }
 
-    async fn a_name_is_set_and_taken_away(&self) {
+    async fn a_name_is_set_and_removed(&self) {
         let ana = self.user("ana");
         let empty = Profile { user_id: ana.clone(), display_name: None, last_seen: None };
-        assert_eq!(self.profile(&ana).await, empty, "who never came has an empty one");
+        assert_eq!(self.profile(&ana).await, empty, "an unknown user has an empty one");
         let name = Some("Ana ☃".to_owned());
         let set = self.store.set_display_name(&ana, name.clone()).await;
         assert_eq!(set.expect("the store works").display_name, name);
@@ -53,7 +53,7 @@ impl Contract<'_> {
         assert_eq!(self.profile(&bo).await.last_seen, Some(at(3000)));
     }
 
-    async fn a_deleted_person_is_gone_at_once(&self) {
+    async fn a_deleted_user_is_removed_at_once(&self) {
         let (ana, bo) = (self.user("ana"), self.user("bo"));
         let group = self.group(&bo, &[&ana]).await.chat_id;
         let new = NewChat {
@@ -66,7 +66,7 @@ impl Contract<'_> {
         let direct = direct.expect("it may be made").chat.chat_id;
         let named = self.store.set_display_name(&ana, Some("Ana".to_owned())).await;
         named.expect("the store works");
-        let before = self.say(group, &bo, "before").await.expect("it is stored").members_version;
+        let before = self.send(group, &bo, "before").await.expect("it is stored").members_version;
 
         let edited = self.store.delete_user(&ana).await.expect("the store works");
         let mut changed: Vec<_> = edited.iter().map(|edited| edited.chat.chat_id).collect();
@@ -78,20 +78,20 @@ impl Contract<'_> {
             assert_eq!((edited.removed.as_slice(), edited.has_changed), (&[ana.clone()][..], true));
             assert!(edited.chat.members.iter().all(|member| member.user_id != ana));
         }
-        let after = self.say(group, &bo, "after").await.expect("the chat is still there");
+        let after = self.send(group, &bo, "after").await.expect("the chat is still there");
         assert!(after.members_version > before);
         let empty = Profile { user_id: ana.clone(), display_name: None, last_seen: None };
         assert_eq!(self.profile(&ana).await, empty);
         assert_eq!(self.store.manifest(&ana, None, 9).await.expect("the store works"), []);
-        let refused = self.say(group, &ana, "late").await;
+        let refused = self.send(group, &ana, "late").await;
         assert_eq!(refused.err(), Some(AppendRefusal::NotAMember));
-        // The other one still has the chat.
+        // The other member still has the chat.
         self.stored(direct, &bo, "alone").await;
         let again = self.store.delete_user(&ana).await.expect("the store works");
         assert_eq!(again, [], "a second time changes nothing");
     }
 
-    async fn a_deleted_persons_content_is_forgotten_and_the_numbers_stay(&self) {
+    async fn a_deleted_users_content_is_removed_and_the_sequences_stay(&self) {
         self.forget_all().await;
         let (ana, bo) = (self.user("ana"), self.user("bo"));
         let (here, left) = (self.group(&bo, &[&ana]).await, self.group(&bo, &[&ana]).await);
@@ -121,7 +121,7 @@ impl Contract<'_> {
         assert_eq!(retry.message.sequence, 2);
     }
 
-    async fn what_is_said_after_coming_back_stays(&self) {
+    async fn messages_after_a_return_stay(&self) {
         let (ana, bo) = (self.user("ana"), self.user("bo"));
         let chat_id = self.group(&bo, &[&ana]).await.chat_id;
         self.stored(chat_id, &ana, "before").await;
@@ -151,7 +151,7 @@ impl Contract<'_> {
         assert_eq!(self.role_of(plain, &second).await, Some(Role::Member));
     }
 
-    async fn a_chat_without_others_goes_too(&self) {
+    async fn a_chat_without_other_members_is_deleted(&self) {
         let ana = self.user("ana");
         let chat_id = self.group(&ana, &[]).await.chat_id;
         self.stored(chat_id, &ana, "alone").await;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Stored};
 
-/// The version of the form. It rises only with a change that an older reader would misunderstand;
-/// new fields and new types of events are not such a change.
+/// The version of the format. Only a change that an older reader would misunderstand raises it; new
+/// fields and new types of events do not.
 pub const EVENT_VERSION: u64 = 1;
 
 const MESSAGE: &str = "message";
@@ -23,7 +23,7 @@ pub enum Decoded {
     Event(Event),
     /// An event of a type that this version does not know. A reader skips it.
     Unknown {
-        /// The type that it names.
+        /// The type of the event.
         kind: String,
     },
 }

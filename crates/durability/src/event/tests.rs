@@ -62,14 +62,14 @@ fn documented() -> Vec<Value> {
 }
 
 #[test]
-fn the_document_shows_what_the_code_writes() {
+fn the_examples_of_the_document_are_current() {
     let written: Vec<Value> =
         examples().iter().map(|event| serde_json::from_slice(&event.to_json()).unwrap()).collect();
     assert_eq!(written, documented(), "{}", serde_json::to_string_pretty(&written).unwrap());
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn every_event_survives_writing_and_reading() {
     for event in examples() {
         let read = Event::from_json(&event.to_json()).unwrap();
         assert_eq!(read, Decoded::Event(event));

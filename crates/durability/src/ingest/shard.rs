@@ -1,4 +1,4 @@
-//! One shard of ingest: a loop that has batches stored, one after the other.
+//! One shard of ingest: a loop that stores batches, one after the other.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::metrics::Metrics;
 use crate::send_error::SendError;
 use crate::store::Chain;
 
-/// Messages that are stored together.
+/// Messages of one batch, at most.
 const BATCH_MESSAGES_MAX: usize = 512;
 
-/// A shard of ingest. It must run for its sends to be answered.
+/// A shard of ingest. Its sends are answered only while it runs.
 #[derive(Debug)]
 pub struct Shard {
     items: mpsc::Receiver<Item>,
@@ -35,8 +35,8 @@ struct Waiting {
     submitted_at: Instant,
     origin: Option<heartline_protocol::ConnectionId>,
     answer: oneshot::Sender<Result<Receipt, SendError>>,
-    /// Given up with the answer.
-    _place: super::Place,
+    /// Dropped with the answer.
+    _pending: super::PendingSend,
 }
 
 impl Shard {
@@ -50,7 +50,7 @@ impl Shard {
         Self { items, log, bus, clock, metrics }
     }
 
-    /// Stores what is sent, until nobody can send any more.
+    /// Stores messages until every sending end is dropped.
     pub async fn run(mut self) {
         let mut items = Vec::with_capacity(BATCH_MESSAGES_MAX);
         while self.items.recv_many(&mut items, BATCH_MESSAGES_MAX).await > 0 {
@@ -61,8 +61,8 @@ impl Shard {
         }
     }
 
-    /// Stop 6 of the life of a message: stored. Has a batch numbered and committed, announces it and
-    /// answers everybody who waits for it.
+    /// Stop 6 of the life of a message: stored. Stores a batch, announces it and answers the
+    /// waiting senders.
     async fn store(&self, messages: Vec<NewMessage>, waiting: Vec<Waiting>) {
         self.metrics.batch_messages.observe(messages.len() as f64);
         let results = self.log.append(messages).await;
@@ -146,7 +146,7 @@ enum Publishing {
     Needed,
 }
 
-/// One line for a batch that the store failed, however many messages it has.
+/// Logs one line for a batch that the store failed, however many messages it has.
 fn log_failure(results: &[Result<Appended, AppendError>]) {
     let failures = || {
         results.iter().filter_map(|result| match result {
@@ -160,14 +160,14 @@ fn log_failure(results: &[Result<Appended, AppendError>]) {
     }
 }
 
-/// Splits the messages that still may be stored from their waiting senders.
+/// Separates the messages that may still be stored from their waiting senders.
 fn begin(items: impl Iterator<Item = Item>) -> (Vec<NewMessage>, Vec<Waiting>) {
     items
-        .filter(|item| item.passage.take())
+        .filter(|item| item.state.begin_storing())
         .map(|item| {
-            let Item { message, submitted_at, answer, _place, .. } = item;
+            let Item { message, submitted_at, answer, _pending, .. } = item;
             let origin = message.origin;
-            (message, Waiting { submitted_at, origin, answer, _place })
+            (message, Waiting { submitted_at, origin, answer, _pending })
         })
         .unzip()
 }

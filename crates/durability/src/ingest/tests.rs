@@ -1,4 +1,4 @@
-//! Ingest on a log that the test holds in its hands.
+//! Ingest on a log that the test controls.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::log::{AppendError, AppendRefusal, Appended, LogPage, LogRead};
 use crate::publications::Publications;
 use crate::store::StoreError;
 
-/// Numbers messages and keeps nothing; each batch waits for a permit, and may be made to fail,
-/// altogether or in one chat.
+/// Numbers messages and stores nothing; each batch waits for a permit, and may be made to fail, as
+/// a whole or in one chat.
 #[derive(Debug)]
 struct Scripted {
     permits: Semaphore,
@@ -155,7 +155,7 @@ const UNKNOWN: SendError = SendError::Unavailable { outcome: Outcome::Unknown };
 const REJECTED: SendError = SendError::Unavailable { outcome: Outcome::Rejected };
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_together_is_stored_together_and_in_order() {
+async fn pending_messages_are_stored_together_and_in_order() {
     let mut bench = bench();
     let submissions: Vec<Submission> = ["a", "b", "refuse", "c"]
         .map(|content| bench.ingest.submit(message(1, content), deadline()).unwrap())
@@ -174,11 +174,11 @@ async fn what_waits_together_is_stored_together_and_in_order() {
         other @ Event::ChatChanged { .. } => panic!("{other:?} is no message"),
     });
     assert_eq!(published.collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(bench.ingest.under_way(), 0);
+    assert_eq!(bench.ingest.pending(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chat_and_a_node_take_only_so_many() {
+async fn a_chat_and_a_node_accept_a_limited_number() {
     let bench = bench();
     let submit = |chat, name: &str| bench.ingest.submit(message(chat, name), deadline());
     let first: Vec<_> = (0..4).map(|n| submit(1, &format!("a{n}")).unwrap()).collect();
@@ -193,7 +193,7 @@ async fn a_chat_and_a_node_take_only_so_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_expires_before_the_store_is_rejected_and_never_stored() {
+async fn a_send_that_expires_in_the_queue_is_rejected_and_never_stored() {
     let bench = bench();
     let at_store = bench.ingest.submit(message(1, "a"), deadline()).unwrap();
     tokio::task::yield_now().await;
@@ -235,7 +235,7 @@ async fn refusals_of_the_request_never_open_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_announced_is_not_acknowledged() {
+async fn a_message_that_could_not_be_announced_is_not_acknowledged() {
     let bench = bench_with(Some(Arc::new(BrokenBus)), None);
     bench.log.permits.add_permits(100);
     for _ in 0..50 {

@@ -17,11 +17,12 @@ use crate::store::StoreError;
 
 const CHAT: ChatId = ChatId(Ulid(7));
 
-/// One chat with so many messages, announced up to a number that the test sets.
+/// One chat with so many messages, published up to a sequence that the test sets.
 #[derive(Debug)]
 struct OneChat {
     head_sequence: u64,
-    /// Messages that are stored after the chat was taken up and before it is read.
+    /// Messages that are stored after the unpublished chats were read and before the chat itself is
+    /// read.
     stored_since: u64,
     published_sequence: Mutex<u64>,
 }
@@ -81,10 +82,10 @@ fn message(sequence: u64) -> Message {
     }
 }
 
-/// The sequences that the next look announces.
-async fn look(source: &mut InProcessSource) -> Vec<u64> {
+/// The sequences that the next run of the relay announces.
+async fn next_run(source: &mut InProcessSource) -> Vec<u64> {
     let mut sequences = Vec::new();
-    // Time stands still while anybody has something to do, so a pause is the end of the look.
+    // Time stands still while a task can run, so a pause is the end of the run.
     while let Ok(batch) = tokio::time::timeout(RELAY_INTERVAL / 2, source.receive(64)).await {
         for received in batch.unwrap() {
             let Event::Message(stored) = received.event else { panic!("no message") };
@@ -95,7 +96,7 @@ async fn look(source: &mut InProcessSource) -> Vec<u64> {
     sequences
 }
 
-/// A relay of a chat, and what it announces.
+/// A relay of a chat, and the source of its events.
 fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, InProcessSource) {
     let publications = Publications::default();
     let bus = InProcessBus::new(publications.clone(), Clock::system());
@@ -111,24 +112,24 @@ fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, InProcessSource) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_stored_after_a_chat_was_taken_up_is_left_to_the_next_look() {
+async fn messages_stored_during_a_run_are_left_to_the_next() {
     let published_sequence = Mutex::new(0);
     let log = Arc::new(OneChat { head_sequence: 110, stored_since: 5, published_sequence });
     let (_tasks, mut events) = relay(&log);
-    assert_eq!(look(&mut events).await, (1..=110).collect::<Vec<_>>());
+    assert_eq!(next_run(&mut events).await, (1..=110).collect::<Vec<_>>());
     *log.published_sequence.lock().unwrap() = 109;
-    assert_eq!(look(&mut events).await, [110], "its membership may have changed since");
+    assert_eq!(next_run(&mut events).await, [110], "its membership may have changed since");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_delivered_is_tried_by_its_first_message_until_that_can() {
+async fn only_the_first_undelivered_message_is_repeated() {
     let published_sequence = Mutex::new(0);
     let log = Arc::new(OneChat { head_sequence: 250, stored_since: 0, published_sequence });
     let (_tasks, mut events) = relay(&log);
-    assert_eq!(look(&mut events).await, (1..=250).collect::<Vec<_>>());
+    assert_eq!(next_run(&mut events).await, (1..=250).collect::<Vec<_>>());
     for _ in 0..3 {
-        assert_eq!(look(&mut events).await, [1], "it is where it was");
+        assert_eq!(next_run(&mut events).await, [1], "it has not advanced");
     }
     *log.published_sequence.lock().unwrap() = 1;
-    assert_eq!(look(&mut events).await, (2..=250).collect::<Vec<_>>());
+    assert_eq!(next_run(&mut events).await, (2..=250).collect::<Vec<_>>());
 }

@@ -16,18 +16,18 @@ impl Connection {
     pub(super) fn request(&mut self, request: Request) {
         let requests = self.requests.get_or_insert_default();
         if let Some(answer) = requests.start(request, &self.gateway, &self.handle) {
-            self.answer(answer);
+            self.respond(answer);
         }
     }
 
-    fn answer(&mut self, answer: Response) {
+    fn respond(&mut self, answer: Response) {
         let effects = self.input(Input::Answered(answer));
         let ended = self.perform(effects);
-        debug_assert_eq!(ended, None, "an answer ends nothing");
+        debug_assert_eq!(ended, None, "a response ends nothing");
     }
 
     /// The next response. A page is read once the client has read most of its pending frames.
-    pub(super) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Option<Response>> {
+    pub(super) fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Option<Response>> {
         let Some(requests) = &mut self.requests else { return Poll::Ready(None) };
         if requests.has_read_waiting() {
             let room = self.gateway.config().limits.outbox_bytes / 4;
@@ -37,7 +37,7 @@ impl Connection {
                 requests.read_next(&self.gateway, &identity.key.user_id);
             }
         }
-        let answer = requests.poll_answer(context);
+        let answer = requests.poll_response(context);
         if requests.is_empty() && requests.closing.is_none() {
             self.requests = None;
         }
@@ -49,7 +49,7 @@ impl Connection {
     pub(super) fn close_when_answered(&mut self, closing: Closing) -> Option<Ended> {
         let Some(mut requests) = self.requests.take() else { return Some(self.close(closing)) };
         for answer in requests.refuse_reads() {
-            self.answer(answer);
+            self.respond(answer);
         }
         if requests.is_empty() {
             return Some(self.close(closing));
@@ -62,9 +62,9 @@ impl Connection {
     }
 
     /// Waits for the last responses and writes as far as the socket accepts.
-    pub(super) fn poll_last_answers(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
-        while let Poll::Ready(Some(answer)) = self.poll_answer(context) {
-            self.answer(answer);
+    pub(super) fn poll_last_responses(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        while let Poll::Ready(Some(answer)) = self.poll_response(context) {
+            self.respond(answer);
         }
         let is_late = self.timer.as_mut().poll(context).is_ready();
         if self.poll_write(context).is_err() {
@@ -74,15 +74,15 @@ impl Connection {
         if requests.is_some() {
             return Poll::Pending;
         }
-        let requests = self.requests.take().expect("the last words wait with the requests");
-        let closing = requests.closing.expect("this is only asked while they wait");
+        let requests = self.requests.take().expect("the closing is stored with the requests");
+        let closing = requests.closing.expect("only called while a closing is pending");
         Poll::Ready(self.close(closing))
     }
 
     pub(super) fn send_page(&self, frame: &ServerFrame) {
         let clock = self.gateway.clock();
         let page = text_frame(&encode_server(frame, clock.wall()));
-        // None: the connection is closing, which takes no more data. The client syncs again.
+        // `None`: the connection is closing and accepts no more data. The client syncs again.
         if let Some(pushed) = self.handle.outbox.push(&page, clock.now()) {
             self.gateway.hub().pressed(&self.handle, pushed.verdict);
         }
@@ -95,8 +95,8 @@ impl Connection {
         }
     }
 
-    /// Sends a typing notice. It is dropped when there is no room for it.
-    pub(super) fn tell_typing(&self, frame: &Typing) {
+    /// Sends a typing notice, which is dropped when there is no room for it.
+    pub(super) fn send_typing(&self, frame: &Typing) {
         let Some(identity) = self.handle.identity() else { return };
         let (chat_id, user_id) = (frame.chat_id, identity.key.user_id.clone());
         self.gateway.typing.typing(chat_id, user_id, frame.is_typing);

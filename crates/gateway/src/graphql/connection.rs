@@ -36,18 +36,18 @@ const READ_BYTES: usize = 16 * 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 
 /// A reply of an operation, or its end. A client may reuse an id after it has completed the
-/// operation, so a serial number tells operations apart.
+/// operation, so a serial number distinguishes operations.
 struct OperationEvent {
     id: String,
     serial: u64,
     reply: Option<Reply>,
 }
 
-/// An operation that is under way.
+/// A pending operation.
 struct Running {
     serial: u64,
     handle: AbortHandle,
-    /// The bytes of its request until the first reply; afterwards it holds few of them.
+    /// The bytes of its request until the first reply.
     request_bytes: usize,
 }
 
@@ -173,7 +173,7 @@ impl GraphQlConnection {
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         // Replies come first, so that those that are ready together are written together.
-        if let Poll::Ready(answer) = self.poll_answer(context) {
+        if let Poll::Ready(answer) = self.poll_response(context) {
             return Poll::Ready(Event::OperationEvent(answer));
         }
         match self.handle.outbox.poll_signal(context, None) {
@@ -214,7 +214,7 @@ impl GraphQlConnection {
     }
 
     /// The next reply of an operation, unless too many bytes are pending.
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<OperationEvent> {
+    fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<OperationEvent> {
         if self.is_behind() {
             return Poll::Pending;
         }
@@ -255,7 +255,7 @@ impl GraphQlConnection {
         let read = ready!(self.transport.poll_read(context, &mut buffer))?;
         self.reader.feed(&buffer[..read]);
         self.charge();
-        self.conversation.heard(self.gateway.clock().now());
+        self.conversation.record_activity(self.gateway.clock().now());
         Poll::Ready(Ok(read))
     }
 
@@ -266,8 +266,7 @@ impl GraphQlConnection {
         self.charged_bytes = held;
     }
 
-    /// Stop 1 of the life of a party edit: read. Gives every whole message that was read to the
-    /// conversation.
+    /// Stop 1 of the life of a party edit: read. Passes every complete message to the conversation.
     fn read_messages(&mut self) -> Option<Ended> {
         while !self.is_behind() && !self.is_busy() {
             let mut bytes = 0;
@@ -323,7 +322,8 @@ impl GraphQlConnection {
         None
     }
 
-    /// Stop 3 of the life of a party edit: started. Its answers are read with those of all others.
+    /// Stop 3 of the life of a party edit: started. Its replies are polled with those of all
+    /// others.
     fn start(&mut self, id: String, request: GraphQlRequest, request_bytes: usize) {
         let Some(caller) = &self.caller else { return };
         tracing::trace!(target: "heartline::life", party_stop = 3, "started");

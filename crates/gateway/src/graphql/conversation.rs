@@ -1,7 +1,8 @@
-//! `graphql-transport-ws` as a pure state machine: what a client may say when, and what it gets.
+//! `graphql-transport-ws` as a pure state machine: the allowed messages of a client, and the
+//! replies.
 //!
-//! The close codes and their sentences are those of the reference implementation, because clients
-//! decide by them whether to come back.
+//! The close codes and their texts are those of the reference implementation, because clients
+//! decide by them whether to reconnect.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,28 +18,28 @@ use super::deadlines::{Deadlines, Due};
 use super::{GraphQlConfig, GraphQlRequest, Reply};
 use crate::websocket::FrameError;
 
-/// The end of a conversation, as the Close frame says it.
+/// The content of the Close frame at the end of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphQlClose {
     /// The close code.
     pub code: u16,
-    /// Its sentence.
+    /// The text of the Close frame.
     pub sentence: String,
-    /// What it counts as.
+    /// The reason under which the close is counted.
     pub reason: CloseReason,
 }
 
 /// A client that offered no subprotocol of the server.
 const SUBPROTOCOL_NOT_ACCEPTABLE: u16 = 4406;
 
-/// The id of an operation that is still under way was used again.
+/// The id of a pending operation was used again.
 const SUBSCRIBER_EXISTS: u16 = 4409;
 
 /// A second `connection_init`.
 const TOO_MANY_INITIALISATIONS: u16 = 4429;
 
 impl GraphQlClose {
-    /// The end for a reason of the server's own.
+    /// The close for a reason of the server.
     pub fn of(reason: CloseReason) -> Self {
         let code = reason.graphql_code().unwrap_or(1013);
         let sentence = match reason {
@@ -52,7 +53,7 @@ impl GraphQlClose {
         Self { code, sentence: sentence.into(), reason: CloseReason::ProtocolError }
     }
 
-    /// The end for a client that offered no subprotocol of ours.
+    /// The close for a client that offered no supported subprotocol.
     pub fn not_acceptable() -> Self {
         Self::violation(SUBPROTOCOL_NOT_ACCEPTABLE, "Subprotocol not acceptable")
     }
@@ -64,34 +65,34 @@ impl From<FrameError> for GraphQlClose {
     }
 }
 
-/// What a connection must do.
+/// An effect that the connection performs.
 #[derive(Debug, PartialEq)]
 pub enum Effect {
-    /// Send this ahead of all results.
+    /// Send this message ahead of all results.
     Send(String),
     /// Send a Ping.
     Ping,
-    /// Check this token, or that none is needed, and answer with
+    /// Verify this token, or check that none is needed, and return
     /// [`initialised`](Conversation::initialised).
     Initialise(Option<String>),
-    /// Run an operation, and answer with [`replied`](Conversation::replied) and
+    /// Run an operation, and return [`replied`](Conversation::replied) and
     /// [`ended`](Conversation::ended).
     Start {
-        /// The client's name for it.
+        /// The client's id for the operation.
         id: String,
-        /// What to run.
+        /// The request to run.
         request: Box<GraphQlRequest>,
     },
     /// Stop an operation.
     Stop {
-        /// Which.
+        /// The id of the operation.
         id: String,
     },
-    /// End.
+    /// Close the connection.
     Close(GraphQlClose),
 }
 
-/// Where a conversation is.
+/// The stage of a conversation.
 #[derive(Debug)]
 pub struct Conversation {
     stage: Stage,
@@ -139,7 +140,7 @@ struct SubscribePayload {
 }
 
 impl fmt::Debug for Message {
-    /// Without what it says: it may hold a token.
+    /// Hides the content, which may be a token.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::ConnectionInit { .. } => "connection_init",
@@ -152,7 +153,7 @@ impl fmt::Debug for Message {
 }
 
 impl Conversation {
-    /// The conversation of a socket that was opened now and may live so long.
+    /// The conversation of a socket that was opened now and may stay open this long.
     pub fn new(config: GraphQlConfig, lifetime: Duration, now: Instant) -> Self {
         Self {
             stage: Stage::New,
@@ -162,22 +163,22 @@ impl Conversation {
         }
     }
 
-    /// The client sent some bytes: it is alive.
-    pub fn heard(&mut self, now: Instant) {
-        self.deadlines.heard(now);
+    /// Records that the client sent bytes.
+    pub fn record_activity(&mut self, now: Instant) {
+        self.deadlines.record_activity(now);
     }
 
-    /// The socket took some of what waits, or nothing if it is blocked; so many bytes still wait.
+    /// Records a write: whether the socket is blocked, and how many bytes are still pending.
     pub fn written(&mut self, is_blocked: bool, waiting: usize, now: Instant) {
         self.deadlines.written(is_blocked, waiting, now);
     }
 
-    /// The next instant at which [`tick`](Self::tick) may answer something.
+    /// The next instant at which [`tick`](Self::tick) may return an effect.
     pub fn deadline(&self) -> Instant {
         self.deadlines.next()
     }
 
-    /// A deadline may have passed.
+    /// Checks the deadlines.
     pub fn tick(&mut self, now: Instant) -> Option<Effect> {
         Some(match self.deadlines.due(now)? {
             Due::Ping => Effect::Ping,
@@ -185,7 +186,7 @@ impl Conversation {
         })
     }
 
-    /// The client said something.
+    /// Handles a text message.
     pub fn text(&mut self, text: &str) -> Option<Effect> {
         match serde_json::from_str(text) {
             Ok(message) => self.message(message),
@@ -193,7 +194,7 @@ impl Conversation {
         }
     }
 
-    /// The client said something that is not text.
+    /// Handles a binary message.
     pub fn binary(&self) -> Effect {
         Effect::Close(invalid())
     }
@@ -207,8 +208,8 @@ impl Conversation {
             Message::ConnectionInit { payload } => {
                 self.stage = Stage::Initialising;
                 self.deadlines.init_received();
-                // Whatever else the parameters hold is the client's own. Without a session clients
-                // send null or nothing, some an empty text.
+                // All other parameters are ignored. Without a session clients send null or nothing,
+                // some an empty text.
                 let token = payload.as_ref().and_then(|payload| payload.get("authToken")?.as_str());
                 let token = token.filter(|token| !token.is_empty());
                 Some(Effect::Initialise(token.map(str::to_owned)))
@@ -246,7 +247,7 @@ impl Conversation {
             return Effect::Close(GraphQlClose::violation(SUBSCRIBER_EXISTS, sentence));
         }
         if self.operations.len() >= self.operations_max {
-            let message = "Too many operations are under way on this connection";
+            let message = "Too many operations are pending on this connection";
             let code = ErrorCode::ServerBusy.as_str();
             let error = json!({ "message": message, "extensions": { "code": code } });
             return Effect::Send(
@@ -261,14 +262,14 @@ impl Conversation {
         Effect::Start { id, request: Box::new(request) }
     }
 
-    /// The token was accepted, and expires then.
+    /// Records that the token was accepted, with its expiry.
     pub fn initialised(&mut self, expires_at: Option<Instant>) -> Effect {
         self.stage = Stage::Ready;
         self.deadlines.token_expires(expires_at);
         Effect::Send(r#"{"type":"connection_ack"}"#.to_owned())
     }
 
-    /// An operation answers; none if the client has completed it meanwhile.
+    /// The message for a reply of an operation; none if the client has completed it meanwhile.
     pub fn replied(&mut self, id: &str, reply: &Reply) -> Option<String> {
         let (kind, payload) = match reply {
             Reply::Next(payload) if self.operations.contains(id) => ("next", payload),
@@ -278,7 +279,7 @@ impl Conversation {
         Some(message(kind, id, Some(payload)))
     }
 
-    /// An operation has answered everything; none if the client knows already.
+    /// The message for the end of an operation; none if the client has completed it.
     pub fn ended(&mut self, id: &str) -> Option<String> {
         self.operations.remove(id).then(|| message("complete", id, None))
     }
@@ -289,7 +290,7 @@ fn invalid() -> GraphQlClose {
     GraphQlClose { sentence, ..GraphQlClose::of(CloseReason::ProtocolError) }
 }
 
-/// A message around a payload that is JSON already.
+/// A message around a payload that is already JSON.
 fn message(kind: &str, id: &str, payload: Option<&Bytes>) -> String {
     let id = Value::from(id).to_string();
     let payload = payload.map(|payload| String::from_utf8_lossy(payload));

@@ -1,7 +1,7 @@
-//! When a GraphQL socket must be asked whether it is alive, and when it must end.
+//! The deadlines of a GraphQL socket: when it gets a Ping, and when it must end.
 //!
-//! Anything that is read is a sign of life, and so is room that is made for what waits: a client
-//! that is behind is not read from.
+//! Any received bytes show that the client is alive, and so does a pending write that makes
+//! progress: a client that is behind is not read from.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ pub(super) struct Deadlines {
     age: Instant,
     /// When the token expires, if there is one.
     token: Option<Instant>,
-    heard_at: Instant,
+    active_at: Instant,
     /// When the present silence was answered with a Ping.
     pinged_at: Option<Instant>,
-    /// Since when the socket has taken nothing, and how many bytes waited then.
+    /// Since when the socket has accepted nothing, and how many bytes were pending then.
     blocked: Option<(Instant, usize)>,
 }
 
-/// What a passed deadline demands.
+/// The action that a passed deadline requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Ping,
@@ -41,32 +41,32 @@ impl Deadlines {
             init: Some(now + config.init_timeout),
             age: now + lifetime,
             token: None,
-            heard_at: now,
+            active_at: now,
             pinged_at: None,
             blocked: None,
         }
     }
 
-    /// `connection_init` came.
+    /// Records that `connection_init` arrived.
     pub(super) fn init_received(&mut self) {
         self.init = None;
     }
 
-    /// The token was accepted, and expires then.
+    /// Records that the token was accepted, with its expiry.
     pub(super) fn token_expires(&mut self, at: Option<Instant>) {
         self.token = at;
     }
 
-    /// The client sent something.
-    pub(super) fn heard(&mut self, now: Instant) {
-        self.heard_at = now;
+    /// Records that the client sent something.
+    pub(super) fn record_activity(&mut self, now: Instant) {
+        self.active_at = now;
         self.pinged_at = None;
     }
 
-    /// What waits was written as far as the socket took it, and so many bytes still wait.
+    /// Records a write: whether the socket is blocked, and how many bytes are still pending.
     pub(super) fn written(&mut self, is_blocked: bool, waiting: usize, now: Instant) {
         if self.blocked.is_some_and(|(_, before)| waiting < before) {
-            self.heard(now);
+            self.record_activity(now);
         }
         self.blocked = match self.blocked {
             _ if !is_blocked => None,
@@ -75,14 +75,14 @@ impl Deadlines {
         };
     }
 
-    /// The next instant at which [`due`](Self::due) may answer something.
+    /// The next instant at which [`due`](Self::due) may return an action.
     pub(super) fn next(&self) -> Instant {
-        let ping = self.pinged_at.unwrap_or(self.heard_at) + self.config.ping_interval;
+        let ping = self.pinged_at.unwrap_or(self.active_at) + self.config.ping_interval;
         let rest = [self.init, self.token, self.blocked_until()].into_iter().flatten();
         rest.fold(ping.min(self.age), Instant::min)
     }
 
-    /// What must be done now, if anything.
+    /// The action that is due, if any.
     pub(super) fn due(&mut self, now: Instant) -> Option<Due> {
         let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| now >= deadline);
         let gone = self.pinged_at.map(|pinged_at| pinged_at + self.config.ping_interval);
@@ -97,7 +97,7 @@ impl Deadlines {
                 return Some(Due::Close(reason));
             }
         }
-        let is_silent = is_over(Some(self.heard_at + self.config.ping_interval));
+        let is_silent = is_over(Some(self.active_at + self.config.ping_interval));
         (self.pinged_at.is_none() && is_silent).then(|| {
             self.pinged_at = Some(now);
             Due::Ping
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_says_no_connection_init_ends() {
+    fn a_socket_without_a_connection_init_ends() {
         let (mut deadlines, start) = deadlines();
         assert_eq!(deadlines.next(), start + 3 * SECOND);
         assert_eq!(deadlines.due(start + 2 * SECOND), None);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_client_is_pinged_once_and_then_gone() {
+    fn a_silent_client_is_pinged_once_and_then_closed() {
         let (mut deadlines, start) = initialised();
         assert_eq!(deadlines.next(), start + 12 * SECOND);
         assert_eq!(deadlines.due(start + 12 * SECOND), Some(Due::Ping));
@@ -167,7 +167,7 @@ mod tests {
         let (mut deadlines, start) = initialised();
         assert_eq!(deadlines.due(start + 40 * SECOND), Some(Due::Ping));
         assert_eq!(deadlines.due(start + 51 * SECOND), None);
-        deadlines.heard(start + 51 * SECOND);
+        deadlines.record_activity(start + 51 * SECOND);
         assert_eq!(deadlines.due(start + 62 * SECOND), None);
         assert_eq!(deadlines.due(start + 63 * SECOND), Some(Due::Ping));
     }
@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_socket_that_takes_nothing_at_all_is_cut() {
+    fn only_a_socket_that_accepts_nothing_at_all_is_closed() {
         let (mut deadlines, start) = initialised();
         deadlines.written(true, 1000, start);
         assert_eq!(deadlines.next(), start + 10 * SECOND);
         deadlines.written(true, 1200, start + 5 * SECOND);
         assert_eq!(deadlines.next(), start + 10 * SECOND, "more waits, and nothing was taken");
         deadlines.written(true, 900, start + 9 * SECOND);
-        assert_eq!(deadlines.due(start + 12 * SECOND), None, "room was made: a sign of life");
+        assert_eq!(deadlines.due(start + 12 * SECOND), None, "a write made progress");
         assert_eq!(deadlines.due(start + 19 * SECOND), close(CloseReason::SlowConsumer));
         deadlines.written(false, 0, start + 19 * SECOND);
         assert_eq!(deadlines.due(start + 20 * SECOND), None);

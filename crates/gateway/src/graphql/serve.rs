@@ -1,4 +1,4 @@
-//! The gate and the life of GraphQL sockets.
+//! The upgrade and the serving of GraphQL sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Gateway {
     /// Decides about the upgrade of a GraphQL socket. Its token comes later, in `connection_init`.
     ///
     /// # Errors
-    /// The answer for a socket that is not taken.
+    /// The response to a refused upgrade.
     pub fn upgrade_graphql(
         &self,
         request: &request::Parts,
@@ -46,7 +46,7 @@ impl Gateway {
         let granted = Upgrade::of(request, SUBPROTOCOL).and_then(|upgrade| {
             let ticket = self.ticket(request, peer)?;
             let is_acceptable = upgrade.subprotocol;
-            Ok((upgrade.answer(SUBPROTOCOL), AcceptedGraphQl { ticket, is_acceptable }))
+            Ok((upgrade.response(SUBPROTOCOL), AcceptedGraphQl { ticket, is_acceptable }))
         });
         if let Err(refusal) = &granted {
             let reason = refusal.code.as_str();
@@ -91,7 +91,7 @@ impl Gateway {
         };
         let departure = connection.caller.take().map(|caller| caller.close());
         if let Some(identity) = connection.handle.identity() {
-            self.give_back(&identity.key, ended).await;
+            self.release_lease(&identity.key, ended).await;
         }
         let farewell = connection.finish(ended);
         match departure {
@@ -121,7 +121,7 @@ impl Gateway {
         );
     }
 
-    /// Checks the token of a `connection_init`, and leases the connection of whoever it is of.
+    /// Verifies the token of a `connection_init`, and registers the lease of its user.
     pub(super) async fn admit_graphql(
         &self,
         service: &dyn GraphQl,

@@ -23,7 +23,7 @@ const PRODUCERS: u8 = 2;
 const DATA_FRAMES: u8 = 3;
 const URGENT_FRAMES: u8 = 2;
 
-/// Bounds that no scenario reaches unless it wants to.
+/// Bounds that a scenario reaches only on purpose.
 const WIDE: Bounds = Bounds { messages: 1000, bytes: 100_000, grace: std::time::Duration::MAX };
 
 /// Four frames of [`SLOW_FRAME_BYTES`] are slow, the fifth is at the cap.
@@ -32,7 +32,7 @@ const SLOW_FRAME_BYTES: usize = 24;
 
 // === The tests ===
 
-/// How many orders are tried, each way; `MODEL_SCHEDULES` asks for another number.
+/// The number of schedules, for each strategy; `MODEL_SCHEDULES` sets another number.
 fn schedules() -> usize {
     let asked = std::env::var("MODEL_SCHEDULES").ok().and_then(|number| number.parse().ok());
     asked.unwrap_or(2000)
@@ -50,12 +50,12 @@ fn everything_that_is_queued_arrives() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_wake_up_that_is_forgotten_is_found() {
+fn a_missing_wake_up_is_found() {
     shuttle::check_random(|| everything_arrives(Care::ForgetsToWake), 20_000);
 }
 
 #[test]
-fn a_stop_at_any_moment_loses_no_order_and_has_the_last_word() {
+fn a_stop_at_any_moment_keeps_the_order_and_is_written_last() {
     explore(|| {
         let (outbox, socket) = start(WIDE);
         let mut threads = produce(&outbox, &socket, Care::Wakes);
@@ -71,12 +71,12 @@ fn a_stop_at_any_moment_loses_no_order_and_has_the_last_word() {
 }
 
 #[test]
-fn a_stalled_peer_is_noticed_by_its_grace() {
+fn a_stalled_peer_is_detected_by_its_grace() {
     explore(|| a_peer_stalls(2));
 }
 
 #[test]
-fn a_stalled_peer_is_noticed_at_the_cap() {
+fn a_stalled_peer_is_detected_at_the_cap() {
     explore(|| a_peer_stalls(3));
 }
 
@@ -94,14 +94,14 @@ fn a_peer_stalls(frames: u8) {
         })
     };
     let producers: Vec<_> = (0..PRODUCERS).map(producer).collect();
-    // Nobody reads until the connection is closing: only the outbox can tell it to.
+    // Nothing is read until the connection is closing: only the outbox can cause that.
     socket.wait_until(|state| state.is_sealed);
     let peer = read_all(&socket);
     producers.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(task.join().unwrap(), CloseReason::SlowConsumer);
     peer.join().unwrap();
     let heard = check(&outbox, &socket, PRODUCERS * frames);
-    // A grace of no length may be over before its warning is queued.
+    // A grace of no length may end before its warning is queued.
     assert!(heard.iter().filter(|frame| frame.lane == WARNING).count() <= 1);
 }
 
@@ -124,7 +124,7 @@ fn everything_arrives(care: Care) {
 
 // === The connection's task, as in `connection.rs` ===
 
-/// Runs the connection until it has closed; answers why it did.
+/// Runs the connection until it has closed; returns the reason.
 fn connect(outbox: &Arc<Outbox>, socket: &Arc<Socket>) -> JoinHandle<CloseReason> {
     let (outbox, socket) = (Arc::clone(outbox), Arc::clone(socket));
     thread::spawn(move || {
@@ -144,7 +144,7 @@ fn connect(outbox: &Arc<Outbox>, socket: &Arc<Socket>) -> JoinHandle<CloseReason
             };
             outbox.seal([Bytes::from_static(LAST_WORDS)]);
             socket.change(|state| state.is_sealed = true);
-            poll_fn(|context| poll_last_words(&outbox, &socket, context)).await;
+            poll_fn(|context| poll_last_frames(&outbox, &socket, context)).await;
             socket.change(|state| state.is_ended = true);
             reason
         })
@@ -170,7 +170,7 @@ fn poll_event(
     Poll::Pending
 }
 
-fn poll_last_words(outbox: &Outbox, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
+fn poll_last_frames(outbox: &Outbox, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
     while outbox.flush_with(|slices| socket.write(slices)).unwrap() == Flushed::Blocked {
         std::task::ready!(socket.poll_writable(context));
     }
@@ -179,7 +179,7 @@ fn poll_last_words(outbox: &Outbox, socket: &Socket, context: &mut Context<'_>) 
 
 // === The producers, as in `hub.rs` and `handle.rs` ===
 
-/// Whether a producer whose flush was blocked tells the task, as it must.
+/// Whether a producer whose flush was blocked wakes the task, as it must.
 #[derive(Clone, Copy, PartialEq)]
 enum Care {
     Wakes,
@@ -251,7 +251,7 @@ fn flush(outbox: &Outbox, socket: &Socket, care: Care) {
 
 // === The socket and its peer ===
 
-/// A socket that takes a few bytes at a time, and a peer that reads when it likes.
+/// A socket that accepts a few bytes at a time, and a peer that reads at any time.
 struct Socket {
     state: Mutex<SocketState>,
     changed: Condvar,
@@ -260,7 +260,7 @@ struct Socket {
 #[derive(Default)]
 struct SocketState {
     received: Vec<u8>,
-    /// Bytes that the socket takes before it blocks.
+    /// Bytes that the socket accepts before it blocks.
     room: usize,
     waker: Option<Waker>,
     is_sealed: bool,
@@ -331,7 +331,7 @@ fn read_all(socket: &Arc<Socket>) -> JoinHandle<()> {
     })
 }
 
-// === What was heard ===
+// === The received frames ===
 
 #[derive(Debug)]
 struct Heard {
@@ -340,7 +340,7 @@ struct Heard {
     number: u8,
 }
 
-/// A frame is its lane, its producer, its number, and as many more bytes as it says.
+/// A frame is its lane, its producer, its number, and padding of the given size.
 fn frame(lane: u8, producer: u8, number: u8, size: usize) -> Bytes {
     let mut bytes = vec![lane, producer, number, size as u8];
     bytes.resize(4 + size, b'.');
@@ -351,7 +351,7 @@ fn random_frame(lane: u8, producer: u8, number: u8) -> Bytes {
     frame(lane, producer, number, thread_rng().gen_range(0..5))
 }
 
-/// The whole frames at the front, and what is left.
+/// The whole frames at the front, and the rest.
 fn parse(mut bytes: &[u8]) -> (Vec<Heard>, &[u8]) {
     let mut heard = Vec::new();
     while let &[lane, producer, number, size, ref after @ ..] = bytes {
@@ -363,13 +363,13 @@ fn parse(mut bytes: &[u8]) -> (Vec<Heard>, &[u8]) {
     (heard, bytes)
 }
 
-/// What holds at the end of every scenario.
+/// Checks the invariants at the end of every scenario.
 fn check(outbox: &Outbox, socket: &Socket, data_frames: u8) -> Vec<Heard> {
     let state = socket.state.lock();
     let (heard, rest) = parse(&state.received);
     assert!(rest.is_empty(), "the last frame is whole");
     let last_words = heard.iter().position(|frame| frame.lane == LAST);
-    assert_eq!(last_words, Some(heard.len() - 1), "nothing follows the last words");
+    assert_eq!(last_words, Some(heard.len() - 1), "nothing follows the last frames");
     for (lane, producers) in [(DATA, PRODUCERS), (URGENT, 1)] {
         for producer in 0..producers {
             let of_producer = |frame: &&Heard| frame.lane == lane && frame.producer == producer;

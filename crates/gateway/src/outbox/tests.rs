@@ -11,7 +11,7 @@ fn outbox() -> Outbox {
     Outbox::new(BOUNDS, Arc::new(Budget::new(1_000_000)), Counter::default())
 }
 
-/// A writer that takes at most so many bytes in all.
+/// A writer that accepts at most this many bytes in all.
 fn write_up_to(
     limit: usize,
     sink: &mut Vec<u8>,
@@ -47,7 +47,7 @@ fn urgent_frames_overtake_data_but_never_cut_a_frame() {
 }
 
 #[test]
-fn a_sealed_outbox_finishes_the_half_written_frame_and_says_only_the_last_words() {
+fn a_sealed_outbox_finishes_the_half_written_frame_and_writes_only_the_last_frames() {
     let (outbox, now) = (outbox(), Clock::system().now());
     for frame in ["aaaa", "bbbb"] {
         outbox.push(&Bytes::from_static(frame.as_bytes()), now);
@@ -63,7 +63,7 @@ fn a_sealed_outbox_finishes_the_half_written_frame_and_says_only_the_last_words(
 }
 
 #[test]
-fn the_cap_stops_the_connection_and_takes_no_more() {
+fn the_cap_stops_the_connection_and_accepts_no_more() {
     let (outbox, now) = (outbox(), Clock::system().now());
     let frame = Bytes::from_static(b"x");
     let verdicts: Vec<Verdict> =
@@ -75,7 +75,7 @@ fn the_cap_stops_the_connection_and_takes_no_more() {
 }
 
 #[test]
-fn the_budget_knows_what_is_held_and_forgets_what_is_gone() {
+fn the_budget_follows_queued_and_written_bytes() {
     let budget = Arc::new(Budget::new(1000));
     let outbox = Outbox::new(BOUNDS, Arc::clone(&budget), Counter::default());
     outbox.push(&Bytes::from_static(b"12345678"), Clock::system().now());
@@ -86,7 +86,7 @@ fn the_budget_knows_what_is_held_and_forgets_what_is_gone() {
 }
 
 #[test]
-fn the_budget_knows_what_waits_while_the_socket_is_blocked() {
+fn the_budget_counts_pending_bytes_of_a_blocked_socket() {
     let budget = Arc::new(Budget::new(1000));
     let outbox = Outbox::new(BOUNDS, Arc::clone(&budget), Counter::default());
     outbox.push(&Bytes::from_static(b"12345678"), Clock::system().now());
@@ -135,7 +135,7 @@ proptest! {
         let (outbox, now) = (outbox(), Clock::system().now());
         let (mut sink, mut limit, mut sent) = (Vec::new(), 0, Vec::new());
         for (number, (urgent, size, room)) in steps.into_iter().enumerate() {
-            // A frame is its lane, its number and as many bytes as it says.
+            // A frame is its lane, its number and padding of the given size.
             let mut frame = vec![u8::from(urgent), number as u8, size as u8];
             frame.resize(3 + size, b'.');
             if urgent {

@@ -1,7 +1,7 @@
 //! The ports implemented by the durability plane of the same process.
 //!
 //! [`Relations`](super::Relations) is missing here: the store implements it, and only the process
-//! that opened the store knows which one that is.
+//! that opened the store knows its type.
 
 use async_trait::async_trait;
 use heartline_durability::catch_up::Manifest;

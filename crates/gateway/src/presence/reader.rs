@@ -20,9 +20,9 @@ const RELATIONS_DEADLINE: Duration = Duration::from_secs(1);
 /// Reads presence and applies privacy.
 #[derive(Debug, Clone)]
 pub struct PresenceReader {
-    /// Which users are online.
+    /// The presence of users.
     pub states: Arc<dyn PresenceStates>,
-    /// Reads what decides whether an observer may see a user.
+    /// The relations of observers and users.
     pub relations: Arc<dyn Relations>,
     /// The clocks.
     pub clock: Clock,
@@ -33,11 +33,11 @@ pub struct PresenceReader {
 }
 
 impl PresenceReader {
-    /// Stop 11 of the life of a presence transition: judged. Reads what each observer may see, in
-    /// order. It never fails: if the directory or the store does not answer, every user is unknown
+    /// Stop 11 of the life of a presence transition: read. Returns what each observer may see, in
+    /// order. Never fails: if the directory or the store does not answer, every user is unknown
     /// and stale, so that an outage does not show which users are hidden.
     pub async fn read(&self, sights: &[Sight]) -> Vec<Presence> {
-        tracing::trace!(target: "heartline::life", presence_stop = 11, "judged");
+        tracing::trace!(target: "heartline::life", presence_stop = 11, "read");
         let known = self.known(sights).await;
         let Some((states, relations)) = known else {
             return sights.iter().map(|sight| unknown(&sight.user_id, true)).collect();

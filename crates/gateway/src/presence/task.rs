@@ -1,4 +1,4 @@
-//! The task that pushes presence. It alone decides what is pushed, so a connection's snapshot comes
+//! The task that pushes presence. No other task does, so a connection's snapshot comes
 //! before its events, and the events of a user stay in order.
 
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::session::Response;
 use crate::websocket::text_frame;
 
 /// How long changes are collected, so that many of them are read together.
-const GATHER: Duration = Duration::from_millis(100);
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
-/// When to evaluate users again whose presence could not be read.
-const RETRY: Duration = Duration::from_secs(1);
+/// The pause before users are evaluated again whose presence could not be read.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often to check whether the directory still answers.
-const CHECK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Checks between two searches for closed connections whose removal was dropped.
 const CHECKS_PER_PRUNING: u32 = 30;
@@ -36,7 +36,7 @@ const CHECKS_PER_PRUNING: u32 = 30;
 /// Pairs evaluated with one read of the directory and the store.
 const SIGHTS_MAX: usize = 2000;
 
-/// Orders taken together.
+/// Commands that are performed together, at most.
 const BATCH_COMMANDS: usize = 256;
 
 /// Pushes presence to the observers of this node.
@@ -51,8 +51,8 @@ pub struct PresenceTask {
     /// Users to evaluate again.
     due: Set<UserId>,
     /// When to evaluate the due users.
-    look_at: Option<Instant>,
-    /// Whether the directory is stale, and every observer has been told so.
+    evaluate_at: Option<Instant>,
+    /// Whether the directory is stale, and `unknown` was pushed to every observer.
     is_stale: bool,
 }
 
@@ -63,7 +63,7 @@ impl PresenceTask {
         commands: mpsc::Receiver<Command>,
         missed: Arc<Notify>,
     ) -> Self {
-        // From here on: what changes before the first reading is in it.
+        // Subscribed before the first read, so that no change is missed.
         let changes = reader.states.changes();
         let (watches, due) = (Watches::default(), Set::default());
         Self {
@@ -74,15 +74,15 @@ impl PresenceTask {
             missed,
             watches,
             due,
-            look_at: None,
+            evaluate_at: None,
             is_stale: false,
         }
     }
 
-    /// Serves until the gateway is gone.
+    /// Runs until the gateway is dropped.
     pub async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH_COMMANDS);
-        let mut checks = interval(CHECK);
+        let mut checks = interval(CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut checks_done = 0_u32;
         loop {
@@ -95,9 +95,9 @@ impl PresenceTask {
                     checks_done = checks_done.wrapping_add(1);
                     self.check(checks_done.is_multiple_of(CHECKS_PER_PRUNING));
                 }
-                () = until(self.look_at) => self.look().await,
-                () = self.missed.notified() => self.everybody_is_due(),
-                change = self.changes.recv() => self.hear(change),
+                () = until(self.evaluate_at) => self.evaluate_due().await,
+                () = self.missed.notified() => self.all_are_due(),
+                change = self.changes.recv() => self.receive(change),
                 count = self.commands.recv_many(&mut batch, BATCH_COMMANDS) => {
                     if count == 0 {
                         return;
@@ -108,27 +108,27 @@ impl PresenceTask {
         }
     }
 
-    fn hear(&mut self, change: Result<Change, broadcast::error::RecvError>) {
+    fn receive(&mut self, change: Result<Change, broadcast::error::RecvError>) {
         match change {
             Ok(Change::Transition(transition) | Change::Decided(transition)) => {
                 self.is_due(transition.user_id);
             }
             Ok(Change::Gap) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                self.everybody_is_due();
+                self.all_are_due();
             }
-            // The directory is gone, and with it soon this node.
+            // The directory was dropped: the node is stopping.
             Err(broadcast::error::RecvError::Closed) => {}
         }
     }
 
     fn is_due(&mut self, user_id: UserId) {
         self.due.insert(user_id);
-        self.look_at.get_or_insert(self.hub.clock().now() + GATHER);
+        self.evaluate_at.get_or_insert(self.hub.clock().now() + GATHER_TIME);
     }
 
-    fn everybody_is_due(&mut self) {
+    fn all_are_due(&mut self) {
         self.due.extend(self.watches.users());
-        self.look_at.get_or_insert(self.hub.clock().now() + GATHER);
+        self.evaluate_at.get_or_insert(self.hub.clock().now() + GATHER_TIME);
     }
 
     async fn perform(&mut self, batch: &mut Vec<Command>) {
@@ -148,7 +148,7 @@ impl PresenceTask {
                     self.snapshot(&watch.handle, watch.request_id, Vec::new(), answer);
                 }
                 Command::Leave(connection_id) => self.watches.leave(connection_id),
-                Command::News(news) => news.into_iter().for_each(|news| self.introduce(&news)),
+                Command::News(news) => news.into_iter().for_each(|news| self.add_observers(&news)),
                 Command::PrivacyChanged(user_ids) => {
                     user_ids.into_iter().for_each(|user_id| self.is_due(user_id));
                 }
@@ -156,7 +156,7 @@ impl PresenceTask {
             }
         }
         self.begin(beginning).await;
-        self.show_typing(typing).await;
+        self.push_typing(typing).await;
         self.hub.metrics().presence.watches.set(self.watches.len() as i64);
     }
 
@@ -178,7 +178,7 @@ impl PresenceTask {
                     begun.push((watch, answer));
                 }
                 Err(TooMany) => {
-                    // Who asked may have gone.
+                    // The client may have disconnected.
                     let _ = answer.send(Response::Reply(too_many(watch.request_id)));
                 }
             }
@@ -192,9 +192,9 @@ impl PresenceTask {
             if let Some(connection_id) = watch.handle.connection_id() {
                 users.iter().for_each(|seen| self.watches.record_snapshot(connection_id, seen));
             }
-            let unjudged = users.iter().filter(|seen| seen.stale && !self.is_stale);
-            let unjudged: Vec<UserId> = unjudged.map(|seen| seen.user_id.clone()).collect();
-            unjudged.into_iter().for_each(|user_id| self.try_again(user_id));
+            let unreadable = users.iter().filter(|seen| seen.stale && !self.is_stale);
+            let unreadable: Vec<UserId> = unreadable.map(|seen| seen.user_id.clone()).collect();
+            unreadable.into_iter().for_each(|user_id| self.retry_later(user_id));
             self.snapshot(&watch.handle, watch.request_id, users, answer);
         }
     }
@@ -209,14 +209,14 @@ impl PresenceTask {
     ) {
         let frame = self.encode(&ServerFrame::PresenceSnapshot { request_id, users });
         self.hub.write_to(handle, &frame, self.hub.clock().now());
-        // Who asked may have gone.
-        let _ = answer.send(Response::OnItsWay);
+        // The client may have disconnected.
+        let _ = answer.send(Response::AlreadyQueued);
     }
 
-    /// Stop 9 of the life of a presence transition: introduced. Lets members of shared active chats
+    /// Stop 9 of the life of a presence transition: observed. Lets members of shared active chats
     /// observe a user without a subscription.
-    fn introduce(&mut self, news: &PresenceNews) {
-        tracing::trace!(target: "heartline::life", presence_stop = 9, "introduced");
+    fn add_observers(&mut self, news: &PresenceNews) {
+        tracing::trace!(target: "heartline::life", presence_stop = 9, "observed");
         let user_id = &news.transition.user_id;
         for observer_id in news.observer_ids.iter().filter(|observer| *observer != user_id) {
             for handle in self.hub.connections_of(observer_id) {
@@ -226,11 +226,11 @@ impl PresenceTask {
         self.is_due(user_id.clone());
     }
 
-    /// Stop 10 of the life of a presence transition: looked at. Evaluates the due users, and pushes
+    /// Stop 10 of the life of a presence transition: evaluated. Reads the due users, and pushes
     /// each observer the states that have changed.
-    async fn look(&mut self) {
-        tracing::trace!(target: "heartline::life", presence_stop = 10, "looked at");
-        self.look_at = None;
+    async fn evaluate_due(&mut self) {
+        tracing::trace!(target: "heartline::life", presence_stop = 10, "evaluated");
+        self.evaluate_at = None;
         let due: Vec<UserId> = self.due.drain().collect();
         let mut sights = Vec::new();
         for user_id in due {
@@ -238,15 +238,15 @@ impl PresenceTask {
             let sight = |observer_id| Sight { observer_id, user_id: user_id.clone() };
             sights.extend(observers.map(sight));
             if sights.len() >= SIGHTS_MAX {
-                self.judge(std::mem::take(&mut sights)).await;
+                self.push_changes(std::mem::take(&mut sights)).await;
             }
         }
-        self.judge(sights).await;
+        self.push_changes(sights).await;
     }
 
     /// Stop 12 of the life of a presence transition: pushed, to connections to which another
     /// state was pushed last.
-    async fn judge(&mut self, sights: Vec<Sight>) {
+    async fn push_changes(&mut self, sights: Vec<Sight>) {
         if sights.is_empty() {
             return;
         }
@@ -257,7 +257,7 @@ impl PresenceTask {
         for (sight, seen) in sights.into_iter().zip(seen) {
             if seen.stale {
                 self.hub.metrics().presence.unjudged.inc();
-                self.try_again(sight.user_id);
+                self.retry_later(sight.user_id);
                 continue;
             }
             for handle in self.outdated(&sight.observer_id, &seen) {
@@ -282,9 +282,9 @@ impl PresenceTask {
         handles
     }
 
-    fn try_again(&mut self, user_id: UserId) {
+    fn retry_later(&mut self, user_id: UserId) {
         self.due.insert(user_id);
-        self.look_at.get_or_insert(self.hub.clock().now() + RETRY);
+        self.evaluate_at.get_or_insert(self.hub.clock().now() + RETRY_PAUSE);
     }
 
     /// When the directory becomes stale, pushes `unknown` for every observed user, once.
@@ -298,14 +298,14 @@ impl PresenceTask {
         }
         self.is_stale = is_stale;
         if !is_stale {
-            return self.everybody_is_due();
+            return self.all_are_due();
         }
         let now = self.hub.clock().now();
         for user_id in self.watches.users() {
-            let nobody_knows = unknown(&user_id, true);
-            let frame = self.encode(&ServerFrame::PresenceChanged(nobody_knows.clone()));
+            let is_unknown = unknown(&user_id, true);
+            let frame = self.encode(&ServerFrame::PresenceChanged(is_unknown.clone()));
             for observer_id in self.watches.observers(&user_id) {
-                for handle in self.outdated(&observer_id, &nobody_knows) {
+                for handle in self.outdated(&observer_id, &is_unknown) {
                     self.hub.write_to(&handle, &frame, now);
                     self.hub.metrics().presence.events.inc();
                 }
@@ -314,7 +314,7 @@ impl PresenceTask {
     }
 
     /// Pushes typing to the recipients that may see the typing user.
-    async fn show_typing(&self, typing: Vec<TypingNews>) {
+    async fn push_typing(&self, typing: Vec<TypingNews>) {
         let here = |news: &TypingNews| -> Vec<Sight> {
             let others = news.user_ids.iter().filter(|other| **other != news.user_id);
             let here = others.filter(|other| !self.hub.connections_of(other).is_empty());
@@ -364,7 +364,8 @@ impl Command {
 
 fn too_many(request_id: RequestId) -> ServerFrame {
     let reason = Some("too_many_subscriptions".to_owned());
-    let message = "this connection watches as many users as one may: unsubscribe some first";
+    let message =
+        "this connection observes the maximum number of users: unsubscribe from some first";
     ServerFrame::Error(ErrorFrame {
         request_id: Some(request_id),
         details: Some(ErrorDetails { reason, ..Default::default() }),

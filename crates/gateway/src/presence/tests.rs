@@ -4,6 +4,6 @@
 mod engines;
 mod fixtures;
 mod privacy;
-mod telling;
-mod trouble;
+mod pushes;
+mod failures;
 mod watches;

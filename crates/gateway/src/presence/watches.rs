@@ -1,4 +1,4 @@
-//! Which connections of this node observe which users, and the state last pushed to each.
+//! The users that connections of this node observe, and the state last pushed to each connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_requests_wait_and_the_third_refusal_is_one_too_many() {
+    fn the_number_of_pending_requests_is_limited_and_the_third_refusal_closes() {
         let (mut inbound, now) = (Inbound::default(), Clock::system().now());
         assert_eq!([(); 2].map(|()| inbound.enter(2, now)), [Queue::Room, Queue::Room]);
         assert_eq!([(); 2].map(|()| inbound.enter(2, now)), [Queue::Full, Queue::Full]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_too_often_is_coalesced_to_the_latest_word() {
+    fn typing_too_often_is_coalesced_to_the_latest_frame() {
         let (mut inbound, now) = (Inbound::default(), Clock::system().now());
         assert_eq!(inbound.typing(word(1, true), SECOND, now), Some(word(1, true)));
         assert_eq!(inbound.typing(word(1, false), SECOND, now), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_in_very_many_chats_is_not_remembered() {
+    fn typing_in_very_many_chats_is_dropped() {
         let (mut inbound, now) = (Inbound::default(), Clock::system().now());
         let passed = (0..100).filter_map(|chat| inbound.typing(word(chat, true), SECOND, now));
         assert_eq!(passed.count(), TYPING_CHATS_MAX);

@@ -76,7 +76,7 @@ pub enum Response {
     /// A page for the data lane.
     Page(ServerFrame),
     /// The frame is queued already.
-    OnItsWay,
+    AlreadyQueued,
 }
 
 /// A connection that holds its lease.
@@ -125,15 +125,15 @@ pub enum Effect {
 /// A metric of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// A frame of an unknown type that asked for no answer.
+    /// A frame of an unknown type without a request id.
     UnknownType,
     /// A frame that is no JSON object.
     BadFrame,
     /// A frame over its rate.
     RateLimited,
-    /// A request was refused because the token had run out, or was not there yet.
+    /// A request was refused because the token had expired, or was not verified yet.
     Unauthorized,
-    /// A request was refused because too many wait.
+    /// A request was refused because too many are pending.
     Busy,
 }
 

@@ -1,8 +1,8 @@
-//! Detects a peer that is gone.
+//! Detects a peer that has disconnected.
 //!
-//! Any frame is a sign of life. After one interval of silence the server sends a Ping, so that a
-//! client with throttled timers stays connected; after the timeout the connection ends. If the
-//! server's own process was paused, the peer gets another Ping first.
+//! Any frame shows that the peer is alive. After one interval of silence the server sends a Ping,
+//! so that a client with throttled timers stays connected; after the timeout the connection ends.
+//! If the server's own process was paused, the peer gets another Ping first.
 
 use std::time::Duration;
 
@@ -15,33 +15,33 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Liveness {
-    last_heard: Instant,
+    active_at: Instant,
     /// When the present silence was answered with a Ping.
-    asked: Option<Instant>,
+    pinged_at: Option<Instant>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Alive,
-    Ask,
-    Gone,
+    Ping,
+    TimedOut,
 }
 
 impl Liveness {
     pub(super) fn new(now: Instant) -> Self {
-        Self { last_heard: now, asked: None }
+        Self { active_at: now, pinged_at: None }
     }
 
-    pub(super) fn heard(&mut self, now: Instant) {
-        self.last_heard = now;
-        self.asked = None;
+    pub(super) fn record_activity(&mut self, now: Instant) {
+        self.active_at = now;
+        self.pinged_at = None;
     }
 
     pub(super) fn deadline(&self, config: &Config) -> Instant {
-        match self.asked {
-            None => self.last_heard + config.heartbeat_interval,
+        match self.pinged_at {
+            None => self.active_at + config.heartbeat_interval,
             // The peer gets the rest of the timeout to answer, even if the Ping was late.
-            Some(asked) => asked + (config.heartbeat_timeout - config.heartbeat_interval),
+            Some(pinged_at) => pinged_at + (config.heartbeat_timeout - config.heartbeat_interval),
         }
     }
 
@@ -49,10 +49,10 @@ impl Liveness {
         if now < self.deadline(config) {
             return Verdict::Alive;
         }
-        if self.asked.is_some() && late < PAUSE {
-            return Verdict::Gone;
+        if self.pinged_at.is_some() && late < PAUSE {
+            return Verdict::TimedOut;
         }
-        self.asked = Some(now);
-        Verdict::Ask
+        self.pinged_at = Some(now);
+        Verdict::Ping
     }
 }

@@ -111,20 +111,20 @@ impl Session {
             Input::Answered(answer) => self.answered(answer),
             _ if matches!(self.stage, Stage::Closed) => Effects::new(),
             Input::Text(text) => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 self.text(&text, at)
             }
             Input::Binary => {
-                self.liveness.heard(at.now);
-                self.bad_frame("binary frames have no meaning here", at)
+                self.liveness.record_activity(at.now);
+                self.bad_frame("binary frames are not supported", at)
             }
             Input::Ping(payload) => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 let refused = self.spend_frame(None, at);
                 refused.unwrap_or_else(|| smallvec![Effect::Pong(payload)])
             }
             Input::Pong => {
-                self.liveness.heard(at.now);
+                self.liveness.record_activity(at.now);
                 self.spend_frame(None, at).unwrap_or_default()
             }
             Input::Violation(error) => self.close(CloseReason::ProtocolError, error.close_code()),
@@ -138,7 +138,7 @@ impl Session {
         }
     }
 
-    /// The next instant at which a [`Input::Tick`] may do something. It may be early, never late.
+    /// The next instant at which a [`Input::Tick`] may do something; may be early, never late.
     pub fn deadline(&self) -> Instant {
         let stage = match &self.stage {
             Stage::Challenged { deadline, .. } => *deadline,
@@ -155,7 +155,7 @@ impl Session {
         matches!(self.stage, Stage::Closed)
     }
 
-    /// Stop 3 of the life of a message: understood. Decodes a frame, or says what is wrong with it.
+    /// Stop 3 of the life of a message: understood. Decodes a frame, or returns the error for it.
     fn text(&mut self, text: &str, at: Moment) -> Effects {
         let challenged = matches!(self.stage, Stage::Challenged { .. });
         tracing::trace!(target: "heartline::life", message_stop = 3, "understood");
@@ -180,8 +180,8 @@ impl Session {
         }
     }
 
-    /// Stop 4 of the life of a message: allowed. Checks the rate and the token, and answers what to
-    /// do; nothing is done yet.
+    /// Stop 4 of the life of a message: allowed. Checks the rate and the token, and returns the
+    /// effects; nothing is performed yet.
     fn frame(&mut self, frame: ClientFrame, at: Moment) -> Effects {
         let established = match &mut self.stage {
             Stage::Established(established) => established,
@@ -261,7 +261,7 @@ impl Session {
         match answer {
             Response::Reply(frame) => smallvec![Effect::Send(frame)],
             Response::Page(frame) => smallvec![Effect::SendPage(frame)],
-            Response::OnItsWay => Effects::new(),
+            Response::AlreadyQueued => Effects::new(),
         }
     }
 
@@ -280,7 +280,7 @@ impl Session {
     fn refresh(&mut self, frame: RefreshToken) -> Effects {
         let Stage::Established(established) = &mut self.stage else { return Effects::new() };
         if established.refreshing.is_some() {
-            return replies::refuse(replies::refresh_under_way(frame.request_id));
+            return replies::refuse(replies::refresh_pending(frame.request_id));
         }
         established.refreshing = Some(frame.request_id);
         smallvec![Effect::Verify(frame.token)]
@@ -323,11 +323,11 @@ impl Session {
         }
         match self.liveness.tick(&self.config, late, at.now) {
             liveness::Verdict::Alive => {}
-            liveness::Verdict::Ask => effects.push(Effect::Ping),
-            liveness::Verdict::Gone if is_paused => {
+            liveness::Verdict::Ping => effects.push(Effect::Ping),
+            liveness::Verdict::TimedOut if is_paused => {
                 return self.close_for(CloseReason::SlowConsumer);
             }
-            liveness::Verdict::Gone => return self.close_for(CloseReason::HeartbeatTimeout),
+            liveness::Verdict::TimedOut => return self.close_for(CloseReason::HeartbeatTimeout),
         }
         effects
     }

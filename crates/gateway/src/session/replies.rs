@@ -1,4 +1,4 @@
-//! The sentences that a session answers with.
+//! The error and warning frames of a session.
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ fn detailed(
 
 pub(super) fn unknown_type(request_id: Option<RequestId>) -> ServerFrame {
     let details = ErrorDetails { reason: Some("unknown_type".to_owned()), ..Default::default() };
-    let message = "this server does not know frames of this type";
+    let message = "unknown frame type";
     detailed(request_id, ErrorCode::InvalidMessage, message, details)
 }
 
-/// The request that a wrong frame was, if that could be read.
+/// The request id of an invalid frame, if it could be read.
 pub(super) fn request_id(decode_error: &DecodeError) -> Option<RequestId> {
     match decode_error {
         DecodeError::NotAnObject(_) => None,
@@ -66,24 +66,24 @@ pub(super) fn rate_limited(request_id: Option<RequestId>, retry_after_seconds: u
     })
 }
 
-/// The warning to a client that reads too slowly. It does not come from a session, because it
-/// must leave although the connection's task has no turn.
+/// The warning to a client that reads too slowly. Not an effect of the session, because it must be
+/// sent although the connection's task does not run.
 pub(crate) fn slow_consumer(grace: Duration) -> ServerFrame {
     let grace_period_seconds = Some(grace.as_secs());
     let details = ErrorDetails { grace_period_seconds, ..Default::default() };
-    let message = "you read too slowly: catch up or be cut";
+    let message = "this client reads too slowly: catch up, or the connection is closed";
     detailed(None, ErrorCode::SlowConsumer, message, details)
 }
 
 pub(super) fn second_authenticate() -> ServerFrame {
-    error(None, ErrorCode::Conflict, "this connection has authenticated already")
+    error(None, ErrorCode::Conflict, "this connection is already authenticated")
 }
 
-pub(super) fn refresh_under_way(request_id: RequestId) -> ServerFrame {
+pub(super) fn refresh_pending(request_id: RequestId) -> ServerFrame {
     ServerFrame::Error(ErrorFrame {
         request_id: Some(request_id),
         retry_after_seconds: Some(1),
-        ..ErrorFrame::new(ErrorCode::ServerBusy, "another refresh_token is being checked")
+        ..ErrorFrame::new(ErrorCode::ServerBusy, "another refresh_token is being verified")
     })
 }
 
@@ -105,7 +105,7 @@ pub(super) fn no_keys(request_id: RequestId) -> ServerFrame {
     })
 }
 
-/// Every request is answered, also one that the end of its connection overtakes.
+/// Every request is answered, also one that is pending when its connection closes.
 pub(crate) fn closing(request_id: RequestId) -> ServerFrame {
     let message = "the connection is closing; send the request again on the next one";
     ServerFrame::Error(ErrorFrame {
@@ -122,7 +122,7 @@ pub(super) fn token_expired(request_id: Option<&RequestId>) -> ServerFrame {
 
 pub(super) fn busy(request_id: RequestId) -> ServerFrame {
     let details = ErrorDetails { outcome: Some(Outcome::Rejected), ..Default::default() };
-    let message = "too many of your requests wait for their answer";
+    let message = "too many requests are pending";
     ServerFrame::Error(ErrorFrame {
         request_id: Some(request_id),
         retry_after_seconds: Some(1),
@@ -135,14 +135,15 @@ pub(crate) fn presence_busy(request_id: RequestId) -> ServerFrame {
     ServerFrame::Error(ErrorFrame {
         request_id: Some(request_id),
         retry_after_seconds: Some(1),
-        ..ErrorFrame::new(ErrorCode::ServerBusy, "too many ask for presence at once")
+        ..ErrorFrame::new(ErrorCode::ServerBusy, "too many presence requests at once")
     })
 }
 
-/// When a client may come back, different for every socket: `unit` is its number from 0 to 1.
+/// When a client may reconnect, different for every socket: `unit` is its number from 0 to 1.
 pub(super) fn reconnect_delay(reason: CloseReason, unit: f64) -> Duration {
     match reason {
-        // Everybody leaves at once: the return is spread over as long as one lease allows.
+        // All clients disconnect at once: their reconnects are spread over as long as one lease
+        // allows.
         CloseReason::ServerShutdown | CloseReason::Overloaded | CloseReason::MaxAge => {
             DRAIN_RECONNECT_DELAY_MAX.mul_f64(unit)
         }

@@ -1,4 +1,4 @@
-//! The rules of the protocol that a session holds, one sentence each.
+//! The rules of the protocol that a session enforces, one test each.
 
 mod challenge;
 mod ending;
@@ -30,7 +30,7 @@ fn send_message(request_id: &str) -> String {
     )
 }
 
-/// Whether a request went on its way to the store.
+/// Whether a request was started.
 fn is_asked(effects: &Effects) -> bool {
     matches!(effects.as_slice(), [Effect::Request(_)])
 }
@@ -43,14 +43,14 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A session and the time at which it is spoken to.
+/// A session, with the time of its next input.
 struct Talk {
     session: Session,
     at: Moment,
 }
 
 impl Talk {
-    /// A client that came without a token.
+    /// A client that connected without a token.
     fn challenged() -> Self {
         Self::challenged_on(None)
     }
@@ -84,7 +84,7 @@ impl Talk {
         self.session.on(input, self.at)
     }
 
-    fn says(&mut self, text: &str) -> Effects {
+    fn sends(&mut self, text: &str) -> Effects {
         self.on(Input::Text(text.to_owned()))
     }
 
@@ -96,8 +96,7 @@ impl Talk {
         self.at = Moment { now: self.at.now + duration, wall: self.at.wall.plus(duration) };
     }
 
-    /// Lets time pass for a client that answers every Ping and says nothing else; answers what
-    /// else it was told meanwhile.
+    /// Lets time pass for a client that only answers Pings; returns all other effects.
     fn stay(&mut self, duration: Duration) -> Effects {
         let end = self.at.now + duration;
         let mut told = Effects::new();

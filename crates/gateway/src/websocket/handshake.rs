@@ -1,4 +1,4 @@
-//! The upgrade request: what RFC 6455 demands of it, and what Heartline reads from it.
+//! Checks the upgrade request by RFC 6455, and reads its token and device.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 pub struct Upgrade {
     /// The value of `Sec-WebSocket-Accept`.
     pub accept: String,
-    /// Whether the client asked for the subprotocol, which is then named in the answer.
+    /// Whether the client asked for the subprotocol, which the response then names.
     pub subprotocol: bool,
     /// The token, if the request carries one.
     pub token: Option<Token>,
@@ -26,7 +26,7 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Checks the request and reads what it carries.
+    /// Checks the request and reads its token and device.
     pub fn from_request(request: &request::Parts) -> Result<Self, Refusal> {
         let headers = &request.headers;
         let accept = check_upgrade(request)?;
@@ -36,7 +36,7 @@ impl Upgrade {
         let protocols: Vec<&str> = list(headers, SEC_WEBSOCKET_PROTOCOL).collect();
         let subprotocol = protocols.contains(&SUBPROTOCOL);
         if !subprotocol && !protocols.is_empty() {
-            return Err(bad("the only subprotocol here is heartline.v1"));
+            return Err(bad("the only supported subprotocol is heartline.v1"));
         }
         let offered = |prefix| protocols.iter().find_map(|item| item.strip_prefix(prefix));
         let token = match bearer(headers)? {
@@ -57,10 +57,10 @@ impl Upgrade {
 }
 
 impl Upgrade {
-    /// Checks a request for another subprotocol, in which everything else is said later.
+    /// Checks a request for another subprotocol, which sends its token later.
     ///
     /// # Errors
-    /// It is no upgrade, or carries a token where tokens do not belong.
+    /// The request is no upgrade, or has a token in its URL.
     pub fn of(request: &request::Parts, subprotocol: &str) -> Result<Self, Refusal> {
         let accept = check_upgrade(request)?;
         if query_has_token(request.uri.query().unwrap_or_default()) {
@@ -71,8 +71,8 @@ impl Upgrade {
         Ok(Self { accept, subprotocol, token: None, device_id: None })
     }
 
-    /// The answer that grants it, which names the subprotocol if the client asked for it.
-    pub fn answer(&self, subprotocol: &'static str) -> Response<()> {
+    /// The response that grants the upgrade, with the subprotocol if the client asked for it.
+    pub fn response(&self, subprotocol: &'static str) -> Response<()> {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let headers = response.headers_mut();
@@ -102,13 +102,14 @@ fn bad(message: &str) -> Refusal {
     Refusal::malformed(StatusCode::BAD_REQUEST, message)
 }
 
-/// What RFC 6455 section 4.2.1 demands; answers the accept key.
+/// Checks the request by RFC 6455 section 4.2.1; returns the accept key.
 fn check_upgrade(request: &request::Parts) -> Result<String, Refusal> {
     let headers = &request.headers;
     let upgrade_required =
         |message: &str| Refusal::malformed(StatusCode::UPGRADE_REQUIRED, message);
     if !list(headers, UPGRADE).any(|item| item.eq_ignore_ascii_case("websocket")) {
-        let refusal = upgrade_required("this address speaks WebSocket: send Upgrade: websocket");
+        let refusal =
+            upgrade_required("this path needs a WebSocket upgrade: send Upgrade: websocket");
         return Err(refusal.with_header(UPGRADE, "websocket"));
     }
     if request.version != Version::HTTP_11 {
@@ -140,7 +141,7 @@ fn check_upgrade(request: &request::Parts) -> Result<String, Refusal> {
     }
 }
 
-/// The proof that the key was understood: RFC 6455 section 4.2.2.
+/// The value of `Sec-WebSocket-Accept`: RFC 6455 section 4.2.2.
 pub fn accept_key(key: &[u8]) -> String {
     let mut digest = sha1_smol::Sha1::new();
     digest.update(key);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn token_and_device_may_ride_in_the_subprotocol_list() {
+    fn the_subprotocol_list_may_carry_token_and_device() {
         let parts = request(|builder| {
             let offer = "heartline.v1, bearer.a.b.c, device.phone-1";
             with_key(builder).header(SEC_WEBSOCKET_PROTOCOL, offer)

@@ -1,8 +1,8 @@
 //! The server's side of RFC 6455, without IO.
 //!
-//! Written here rather than taken from a library because three things must hold together: pongs
-//! are bounded, an idle connection holds no read buffer, and frames encoded once are written from
-//! shared bytes without ever interleaving with the codec's own.
+//! Written here rather than taken from a library because three promises must hold together: pongs
+//! are bounded, an idle connection holds no read buffer, and frames that were encoded once are
+//! written from shared bytes without interleaving with the codec's own.
 
 mod handshake;
 mod reader;

@@ -1,27 +1,26 @@
-//! Bytes from a client to messages: frame headers, masks, fragments, limits, UTF-8.
+//! Parses the bytes of a client into messages: frame headers, masks, fragments, limits, UTF-8.
 //!
-//! The reader holds only what is incomplete. A connection that has said everything it began to
-//! say owns no buffer here, which is what makes an idle connection cheap.
+//! The reader holds only incomplete messages. An idle connection therefore has no buffer here.
 
 use bytes::Bytes;
 
 use super::Opcode;
 
-/// What a reader accepts.
+/// The limits of a reader.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaderLimits {
     /// Bytes of one message, over all its fragments.
     pub message_bytes: usize,
-    /// Frames that one message may be cut into.
+    /// Frames that one message may be split into.
     pub fragments: usize,
 }
 
-/// Something that a client said, whole.
+/// A complete message of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
     /// A text message.
     Text(String),
-    /// A binary message; this protocol has no use for its content.
+    /// A binary message, whose content is ignored.
     Binary(Bytes),
     /// A Ping to be answered with the same payload.
     Ping(Bytes),
@@ -60,10 +59,10 @@ impl FrameError {
 #[derive(Debug)]
 pub struct FrameReader {
     limits: ReaderLimits,
-    /// Bytes that do not make a whole frame yet, from `start` on.
+    /// The bytes of an incomplete frame, from `start` on.
     pending: Vec<u8>,
     start: usize,
-    /// The fragments so far of a message that is not whole yet.
+    /// The fragments so far of an incomplete message.
     partial: Option<Box<Partial>>,
 }
 
@@ -84,25 +83,25 @@ struct Header {
 }
 
 impl FrameReader {
-    /// A reader that has heard nothing.
+    /// An empty reader.
     pub fn new(limits: ReaderLimits) -> Self {
         Self { limits, pending: Vec::new(), start: 0, partial: None }
     }
 
-    /// Takes bytes from the socket; [`next`](Self::next) tells what they say.
+    /// Adds bytes from the socket; [`next`](Self::next) returns the messages in them.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.pending.drain(..self.start);
         self.start = 0;
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The next whole message, or `None` until more bytes are fed. After an error the reader must
-    /// not be asked again.
+    /// The next complete message, or `None` until more bytes are fed. After an error the reader
+    /// must not be used again.
     #[expect(clippy::should_implement_trait, reason = "an iterator could not report an error once")]
     pub fn next(&mut self) -> Result<Option<Incoming>, FrameError> {
         loop {
             let Some(header) = self.header()? else {
-                self.release();
+                self.free_buffer();
                 return Ok(None);
             };
             let frame_length = header.size + header.length;
@@ -118,21 +117,21 @@ impl FrameReader {
         }
     }
 
-    /// Bytes that are held because something is incomplete.
+    /// Bytes of incomplete messages.
     pub fn buffered(&self) -> usize {
         self.pending.len() - self.start + self.partial.as_ref().map_or(0, |p| p.payload.len())
     }
 
-    /// Gives the buffer back once nothing in it is left to read.
-    fn release(&mut self) {
+    /// Frees the buffer once it is empty.
+    fn free_buffer(&mut self) {
         if self.start == self.pending.len() {
             self.pending = Vec::new();
             self.start = 0;
         }
     }
 
-    /// The header at the front, if it is whole. Everything that can be refused by the header
-    /// alone is refused here, before any payload is waited for or stored.
+    /// The header at the front, if it is complete. A frame that can be rejected by its header alone
+    /// is rejected here, before any payload is awaited or stored.
     fn header(&self) -> Result<Option<Header>, FrameError> {
         let bytes = &self.pending[self.start..];
         let [first, second, rest @ ..] = bytes else { return Ok(None) };
@@ -169,7 +168,7 @@ impl FrameReader {
         Ok(Some(Header { is_final, opcode, mask: [a, b, c, d], length: length as usize, size }))
     }
 
-    /// Takes one whole frame whose unmasked payload lies in `pending`.
+    /// Accepts one complete frame whose unmasked payload is in `pending`.
     fn accept(
         &mut self,
         header: &Header,
@@ -220,7 +219,7 @@ fn close(payload: &[u8]) -> Result<Incoming, FrameError> {
         return if payload.is_empty() {
             Ok(Incoming::Close(None))
         } else {
-            Err(FrameError::Framing("close code is cut"))
+            Err(FrameError::Framing("close code is truncated"))
         };
     };
     let code = u16::from_be_bytes([*first, *second]);

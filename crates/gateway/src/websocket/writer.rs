@@ -1,4 +1,4 @@
-//! Frames from the server, whole and unmasked: the same bytes for every receiver.
+//! Encodes frames of the server, unmasked and in one piece: the same bytes for every receiver.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use heartline_protocol::close::cut_reason;
@@ -20,13 +20,13 @@ pub fn ping_frame() -> Bytes {
     frame(Opcode::Ping, &[])
 }
 
-/// The answer to a Ping.
+/// The reply to a Ping.
 pub fn pong_frame(payload: &[u8]) -> Bytes {
     frame(Opcode::Pong, payload)
 }
 
-/// A Close with its code and reason, which is cut to what a Close can carry. Without a code it is
-/// empty, as the answer to an empty Close.
+/// A Close with its code and reason, which is truncated to the size that a Close can carry. Without
+/// a code it is empty, as the reply to an empty Close.
 pub fn close_frame(code: Option<u16>, reason: &str) -> Bytes {
     let mut payload = BytesMut::with_capacity(2 + reason.len());
     if let Some(code) = code {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_reason_is_cut_to_what_fits() {
+    fn a_close_reason_is_truncated_to_what_fits() {
         let frame = close_frame(Some(1008), &"r".repeat(500));
         assert_eq!(frame.len(), 2 + 125);
         assert_eq!(&frame[..4], &[0x88, 125, 0x03, 0xf0]);

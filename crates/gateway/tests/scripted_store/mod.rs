@@ -1,5 +1,4 @@
-//! A gateway whose store can be read as far as a test says, and does nothing else: sockets live on
-//! without it.
+//! A gateway whose store only reads as many messages as a test sets; connections work without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +15,11 @@ use heartline_routing::{Clock, Directory, Envelope, LocalLink, MemoryDirectory, 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// What the tests' tokens are signed with.
+/// The secret of the tests' tokens.
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A gateway on a store that holds these messages, or, without any, is down; with its link to
-/// itself and what arrives by it.
+/// itself and the envelopes that arrive.
 pub(crate) fn gateway(
     config: Config,
     messages: Vec<Message>,
@@ -54,8 +53,7 @@ pub(crate) fn gateway(
     (Arc::new(gateway), link, envelopes)
 }
 
-/// A durability plane that holds these messages, or, without any, is down. It fills holes and does
-/// nothing else.
+/// A durability plane that holds these messages, or, without any, is down. Only holes can be read.
 #[derive(Debug)]
 struct Scripted {
     messages: Vec<Message>,

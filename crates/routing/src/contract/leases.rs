@@ -1,4 +1,4 @@
-//! Leases: found while they last, and by nobody afterwards.
+//! Leases: found until they expire, and not afterwards.
 
 use std::slice;
 
@@ -11,10 +11,10 @@ use crate::lease::{Lease, LeaseKey};
 impl Contract<'_> {
     pub(super) async fn prove_leases(&self) {
         self.a_registered_connection_is_found_by_user_node_and_id().await;
-        self.an_ended_connection_is_found_by_nobody().await;
+        self.an_ended_connection_is_not_found().await;
         self.an_unrenewed_lease_ends_although_a_sibling_is_renewed().await;
-        self.a_renewal_says_which_leases_were_lost().await;
-        self.a_leave_ends_a_sibling_that_had_run_out().await;
+        self.a_renewal_returns_the_lost_leases().await;
+        self.an_unregistration_ends_an_expired_sibling().await;
         self.many_leases_are_renewed_and_extended_in_one_call().await;
         self.an_extension_misses_nothing_of_a_party_connection().await;
         self.each_ended_lease_is_swept_exactly_once().await;
@@ -29,7 +29,7 @@ impl Contract<'_> {
 
         let users = [stranger, user.clone(), user.clone()];
         let by_user = self.other().by_user(&users).await.expect("the directory answers");
-        assert_eq!(by_user[0], [], "who was never here has no connections");
+        assert_eq!(by_user[0], [], "an unknown user has no connections");
         assert_eq!(by_user[1].len(), 2);
         assert_eq!(by_user[2].len(), 2, "in the order asked, each as often as asked");
         let found = by_user[1].iter().find(|live| live.key == phone.key).expect("it is found");
@@ -47,7 +47,7 @@ impl Contract<'_> {
         self.disconnect(&party).await;
     }
 
-    async fn an_ended_connection_is_found_by_nobody(&self) {
+    async fn an_ended_connection_is_not_found(&self) {
         let (user, node) = (self.user(), self.node());
         let closed = self.lease(&user, &node, "closed");
         let silent = self.lease(&user, &node, "silent");
@@ -83,7 +83,7 @@ impl Contract<'_> {
         self.sweep(policy(LEASE)).await;
     }
 
-    async fn a_renewal_says_which_leases_were_lost(&self) {
+    async fn a_renewal_returns_the_lost_leases(&self) {
         let (user, node) = (self.user(), self.node());
         let held = self.lease(&user, &node, "phone");
         let lost = self.lease(&user, &node, "laptop");
@@ -99,7 +99,7 @@ impl Contract<'_> {
         self.disconnect(&held).await;
     }
 
-    async fn a_leave_ends_a_sibling_that_had_run_out(&self) {
+    async fn an_unregistration_ends_an_expired_sibling(&self) {
         let (user, node) = (self.user(), self.announced_node().await);
         let silent = self.lease(&user, &node, "phone");
         let leaving = self.lease(&user, &node, "laptop");

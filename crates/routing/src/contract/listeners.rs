@@ -1,4 +1,4 @@
-//! Listens to several directories, and knows when everything has been said.
+//! Subscribes to several directories, and knows when every event has arrived.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::presence::{Change, Transition};
 /// How long an event may take to reach another node.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What all directories say from some moment on.
+/// The events of all directories from some moment on.
 pub(super) struct Listeners<'suite> {
     contract: &'suite Contract<'suite>,
     receivers: Vec<Receiver<Change>>,
 }
 
 impl<'suite> Listeners<'suite> {
-    /// Listens from now on.
+    /// Subscribes from now on.
     pub(super) fn open(contract: &'suite Contract<'suite>) -> Self {
         let receivers = contract.directories.iter().map(|directory| directory.changes());
         Self { contract, receivers: receivers.collect() }
     }
 
-    /// Asserts that exactly these transitions of a user were said since the last call: heard by
-    /// every directory, decided by exactly one, with rising versions. Answers them.
+    /// Asserts that exactly these transitions of a user were published since the last call:
+    /// received by every directory, decided by exactly one, with rising versions. Returns them.
     pub(super) async fn expect(&mut self, user_id: &UserId, online: &[bool]) -> Vec<Transition> {
         let markers = self.mark(user_id).await;
         let mut decided = Vec::new();
@@ -69,8 +69,8 @@ impl<'suite> Listeners<'suite> {
         heard
     }
 
-    /// Has every directory decide something about a user of the same shard. Once that is heard,
-    /// so is everything that was said before.
+    /// Makes every directory decide a transition of a user of the same shard. Once that one has
+    /// arrived, so have all events before it.
     async fn mark(&self, user_id: &UserId) -> Vec<UserId> {
         let contract = self.contract;
         let shard = shard_of(user_id, contract.shards);

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{Contract, LEASE, LONG, policy, record};
 use crate::directory::Route;
 
-/// How long another node may take to notice that a node has withdrawn.
+/// How long other nodes may take to detect a withdrawn node.
 const NOTICED: Duration = Duration::from_secs(5);
 
 impl Contract<'_> {
@@ -88,7 +88,7 @@ impl Contract<'_> {
         assert_eq!(self.routes(slice::from_ref(&user), &own).await, []);
         self.announce(&node, LONG).await;
         let routes = self.routes(slice::from_ref(&user), &own).await;
-        assert_eq!(routes.len(), 1, "who asks looks again before it passes over a node");
+        assert_eq!(routes.len(), 1, "the caller reads the nodes again before it skips one");
         self.disconnect(&lease).await;
     }
 
@@ -105,12 +105,12 @@ impl Contract<'_> {
         assert_eq!(self.routes(users, &own).await.len(), 2);
         self.outlive_lease().await;
         let routes = self.routes(users, &own).await;
-        assert_eq!(routes.len(), 1, "a node that is silent for its lease is passed over");
+        assert_eq!(routes.len(), 1, "a node that is silent for its lease is skipped");
         assert_eq!(routes[0].node_id, leaving);
         self.first().withdraw(&leaving).await.expect("the directory answers");
         let mut waited = Duration::ZERO;
         while !self.routes(users, &own).await.is_empty() {
-            assert!(waited < NOTICED, "a node that withdrew is passed over");
+            assert!(waited < NOTICED, "a withdrawn node is skipped");
             sleep(LEASE / 4).await;
             waited += LEASE / 4;
         }

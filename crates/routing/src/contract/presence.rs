@@ -1,4 +1,4 @@
-//! Presence: both transitions, each exactly once, and the truth in between.
+//! Presence: both transitions, each exactly once, and the correct state in between.
 
 use std::slice;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use super::{Contract, LEASE, LONG, admitted, policy};
 use crate::directory::{Policy, Refusal, Registration};
 use crate::presence::PresenceState;
 
-/// How much later than planned something may happen on a busy machine.
+/// The delay that is allowed on a busy machine.
 const LATE: Duration = Duration::from_millis(900);
 
 impl Contract<'_> {
     pub(super) async fn prove_presence(&self) {
-        self.who_was_never_here_is_offline().await;
-        self.coming_and_leaving_are_each_decided_once().await;
+        self.an_unknown_user_is_offline().await;
+        self.going_online_and_offline_are_each_decided_once().await;
         self.two_devices_at_the_same_instant_come_online_once().await;
-        self.only_the_last_leave_counts().await;
+        self.only_the_last_disconnect_counts().await;
         self.a_replacement_is_no_event().await;
         self.a_refused_connection_brings_nobody_online().await;
         self.a_crash_is_decided_by_the_sweep().await;
@@ -28,11 +28,11 @@ impl Contract<'_> {
         self.a_return_while_kept_online_is_no_event().await;
         self.a_return_ends_the_time_for_which_a_user_was_kept_online().await;
         self.a_crash_lingers_when_the_policy_says_so().await;
-        self.a_clean_leave_ends_a_siblings_lingering().await;
+        self.a_clean_disconnect_ends_a_siblings_linger().await;
         self.versions_rise_over_every_return().await;
     }
 
-    async fn who_was_never_here_is_offline(&self) {
+    async fn an_unknown_user_is_offline(&self) {
         let (stranger, known) = (self.user(), self.user());
         let lease = self.lease(&known, &self.node(), "phone");
         self.connect(&lease, policy(LONG)).await;
@@ -45,12 +45,12 @@ impl Contract<'_> {
         let before = states[0].version().expect("a known state");
         self.connect(&lease_of_stranger, policy(LONG)).await;
         let after = self.presence(&stranger).await.version().expect("a known state");
-        assert!(after > before, "coming is newer than never having been here");
+        assert!(after > before, "going online is newer than never having been online");
         self.disconnect(&lease).await;
         self.disconnect(&lease_of_stranger).await;
     }
 
-    async fn coming_and_leaving_are_each_decided_once(&self) {
+    async fn going_online_and_offline_are_each_decided_once(&self) {
         let mut listeners = Listeners::open(self);
         let user = self.user();
         let lease = self.party(&user, &self.node(), "phone");
@@ -89,7 +89,7 @@ impl Contract<'_> {
         listeners.expect(&user, &[false]).await;
     }
 
-    async fn only_the_last_leave_counts(&self) {
+    async fn only_the_last_disconnect_counts(&self) {
         let mut listeners = Listeners::open(self);
         let (user, node) = (self.user(), self.node());
         let phone = self.lease(&user, &node, "phone");
@@ -250,15 +250,15 @@ impl Contract<'_> {
         let offline = listeners.expect(&gone, &[false]).await;
         let decided_at = Timestamp { unix_ms: offline[0].version };
         let last_seen = offline[0].last_seen.expect("when somebody leaves");
-        // The lease and the lingering are over, and it was never renewed.
+        // The lease and the linger have passed, and the lease was never renewed.
         assert!(
             last_seen.until(decided_at) + LATE / 10 >= LEASE * 2 || self.is_time_paused().await
         );
-        assert!(self.is_online(&back).await, "who came back is as if never gone");
+        assert!(self.is_online(&back).await, "a user who returned stays online");
         self.disconnect(&again).await;
     }
 
-    async fn a_clean_leave_ends_a_siblings_lingering(&self) {
+    async fn a_clean_disconnect_ends_a_siblings_linger(&self) {
         let mut listeners = Listeners::open(self);
         let lingering = Policy { offline_linger: LONG, ..policy(LEASE) };
         let (user, node) = (self.user(), self.node());
@@ -271,7 +271,7 @@ impl Contract<'_> {
         listeners.expect(&user, &[true]).await;
         self.disconnect(&leaving).await;
         listeners.expect(&user, &[false]).await;
-        assert!(!self.is_online(&user).await, "the last live connection said goodbye");
+        assert!(!self.is_online(&user).await, "the last live connection ended");
     }
 
     async fn versions_rise_over_every_return(&self) {
@@ -288,7 +288,7 @@ impl Contract<'_> {
         }
     }
 
-    /// The directory's own time now: the version of somebody's transition.
+    /// The directory's own time now: the version of a transition.
     async fn moment(&self) -> Timestamp {
         let user: UserId = self.user();
         let lease = self.lease(&user, &self.node(), "clock");
@@ -298,7 +298,7 @@ impl Contract<'_> {
         Timestamp { unix_ms }
     }
 
-    /// Whether the runtime's clock stands still, so that the wall clock does not follow it.
+    /// Whether the runtime's clock is paused, so that the wall clock does not follow it.
     async fn is_time_paused(&self) -> bool {
         let before = self.moment().await;
         sleep(LEASE / 4).await;

@@ -1,4 +1,4 @@
-//! Many at once: nothing is lost, and nothing is said that was not so.
+//! Concurrent calls: nothing is lost, and no false transition is published.
 
 use std::slice;
 use std::time::Duration;
@@ -16,12 +16,12 @@ const ROUNDS: usize = 10;
 
 impl Contract<'_> {
     pub(super) async fn prove_races(&self) {
-        self.a_leave_beside_a_return_never_loses_the_route().await;
+        self.a_concurrent_unregistration_never_loses_the_route().await;
         self.many_registrations_of_one_device_leave_exactly_one().await;
     }
 
     /// The old socket of a device ends while a new one begins on the same node.
-    async fn a_leave_beside_a_return_never_loses_the_route(&self) {
+    async fn a_concurrent_unregistration_never_loses_the_route(&self) {
         let mut listeners = Listeners::open(self);
         let (node, own) = (self.announced_node().await, self.node());
         let users: Vec<_> = (0..USERS).map(|_| self.user()).collect();

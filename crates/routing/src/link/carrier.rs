@@ -1,4 +1,4 @@
-//! The ports [`Carrier`] and [`DirectCarrier`]: how parcels leave this node.
+//! The ports [`Carrier`] and [`DirectCarrier`], which send parcels.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use heartline_protocol::NodeId;
 use super::LinkError;
 use super::parcel::Parcel;
 
-/// How long a parcel waits for room in a full queue before it is refused. After a wait in vain,
+/// How long a parcel waits for room in a full queue before it is refused. After such a timeout,
 /// parcels are refused at once until the queue moves, so that a stalled node does not slow others.
 pub const ROOM_TIME: Duration = Duration::from_millis(100);
 
-/// Returned parcels that may wait to be sent on the other transport.
+/// Returned parcels that may be queued for the other transport.
 pub const RETURNS_MAX: usize = 2048;
 
-/// A parcel that a carrier did not take.
+/// A parcel that a carrier did not accept.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why it was not taken.
+    /// Why the parcel was not accepted.
     pub error: LinkError,
     /// The parcel, which may be sent on the other transport.
     pub parcel: Parcel,
 }
 
-/// A parcel that a carrier took and that did not leave, or perhaps did not: it may be sent on the
+/// A parcel that a carrier accepted and that was not sent, or perhaps not: it may be sent on the
 /// other transport, and the receiver detects a repeat by its number.
 #[derive(Debug)]
 pub struct Returned {
@@ -36,12 +36,13 @@ pub struct Returned {
 
 /// Carries parcels to other nodes on one transport.
 ///
-/// A carrier numbers parcels as they leave it, per receiver. A number that was used and whose
-/// parcel did not arrive is a gap for the receiver; so a carrier that drops a parcel that it has
-/// taken uses a number for it, unless it returns the parcel.
+/// A carrier numbers parcels as it sends them, per receiver. A number that was used and whose
+/// parcel did not arrive is a gap for the receiver; so a carrier that drops an accepted parcel uses
+/// a number for it, unless it returns the parcel.
 #[async_trait]
 pub trait Carrier: Send + Sync + std::fmt::Debug {
-    /// Takes a parcel for a node. Waits for room at most [`ROOM_TIME`], and never for the receiver.
+    /// Accepts a parcel for a node. Waits for room at most [`ROOM_TIME`], and never for the
+    /// receiver.
     async fn carry(
         &self,
         receiver: &NodeId,
@@ -52,7 +53,7 @@ pub trait Carrier: Send + Sync + std::fmt::Debug {
     /// The last number that was used for this receiver, 0 if none was.
     fn last_number(&self, receiver: &NodeId) -> u64;
 
-    /// Uses a number for a parcel that no carrier took, so that the receiver detects a gap.
+    /// Uses a number for a parcel that no carrier accepted, so that the receiver detects a gap.
     fn lose(&self, receiver: &NodeId);
 
     /// Releases everything that is held for a node that is not known any more.

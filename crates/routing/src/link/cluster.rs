@@ -37,7 +37,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 const NODES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often configured addresses without a known node are asked for one.
-const INTRODUCTION_INTERVAL: Duration = Duration::from_secs(2);
+const IDENTIFY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The parts of the link.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct ClusterParts {
     pub reception: Arc<Reception>,
     /// Carries parcels through the broker.
     pub broker: Arc<dyn Carrier>,
-    /// Carries parcels without it.
+    /// Carries parcels without the broker.
     pub direct: Arc<dyn DirectCarrier>,
     /// The nodes that are announced.
     pub nodes: Arc<dyn Nodes>,
@@ -64,7 +64,7 @@ pub struct ClusterParts {
 pub struct ClusterLink(ClusterParts);
 
 impl ClusterLink {
-    /// A link of these parts. It works while [`run`](Self::run) does.
+    /// A link of these parts, which works while [`run`](Self::run) runs.
     pub fn new(parts: ClusterParts) -> Arc<Self> {
         Arc::new(Self(parts))
     }
@@ -73,7 +73,7 @@ impl ClusterLink {
     /// parcels that the broker returned again.
     pub async fn run(self: Arc<Self>, returned: mpsc::Receiver<Returned>) {
         let upkeep = join(self.check_for_ever(), self.list_for_ever());
-        let rest = join(self.introduce_for_ever(), self.send_again(returned));
+        let rest = join(self.identify_peers_for_ever(), self.send_again(returned));
         join(upkeep, rest).await;
     }
 
@@ -135,7 +135,7 @@ impl NodeLink for ClusterLink {
 }
 
 impl ClusterLink {
-    /// Gives an envelope to a carrier that accepts it.
+    /// Passes an envelope to a carrier that accepts it.
     async fn send_across(&self, node_id: &NodeId, envelope: &Envelope) -> Result<(), LinkError> {
         let reception = &self.0.reception;
         let (is_healthy, now) = (self.broker_is_healthy(), self.0.clock.now());
@@ -169,8 +169,9 @@ impl ClusterLink {
         carried.map_err(|refused| refused.error)
     }
 
-    /// Makes the receiver see a gap for an envelope that no carrier took. On the direct transport
-    /// the next status shows it; while that transport does not work, the broker's next parcel may.
+    /// Makes the receiver detect a gap for an envelope that no carrier accepted. On the direct
+    /// transport the next status shows it; while that transport does not work, the broker's next
+    /// parcel may.
     fn lose(&self, node_id: &NodeId) {
         match self.0.direct.reach(node_id) {
             Reach::Connected => self.0.direct.lose(node_id),
@@ -223,7 +224,7 @@ impl ClusterLink {
             return;
         }
         let own = self.0.reception.own();
-        // A probe that is refused does not arrive, and that is what it detects.
+        // A refused probe does not arrive, which is the failure that it detects.
         let _ = self.0.broker.carry(own, None, Parcel::probe(own)).await;
     }
 
@@ -259,7 +260,7 @@ impl ClusterLink {
         join_all(statuses).await;
     }
 
-    /// Forgets nodes that are gone, and sets the gauges.
+    /// Removes nodes that are gone, and sets the gauges.
     fn update_peers(&self) {
         let now = self.0.clock.now();
         let is_gone = |node_id: &NodeId| self.0.direct.reach(node_id) == Reach::Gone;
@@ -296,9 +297,9 @@ impl ClusterLink {
         }
     }
 
-    /// Asks the configured addresses for their nodes while those are not known.
-    async fn introduce_for_ever(&self) {
-        let mut ticks = interval(INTRODUCTION_INTERVAL);
+    /// Asks the configured addresses for their node ids while those are not known.
+    async fn identify_peers_for_ever(&self) {
+        let mut ticks = interval(IDENTIFY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut known: Map<&str, NodeId> = Map::default();
         loop {
@@ -313,8 +314,8 @@ impl ClusterLink {
             for (address, answer) in join_all(asked).await {
                 let Ok(node_id) = answer else { continue };
                 let now = self.0.clock.now();
-                let met = self.0.reception.peers().meet(&node_id, Some(address.clone()), now);
-                if let Some(node_id) = met {
+                let added = self.0.reception.peers().add(&node_id, Some(address.clone()), now);
+                if let Some(node_id) = added {
                     info!(node = %node_id, %address, "node found");
                 }
                 known.insert(address, node_id);
@@ -338,7 +339,7 @@ impl ClusterLink {
                 }
                 // The receiver, if it is alive, sees a gap in the numbers.
                 Err(Refused { error, .. }) => {
-                    debug!(node = %receiver, %error, "parcel dropped: neither transport took it");
+                    debug!(node = %receiver, %error, "parcel dropped: neither transport accepted it");
                     self.metrics().dropped("undeliverable");
                 }
             }

@@ -20,7 +20,7 @@ pub enum Envelope {
     },
     /// Push a message of a chat, in its place among the chat's other messages.
     Message(Delivery),
-    /// Show that a user types, to those of the receivers who may see that user.
+    /// Push a typing notice to those of the recipients who may see that user.
     Typing {
         /// The receivers.
         user_ids: Arc<[UserId]>,
@@ -31,7 +31,7 @@ pub enum Envelope {
         /// False when the user has stopped.
         is_typing: bool,
     },
-    /// Announce presence transitions to those who may see them.
+    /// Push presence transitions to observers who may see them.
     Presence(Vec<PresenceNews>),
     /// The visibility or the contacts of these users have changed: evaluate again who may see them
     /// and whom they may see.
@@ -39,9 +39,9 @@ pub enum Envelope {
         /// The users.
         user_ids: Vec<UserId>,
     },
-    /// Tell chat sockets that they may have missed pushes.
+    /// Push `resync_required` to chat sockets, which may have missed pushes.
     Resync {
-        /// The users whose sockets are told; none means all.
+        /// The users of the sockets; none means all.
         user_ids: Option<Arc<[UserId]>>,
         /// The chats to sync; none means all.
         chat_ids: Option<Vec<ChatId>>,
@@ -57,7 +57,7 @@ pub enum Envelope {
     },
 }
 
-/// A message on its way to the sockets of one node.
+/// A message for the sockets of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The chat.
@@ -75,7 +75,7 @@ pub struct Delivery {
     pub committed_at: Option<Timestamp>,
 }
 
-/// A transition, and the users of a node who are told without a subscription.
+/// A transition, with the users of a node who observe it without a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresenceNews {
     /// The transition.
@@ -84,7 +84,7 @@ pub struct PresenceNews {
     pub observer_ids: Arc<[UserId]>,
 }
 
-/// Why clients are told to sync.
+/// Why clients must sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResyncReason {
     /// A sequence of a chat is missing and could not be read from the log in time.

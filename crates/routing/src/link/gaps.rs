@@ -1,7 +1,7 @@
 //! Gaps in the parcels from other nodes.
 //!
-//! The content of a lost parcel is unknown, so every connection of the node is told to sync. That
-//! is expensive, so gaps within a second cause one resync.
+//! The content of a lost parcel is unknown, so every connection of the node must sync. That is
+//! expensive, so gaps within a second cause one resync.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,14 +40,14 @@ impl Gaps {
         self.count.send_modify(|count| *count += 1);
     }
 
-    /// Whether connections must be told to sync now.
+    /// Whether connections must sync now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let state = self.lock();
         let is_due = state.resynced_at.is_none_or(|at| now - at >= RESYNC_INTERVAL);
         state.is_pending && is_due
     }
 
-    /// Records that connections were told to sync after every gap so far.
+    /// Records that connections were made to sync after every gap so far.
     pub(super) fn resynced(&self, now: Instant) {
         *self.lock() = State { is_pending: false, resynced_at: Some(now) };
     }

@@ -22,7 +22,7 @@ pub const WORSE_OFF_AGE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Health {
     state: Mutex<State>,
-    /// Whether a probe has ever arrived: from then on, so does everything that is sent here.
+    /// Whether a probe has ever arrived: afterwards every parcel to this node does.
     is_subscribed: watch::Sender<bool>,
 }
 
@@ -63,7 +63,7 @@ impl Health {
     /// Waits until a probe has arrived for the first time.
     pub(super) async fn subscribed(&self) {
         let mut is_subscribed = self.is_subscribed.subscribe();
-        // The sender lives as long as this.
+        // The sender is dropped together with this value.
         let _ = is_subscribed.wait_for(|is_subscribed| *is_subscribed).await;
     }
 

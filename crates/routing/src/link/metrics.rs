@@ -1,4 +1,4 @@
-//! The metrics of the link between nodes. `docs/metrics.md` defines each.
+//! The metrics of the link between nodes, defined in `docs/metrics.md`.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,17 +6,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// How a parcel travels.
+/// The transport of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// Through a broker that all nodes share.
     Broker,
-    /// From node to node, with nothing in between.
+    /// From node to node, without a broker.
     Direct,
 }
 
 impl Transport {
-    /// Both.
+    /// Both transports.
     pub const ALL: [Self; 2] = [Self::Broker, Self::Direct];
 
     /// The transport as log lines name it.
@@ -38,22 +38,22 @@ pub struct TransportLabel {
 /// A reason as a label.
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ReasonLabel {
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
 /// The metrics of one transport, as handles that need no lookup.
 #[derive(Debug, Clone, Default)]
 pub struct TransportMetrics {
-    /// Parcels that left.
+    /// Parcels sent.
     pub parcels_sent: Counter,
-    /// Their bytes.
+    /// Bytes of parcels sent.
     pub bytes_sent: Counter,
-    /// Parcels that arrived.
+    /// Parcels received.
     pub parcels_received: Counter,
-    /// Their bytes.
+    /// Bytes of parcels received.
     pub bytes_received: Counter,
-    /// Probes and statuses among those that left.
+    /// Probes and statuses among the sent parcels.
     pub probes_sent: Counter,
     /// Parcels in the queue.
     pub queue_parcels: Gauge,
@@ -84,16 +84,16 @@ impl Families {
     }
 
     fn register(&self, link: &mut Registry) {
-        link.register("parcels_sent", "Parcels that left", self.parcels_sent.clone());
-        let help = "Bytes of parcels that left";
+        link.register("parcels_sent", "Parcels sent", self.parcels_sent.clone());
+        let help = "Bytes of parcels sent";
         link.register_with_unit("sent", help, Unit::Bytes, self.bytes_sent.clone());
-        let help = "Parcels that arrived";
+        let help = "Parcels received";
         link.register("parcels_received", help, self.parcels_received.clone());
-        let help = "Bytes of parcels that arrived";
+        let help = "Bytes of parcels received";
         link.register_with_unit("received", help, Unit::Bytes, self.bytes_received.clone());
-        let help = "Probes and statuses that left";
+        let help = "Probes and statuses sent";
         link.register("probes_sent", help, self.probes_sent.clone());
-        let help = "Parcels that wait to leave";
+        let help = "Parcels queued";
         link.register("queue_parcels", help, self.queue_parcels.clone());
     }
 }
@@ -107,11 +107,11 @@ pub struct LinkMetrics {
     direct: TransportMetrics,
     /// Gaps that the receiver detected, by how it detected them.
     pub gaps: Family<ReasonLabel, Counter>,
-    /// Times that every connection of the node was told to sync because of a gap.
+    /// Times that every connection of the node had to sync because of a gap.
     pub resyncs: Counter,
     /// Parcels that were not sent or not delivered, by reason.
     pub drops: Family<ReasonLabel, Counter>,
-    /// Parcels that the broker returned and the direct link took.
+    /// Parcels that the broker returned and the direct link accepted.
     pub parcels_sent_again: Counter,
     /// Tasks of direct connections that panicked.
     pub task_panics: Counter,
@@ -183,13 +183,13 @@ impl LinkMetrics {
     pub fn register(&self, registry: &mut Registry) {
         let link = registry.sub_registry_with_prefix("link");
         self.families.register(link);
-        let gaps = "Losses that the receiver noticed, by what showed them";
+        let gaps = "Gaps detected by the receiver, by reason";
         link.register("gaps", gaps, self.gaps.clone());
-        let resyncs = "Times that all connections were told to sync";
+        let resyncs = "Times that all connections had to sync";
         link.register("resyncs", resyncs, self.resyncs.clone());
         let drops = "Parcels not sent or not delivered, by reason";
         link.register("drops", drops, self.drops.clone());
-        let again = "Parcels sent directly because the broker did not take them";
+        let again = "Parcels sent directly because the broker did not accept them";
         link.register("parcels_sent_again", again, self.parcels_sent_again.clone());
         let panics = "Tasks of direct connections that panicked";
         link.register("task_panics", panics, self.task_panics.clone());

@@ -1,10 +1,10 @@
-//! Numbers on parcels, and what they say about what was lost.
+//! Numbers on parcels, by which the receiver detects losses and repeats.
 //!
-//! Each sender counts the envelopes that leave for each receiver on each transport, so the receiver
-//! expects exactly the next number. Probes and statuses repeat the last one: they show that an
-//! envelope is missing, and their own loss means nothing. A number is a run and a count within it:
-//! a sender that had forgotten the receiver begins a new run, whose numbers are all higher, so
-//! that it can neither look like a repeat nor hide what the receiver missed.
+//! Each sender counts the envelopes to each receiver on each transport, so the receiver expects
+//! exactly the next number. Probes and statuses repeat the last one: they show that an envelope is
+//! missing, and losing one of them does not matter. A number consists of a run and a count within
+//! it: a sender that had removed the receiver begins a new run, whose numbers are all higher, so
+//! that they can neither look like repeats nor hide a loss.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use super::parcel::Parcel;
 /// Bits of a number that count within a run: at a million parcels a second, twelve days.
 const COUNT_BITS: u32 = 40;
 
-/// Parts that the numbers received from one sender may have fallen into by losses. Beyond them the
-/// oldest hole counts as closed: it was told as a gap long ago.
+/// Ranges of received numbers that are kept per sender. Beyond, the oldest gap counts as closed: it
+/// was reported long ago.
 const PARTS_MAX: usize = 64;
 
 /// How long a parcel may take through the broker after a status on the direct transport has named
-/// its number. Then it counts as lost.
+/// its number. Afterwards it counts as lost.
 pub const PROMISE_TIME: Duration = Duration::from_millis(1500);
 
-/// Counts what leaves on one transport.
+/// Counts the parcels that leave on one transport.
 #[derive(Debug, Default)]
 pub struct Departures {
     last: Map<NodeId, u64>,
@@ -39,7 +39,7 @@ impl Departures {
         parcel.stamp(number);
     }
 
-    /// The number of the next envelope for this receiver. One that is not used is a gap.
+    /// The number of the next envelope for this receiver. An unused number is a gap.
     pub fn next(&mut self, receiver: &NodeId) -> u64 {
         if let Some(last) = self.last.get_mut(receiver) {
             *last += 1;
@@ -51,12 +51,12 @@ impl Departures {
         first
     }
 
-    /// The number of the last one, 0 if there was none.
+    /// The number of the last envelope for this receiver, 0 if there was none.
     pub fn last(&self, receiver: &NodeId) -> u64 {
         self.last.get(receiver).copied().unwrap_or(0)
     }
 
-    /// Forgets a receiver that is gone. If it was not, it gets a new run.
+    /// Removes a receiver that is gone. If it returns, it gets a new run.
     pub fn forget(&mut self, receiver: &NodeId) {
         self.last.remove(receiver);
     }
@@ -72,88 +72,88 @@ const fn first_before(number: u64) -> u64 {
     first_of_run(number >> COUNT_BITS)
 }
 
-/// What a number says about the parcel that has it.
+/// The meaning of a parcel's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is new, and nothing is missing before it.
+    /// The parcel is new, and none before it is missing.
     Next,
-    /// It is new, and something before it did not come.
+    /// The parcel is new, and one before it did not arrive.
     AfterGap,
-    /// It was received before, on this way or another.
+    /// The parcel was received before, on this transport or another.
     Repeat,
 }
 
-/// What was received from one sender on one transport.
+/// The numbers that were received from one sender on one transport.
 #[derive(Debug)]
 pub struct Received {
-    /// The highest number that came on this transport, or was given up.
+    /// The highest number that arrived on this transport, or was given up.
     highest: u64,
-    /// Which numbers were received, on this transport or again on another, as closed parts in
-    /// rising order.
+    /// The received numbers, on this transport or again on another, as closed ranges in ascending
+    /// order.
     parts: Vec<(u64, u64)>,
-    /// The last number that the sender says it has sent, and when it said so first.
+    /// The last number that the sender's status names, and when it first did.
     promised: Option<(u64, Instant)>,
-    /// Whether the next number may be any: the loss before it was told already.
-    is_forgiven: bool,
-    heard_at: Instant,
+    /// Whether the next number may be any, because the loss before it was already reported.
+    ignores_gap: bool,
+    received_at: Instant,
 }
 
 impl Received {
-    /// Nothing was received from the sender yet.
+    /// No number of the sender was received yet.
     pub fn new(now: Instant) -> Self {
-        let (parts, is_forgiven) = (Vec::new(), false);
-        Self { highest: 0, parts, promised: None, is_forgiven, heard_at: now }
+        let (parts, ignores_gap) = (Vec::new(), false);
+        Self { highest: 0, parts, promised: None, ignores_gap, received_at: now }
     }
 
-    /// A parcel came with this number on this transport.
+    /// Records a parcel that arrived with this number on this transport.
     pub fn arrive(&mut self, number: u64, now: Instant) -> Arrival {
-        self.heard_at = now;
+        self.received_at = now;
         if !self.insert(number) {
             return Arrival::Repeat;
         }
         if number <= self.highest {
             return Arrival::Next;
         }
-        let is_next = self.is_forgiven || self.has_all_up_to(number - 1);
-        (self.highest, self.is_forgiven) = (number, false);
+        let is_next = self.ignores_gap || self.has_all_up_to(number - 1);
+        (self.highest, self.ignores_gap) = (number, false);
         if is_next { Arrival::Next } else { Arrival::AfterGap }
     }
 
-    /// A parcel without an envelope says on this transport that this is the last number, 0 if
-    /// there was none. Answers whether something up to it did not come.
+    /// Records that a parcel without an envelope named this number as the last one, 0 if there was
+    /// none. Returns whether an earlier one did not arrive.
     pub fn is_short_of(&mut self, number: u64, now: Instant) -> bool {
-        self.heard_at = now;
+        self.received_at = now;
         if number <= self.highest {
             return false;
         }
-        let is_short = !self.is_forgiven && !self.has_all_up_to(number);
-        (self.highest, self.is_forgiven) = (number, false);
+        let is_short = !self.ignores_gap && !self.has_all_up_to(number);
+        (self.highest, self.ignores_gap) = (number, false);
         is_short
     }
 
-    /// A parcel that left on this transport under this number came another way. Answers whether
-    /// it is new.
+    /// Records a parcel that had this number on this transport and arrived on another. Returns
+    /// whether it is new.
     pub fn arrive_otherwise(&mut self, number: u64) -> bool {
         self.insert(number)
     }
 
-    /// The transport was interrupted, and everybody was told of it: what is missing when the next
-    /// parcel comes is no news.
-    pub fn forgive(&mut self) {
-        self.is_forgiven = true;
+    /// Records that the transport was interrupted and the loss reported: numbers that are missing
+    /// before the next parcel are no new gap.
+    pub fn ignore_next_gap(&mut self) {
+        self.ignores_gap = true;
         self.promised = None;
     }
 
-    /// The sender says another way that this is its last number on this transport.
+    /// Records that the sender's status names this as its last number on this transport.
     pub fn promise(&mut self, number: u64, now: Instant) {
-        self.heard_at = now;
+        self.received_at = now;
         if number > self.highest && self.promised.is_none() {
             self.promised = Some((number, now));
         }
     }
 
-    /// Whether something that the sender says it has sent did not come in time. It is given up, so
-    /// that this is said once.
+    /// Whether a number that the sender's status named did not arrive in time. The number is
+    /// then given up, so that it is reported once.
     pub fn is_overdue(&mut self, now: Instant) -> bool {
         let Some((number, promised_at)) = self.promised else { return false };
         if number <= self.highest {
@@ -165,18 +165,19 @@ impl Received {
         }
         self.promised = None;
         let is_lost = !self.has_all_up_to(number);
-        (self.highest, self.is_forgiven) = (number, false);
+        (self.highest, self.ignores_gap) = (number, false);
         is_lost
     }
 
-    /// When anything was last heard.
-    pub fn heard_at(&self) -> Instant {
-        self.heard_at
+    /// When anything last arrived.
+    pub fn received_at(&self) -> Instant {
+        self.received_at
     }
 
-    /// Whether every number after the highest up to this one was received, on whatever way.
+    /// Whether every number after the highest up to this one was received, on any transport.
     fn has_all_up_to(&self, number: u64) -> bool {
-        // Counting begins anew for every receiver, so nothing came before the first of a run.
+        // Counting begins anew for every receiver, so there is nothing before the first number of a
+        // run.
         let first = match self.highest {
             0 => first_before(number),
             highest => highest + 1,
@@ -184,7 +185,7 @@ impl Received {
         number < first || self.parts.iter().any(|&(low, high)| low <= first && number <= high)
     }
 
-    /// Notes a number; false if it was noted before.
+    /// Records a number; false if it was recorded before.
     fn insert(&mut self, number: u64) -> bool {
         let index = self.parts.partition_point(|&(_, high)| high < number);
         if self.parts.get(index).is_some_and(|&(low, _)| low <= number) {

@@ -21,7 +21,7 @@ pub const PEER_MEMORY: Duration = Duration::from_secs(600);
 pub const STATUS_AGE_MAX: Duration = Duration::from_secs(3);
 
 /// How long the broker is not used for a node after it returned a parcel for that node.
-const RETURN_REST: Duration = Duration::from_secs(1);
+const RETURN_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long the link to a node may be idle before a probe is sent.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
@@ -79,19 +79,19 @@ impl Peers {
     /// Records the nodes that the directory lists. Returns those that were not known.
     pub(super) fn listed(&mut self, nodes: Vec<LiveNode>, now: Instant) -> Vec<NodeId> {
         let records = nodes.into_iter().map(|node| node.record);
-        let mut met = Vec::new();
+        let mut added = Vec::new();
         for record in records {
-            met.extend(self.meet(&record.node_id, record.address, now));
+            added.extend(self.add(&record.node_id, record.address, now));
             if let Some(peer) = self.nodes.get_mut(&record.node_id) {
                 peer.listed_at = Some(now);
             }
         }
-        met
+        added
     }
 
     /// Records that a node was found at an address, or sent something. Returns it if it was not
     /// known.
-    pub(super) fn meet(
+    pub(super) fn add(
         &mut self,
         node_id: &NodeId,
         address: Option<String>,
@@ -118,8 +118,13 @@ impl Peers {
     }
 
     /// Records a node's status. Returns whether the broker reaches it, if that has changed.
-    pub(super) fn heard(&mut self, node_id: &NodeId, status: Status, now: Instant) -> Option<bool> {
-        self.meet(node_id, status.address, now);
+    pub(super) fn record_status(
+        &mut self,
+        node_id: &NodeId,
+        status: Status,
+        now: Instant,
+    ) -> Option<bool> {
+        self.add(node_id, status.address, now);
         let is_healthy = status.broker_is_healthy;
         let before = self.nodes.get_mut(node_id)?.status.replace((is_healthy, now));
         let was_healthy = before.is_none_or(|(was_healthy, _)| was_healthy);
@@ -203,8 +208,8 @@ impl Peers {
         self.nodes.iter().filter_map(status).collect()
     }
 
-    /// Forgets nodes that were not seen for long, and nodes that the direct link reports as gone
-    /// unless the directory still lists them. Returns the forgotten nodes.
+    /// Removes nodes that were not seen for long, and nodes that the direct link reports as gone
+    /// unless the directory still lists them. Returns the removed nodes.
     pub(super) fn forget(
         &mut self,
         is_gone: impl Fn(&NodeId) -> bool,
@@ -229,7 +234,7 @@ impl Peers {
 impl Peer {
     fn takes_broker(&self, now: Instant) -> bool {
         let rests =
-            self.returned_at.is_some_and(|at| now.saturating_duration_since(at) < RETURN_REST);
+            self.returned_at.is_some_and(|at| now.saturating_duration_since(at) < RETURN_PAUSE);
         !rests && !self.is_cut_off(now)
     }
 

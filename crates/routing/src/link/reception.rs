@@ -1,4 +1,4 @@
-//! The receiving end: parcels from other nodes become envelopes in this node's inbox.
+//! The receiving end: turns parcels from other nodes into envelopes in this node's inbox.
 //!
 //! Lost parcels are detected here: by a gap in the numbers, by an interrupted subscription to the
 //! broker, by a sender's status that names a later number, or because the inbox was full. Every
@@ -42,7 +42,7 @@ const SENDERS_MAX: usize = 1024;
 /// Unknown versions and kinds of senders that are remembered as logged.
 const LOGGED_MAX: usize = 4096;
 
-/// The inbox has ended: the node is going away.
+/// The inbox was dropped: the node is stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this node's inbox has ended")]
 pub struct InboxEnded;
@@ -138,7 +138,7 @@ impl Reception {
         match arrived.content() {
             Ok(Content::Envelope(envelope)) => self.deliver(transport, envelope).await?,
             Ok(Content::Probe) => {}
-            Ok(Content::Status(status)) => self.heard(&sender, status),
+            Ok(Content::Status(status)) => self.record_status(&sender, status),
             Ok(Content::Unknown(kind)) => {
                 self.metrics.dropped("unknown_kind");
                 self.note_unknown_kind(&sender, kind);
@@ -152,17 +152,17 @@ impl Reception {
         Ok(())
     }
 
-    /// The subscription to the broker was interrupted and works again: parcels of any sender that
-    /// were published meanwhile are lost.
+    /// Records that the subscription to the broker was interrupted and works again: parcels that
+    /// were published meanwhile are lost, of any sender.
     pub fn resubscribed(&self) {
         for sender in self.lock().senders.values_mut() {
-            sender.broker.forgive();
+            sender.broker.ignore_next_gap();
         }
         self.gap("resubscribed");
     }
 
-    /// How many gaps were detected so far. At each change, holders of a copy of anything that nodes
-    /// tell each other read it again.
+    /// The number of gaps that were detected so far. At each change, holders of a copy of data from
+    /// other nodes read it again.
     pub fn gaps(&self) -> watch::Receiver<u64> {
         self.gaps.watch()
     }
@@ -204,19 +204,18 @@ impl Reception {
         }
     }
 
-    /// Later releases may send kinds that this one can do without, so no connection is told to
-    /// sync.
+    /// Later releases may send kinds that this one can ignore, so no connection has to sync.
     fn note_unknown_kind(&self, sender: &NodeId, kind: u8) {
         if self.lock().logs_first(Some(sender), Unknown::Kind(kind)) {
             info!(node = %sender, kind, "envelopes skipped: the peer sends an unknown kind");
         }
     }
 
-    fn heard(&self, sender: &NodeId, status: Status) {
+    fn record_status(&self, sender: &NodeId, status: Status) {
         let now = self.clock.now();
         let broker_number = status.broker_number;
         self.lock().sender(sender, now).broker.promise(broker_number, now);
-        match self.peers().heard(sender, status, now) {
+        match self.peers().record_status(sender, status, now) {
             Some(true) => info!(node = %sender, "peer reachable through the broker again"),
             Some(false) => warn!(node = %sender, "peer unreachable through the broker"),
             None => {}
@@ -241,7 +240,7 @@ impl Reception {
         }
     }
 
-    /// Waits up to `INBOX_TIME` for room in the inbox, unless the last wait was in vain.
+    /// Waits up to `INBOX_TIME` for room in the inbox, unless the last wait timed out.
     async fn deliver_soon(&self, envelope: Envelope) -> Result<(), InboxEnded> {
         let sheds = self.lock().sheds_until.is_some_and(|until| self.clock.now() < until);
         if !sheds {
@@ -284,8 +283,8 @@ impl Reception {
         &self.own
     }
 
-    /// Detects parcels that a status named and that did not arrive in time, and tells the node's
-    /// connections to sync after a gap.
+    /// Detects parcels that a status named and that did not arrive in time, and makes the node's
+    /// connections sync after a gap.
     pub(super) fn check(&self, now: Instant) {
         let mut overdue = Vec::new();
         for (node_id, sender) in &mut self.lock().senders {
@@ -305,15 +304,15 @@ impl Reception {
         if self.inbox.try_send(Envelope::Resync { user_ids, chat_ids, reason }).is_ok() {
             self.gaps.resynced(now);
             self.metrics.resyncs.inc();
-            warn!("link gap: every connection of this node is told to sync");
+            warn!("link gap: every connection of this node must sync");
         }
     }
 
-    /// Forgets senders that have been silent for long.
+    /// Removes senders that have been silent for long.
     pub(super) fn forget_silent(&self, now: Instant) {
         let is_silent =
-            |heard_at: Instant| now.saturating_duration_since(heard_at) >= SENDER_MEMORY;
-        self.lock().senders.retain(|_, sender| !is_silent(sender.heard_at()));
+            |received_at: Instant| now.saturating_duration_since(received_at) >= SENDER_MEMORY;
+        self.lock().senders.retain(|_, sender| !is_silent(sender.received_at()));
     }
 }
 
@@ -328,7 +327,7 @@ impl State {
 
     fn sender(&mut self, node_id: &NodeId, now: Instant) -> &mut Sender {
         if self.senders.len() >= SENDERS_MAX && !self.senders.contains_key(node_id) {
-            let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.heard_at());
+            let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.received_at());
             if let Some(oldest) = oldest.map(|(node_id, _)| node_id.clone()) {
                 self.senders.remove(&oldest);
             }
@@ -339,8 +338,8 @@ impl State {
 }
 
 impl Sender {
-    fn heard_at(&self) -> Instant {
-        self.broker.heard_at().max(self.direct.heard_at())
+    fn received_at(&self) -> Instant {
+        self.broker.received_at().max(self.direct.received_at())
     }
 }
 

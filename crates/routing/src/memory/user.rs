@@ -9,10 +9,10 @@ use crate::directory::{Policy, Refusal, Registration};
 use crate::lease::{Lease, LeaseKey, LeaseKind, LiveConnection};
 use crate::presence::{PresenceState, Transition};
 
-/// How long it is remembered of a user who is offline since when.
+/// How long the last-seen time of an offline user is kept.
 const OFFLINE_REMEMBERED: Duration = Duration::from_secs(600);
 
-/// The instant of a step, by both clocks.
+/// The time of a step, by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Instant,
@@ -38,12 +38,12 @@ pub(super) struct Held {
     pub(super) kind: LeaseKind,
     connected_at: Instant,
     pub(super) ends_at: Instant,
-    /// When the connection was last known to be there; none while it is.
+    /// When the connection ended; none while it is open.
     left_at: Option<Timestamp>,
 }
 
 impl User {
-    /// The one decision about a connection, and the transition that it causes.
+    /// Decides about a connection, and returns the transition that it causes.
     pub(super) fn register(
         &mut self,
         lease: Lease,
@@ -51,7 +51,8 @@ impl User {
         at: Moment,
     ) -> (Registration, Option<Transition>) {
         let user_id = lease.key.user_id.clone();
-        // What ran out or was ended is no obstacle, and keeps nobody online beside a new lease.
+        // Expired and ended leases neither count against the limit nor keep the user online beside
+        // a new one.
         self.held.retain(|held| held.is_live(at.now));
         let registration = self.admit(lease, policy, at.now);
         let transition = if self.held.is_empty() { None } else { self.comes(&user_id, at.wall) };
@@ -67,7 +68,8 @@ impl User {
         let contested = |held: &Held| {
             held.kind == lease.kind && (policy.single_session || held.device_id == lease.device_id)
         };
-        // Of two sockets that opened in the same instant the larger id wins, on every node alike.
+        // Of two sockets that were opened at the same instant the larger id wins, on every node
+        // alike.
         let younger = |held: &Held| {
             (held.connected_at, held.connection_id) > (connected_at, lease.key.connection_id)
         };
@@ -125,7 +127,7 @@ impl User {
         if is_last { self.goes(&key.user_id, at.wall, at) } else { None }
     }
 
-    /// Removes up to `room` leases that have run out.
+    /// Removes up to `room` expired leases.
     pub(super) fn sweep(
         &mut self,
         user_id: &UserId,
@@ -143,7 +145,7 @@ impl User {
                 index += 1;
                 continue;
             }
-            // A lease ends one whole lease after its last renewal: that is when it was seen.
+            // A lease ends one lease after its last renewal: that renewal is the last-seen time.
             let over = (at.now - held.ends_at) + policy.lease;
             let seen = held.left_at.unwrap_or_else(|| at.wall.minus(over));
             last_seen = last_seen.max(Some(seen));
@@ -203,12 +205,12 @@ impl User {
         }
     }
 
-    /// The leases that are live.
+    /// The live leases.
     pub(super) fn live(&self, now: Instant) -> impl Iterator<Item = &Held> {
         self.held.iter().filter(move |held| held.is_live(now))
     }
 
-    /// Whether there is nothing left to remember.
+    /// Whether the user can be dropped.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
         let is_remembered =
             self.left.is_some_and(|(left, _)| now.duration_since(left) < OFFLINE_REMEMBERED);

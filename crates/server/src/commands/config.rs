@@ -1,4 +1,4 @@
-//! `heartline config`: prints the manual, or validates a file.
+//! `heartline config`: prints the default configuration, or validates a file.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::{DEFAULTS, Disk, Layer, Loaded, Sources, load};
 use crate::tls::TlsReloader;
 
-/// The exit code of a configuration that is refused.
+/// The exit code for an invalid configuration.
 const REFUSED: u8 = 2;
 
 /// Prints the commented defaults, or checks a configuration without starting it.
@@ -19,8 +19,8 @@ pub struct ConfigArguments {
     pub check: Option<PathBuf>,
 }
 
-/// Runs the command and answers its exit code: 0, 1 if nothing can be written, or 2 for a
-/// configuration that is refused. A reader that goes away early is no error.
+/// Runs the command and returns its exit code: 0, 1 if nothing can be written, or 2 for an invalid
+/// configuration. A reader that closes the pipe early is no error.
 pub fn run(
     arguments: &ConfigArguments,
     environment: Vec<(OsString, OsString)>,
@@ -93,7 +93,7 @@ fn report(
     output.flush()
 }
 
-/// What was decided stands, unless it could not be told to somebody who still listens.
+/// The exit code, unless the output could not be written for another reason than a closed pipe.
 fn code_of(decided: u8, written: io::Result<()>) -> u8 {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => decided.max(1),
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::dev::tests::Scratch;
 
-    /// Refuses whatever is written, as `| head -1` does after its line.
+    /// Rejects every write, as `| head -1` does after its line.
     struct ClosedPipe;
 
     impl Write for ClosedPipe {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_file_is_told_with_its_differences_and_delays() {
+    fn a_valid_file_prints_its_differences_and_delays() {
         let text = "[gateway]\nheartbeat_interval = \"30s\"\nheartbeat_timeout = \"90s\"\n\
             [presence]\noffline_linger = \"3s\"\n";
         let (code, output, errors) = check_text(text);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_is_none_is_refused_too() {
+    fn a_file_without_a_certificate_is_refused_too() {
         let text = "[server]\ntls_cert = \"/dev/null\"\ntls_key = \"/dev/null\"\n";
         let (code, _, errors) = check_text(text);
         assert_eq!(code, 2);

@@ -1,4 +1,4 @@
-//! `heartline connect`: a terminal to chat in, on the process' own streams.
+//! `heartline connect`: a terminal client on the streams of the process.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -14,15 +14,14 @@ use crate::telemetry;
 /// # Errors
 /// There is no token, an argument cannot be used, or the terminal fails.
 pub fn run(arguments: ConnectArgs) -> Result<ExitCode> {
-    // The client has a thread of its own, so that a terminal which does not take its lines keeps
-    // nobody from the heartbeats.
+    // The client has a thread of its own, so that a blocked terminal does not delay heartbeats.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .context("the runtime cannot start")?;
     let code = runtime.block_on(connect(arguments));
-    // A read from stdin cannot be given up, and nobody waits for it any more.
+    // A pending read from stdin cannot be cancelled, and nothing waits for it any more.
     runtime.shutdown_background();
     code
 }

@@ -1,9 +1,9 @@
-//! `heartline doctor`: looks whether a node or cluster is as it should be, and says what to do.
+//! `heartline doctor`: checks a node or a cluster, and prints what to do.
 //!
-//! It looks at the configuration, the engines, the nodes and every invariant by name: by what
-//! Redis holds, by a probe that connects users of its own, or by the test that holds it. Nothing
-//! that belongs to anybody else is changed. Nodes write meanwhile, so what looks wrong is looked
-//! at again before it is told.
+//! The command checks the configuration, the engines, the nodes and every invariant: by the entries
+//! in Redis, by a probe with users of its own, or by naming the test that checks it. Nothing of
+//! other users is changed. Nodes write at the same time, so a suspicious entry is read again before
+//! it is reported.
 
 mod clocks;
 mod configuration;
@@ -34,13 +34,13 @@ pub use self::invariants::{INVARIANTS, Invariant};
 /// The exit code when a check has failed.
 const FAILED: u8 = 1;
 
-/// The exit code of a configuration that is refused.
+/// The exit code for an invalid configuration.
 const REFUSED: u8 = 2;
 
-/// How long a check may take before it is said that it goes on, and how often that is said.
+/// How long a check may take before its progress is printed, and the interval after that.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Checks configuration, engines, nodes and invariants, and says what to do.
+/// Checks configuration, engines, nodes and invariants, and prints what to do.
 #[derive(Debug, clap::Args)]
 pub struct DoctorArguments {
     /// The configuration of the server, as for `heartline serve`
@@ -60,8 +60,8 @@ pub struct DoctorArguments {
     pub json: bool,
 }
 
-/// Runs the command and answers its exit code: 0, 1 if a check failed, or 2 for a configuration
-/// that is refused.
+/// Runs the command and returns its exit code: 0, 1 if a check failed, or 2 for an invalid
+/// configuration.
 pub fn run(
     arguments: &DoctorArguments,
     clock: Clock,
@@ -73,7 +73,7 @@ pub fn run(
         Ok(loaded) => loaded,
         Err(problems) => {
             for problem in problems.to_string().lines() {
-                let advice = "change it as the sentence says; `heartline config` is the manual";
+                let advice = "change the key; `heartline config` prints every key with its meaning";
                 report.note(Finding::fail("configuration", problem).advise(advice));
             }
             return report.finish().max(REFUSED);
@@ -90,7 +90,7 @@ pub fn run(
     report.finish()
 }
 
-/// Every check, in order.
+/// Runs every check in order.
 async fn examine(
     arguments: &DoctorArguments,
     loaded: &Loaded,
@@ -107,13 +107,13 @@ async fn examine(
             nodes::examine_roster(&client, config, report).await
         }
         None => {
-            let why = "redis.url is not set: this node is alone, and its directory is in memory";
+            let why = "redis.url is not set: this is a single node, and its directory is in memory";
             report.note(Finding::skipped("redis", why));
             None
         }
     };
     if arguments.url.is_empty() {
-        let why = "name a node with --url to have messages and presence tried";
+        let why = "pass --url to test messages and presence on a node";
         report.note(Finding::skipped("probe", why));
     } else {
         nodes::examine_urls(&arguments.url, roster.as_ref(), report).await;
@@ -131,12 +131,12 @@ async fn examine(
         }
     }
     for invariant in INVARIANTS {
-        report.note(invariant.judge(&evidence));
+        report.note(invariant.finding(&evidence));
     }
     Ok(())
 }
 
-/// Loads what `serve` would, or what `dev` would where its secret is.
+/// Loads the configuration of `serve`, or that of `dev` if the directory holds its secret.
 fn load_configuration(arguments: &DoctorArguments) -> Result<Loaded, ConfigErrors> {
     let mut preset = Layer::default();
     if arguments.config.is_none() {
@@ -158,7 +158,7 @@ fn load_configuration(arguments: &DoctorArguments) -> Result<Loaded, ConfigError
     })
 }
 
-/// What the probe's tokens are signed with: the named file goes before the configuration.
+/// The secret for the probe's tokens: the given file, else the configured secret.
 fn probe_secret(arguments: &DoctorArguments, loaded: &Loaded) -> Result<Option<Secret>> {
     let Some(path) = &arguments.secret_file else {
         let configured = loaded.auth_keys.hmac_secrets.first();

@@ -1,4 +1,4 @@
-//! What `heartline` can be told to do.
+//! The commands of `heartline`, one file each.
 
 pub mod config;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! `heartline repair`: what an operator does when a chat is halted.
+//! `heartline repair`: repairs a halted chat.
 
 use std::io::Write;
 
@@ -10,11 +10,11 @@ use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 use heartline_runtime::Random;
 
-use super::store::{StoreLocation, told};
+use super::store::{StoreLocation, print_outcome};
 use crate::config::StoreEngine;
 use crate::store::Store;
 
-/// Mends what a server must not mend by itself.
+/// Repairs damage that a server must not repair by itself.
 #[derive(Debug, clap::Args)]
 pub struct RepairArguments {
     #[command(subcommand)]
@@ -26,14 +26,14 @@ enum RepairCommand {
     /// Set the counter of a halted chat to its newest message, and end the halt; a server with an
     /// embedded store must be stopped
     Counter {
-        /// The id of the chat that answers CHAT_HALTED
+        /// The id of the chat whose sends fail with CHAT_HALTED
         chat_id: ChatId,
         #[command(flatten)]
         store: StoreLocation,
     },
 }
 
-/// Runs the command and answers its exit code: 0, or 1 with a sentence.
+/// Runs the command and returns its exit code: 0, or 1 with an error message.
 pub fn run(
     arguments: &RepairArguments,
     clock: Clock,
@@ -41,7 +41,7 @@ pub fn run(
     errors: &mut dyn Write,
 ) -> u8 {
     let RepairCommand::Counter { chat_id, store } = &arguments.command;
-    told(repair(*chat_id, store, clock), output, errors)
+    print_outcome(repair(*chat_id, store, clock), output, errors)
 }
 
 fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<String> {
@@ -69,7 +69,7 @@ fn repair(chat_id: ChatId, location: &StoreLocation, clock: Clock) -> Result<Str
     }
 }
 
-/// Opens the store that was named, and makes none where there is none.
+/// Opens the given store; a missing store is an error.
 async fn open(location: &StoreLocation, clock: Clock) -> Result<Store> {
     if let Some(config) = location.configuration()?
         && StoreEngine::of(&config.store.url).is_shared()
@@ -117,9 +117,9 @@ mod tests {
     fn a_repair_needs_a_stopped_server_a_store_and_a_chat() {
         let scratch = Scratch::new();
         let nowhere = ChatId(7.into()).to_string();
-        let (code, told) = run_in(&scratch, &nowhere);
+        let (code, printed) = run_in(&scratch, &nowhere);
         assert_eq!(code, 1);
-        assert!(told.contains("there is no store at"), "{told}");
+        assert!(printed.contains("there is no store at"), "{printed}");
 
         let config = SqliteConfig::in_directory(scratch.path());
         let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
@@ -131,16 +131,16 @@ mod tests {
             member_ids: Vec::new(),
         };
         let chat = runtime.block_on(store.create(new, None)).unwrap().unwrap().chat.chat_id;
-        let (code, told) = run_in(&scratch, &chat.to_string());
+        let (code, printed) = run_in(&scratch, &chat.to_string());
         assert_eq!(code, 1);
-        assert!(told.contains("in use by another Heartline"), "{told}");
+        assert!(printed.contains("in use by another Heartline"), "{printed}");
 
         drop(store);
-        let (code, told) = run_in(&scratch, &nowhere);
+        let (code, printed) = run_in(&scratch, &nowhere);
         assert_eq!(code, 1);
-        assert!(told.contains("there is no chat"), "{told}");
-        let (code, told) = run_in(&scratch, &chat.to_string());
-        assert_eq!(code, 0, "{told}");
-        assert!(told.contains("is not halted"), "{told}");
+        assert!(printed.contains("there is no chat"), "{printed}");
+        let (code, printed) = run_in(&scratch, &chat.to_string());
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains("is not halted"), "{printed}");
     }
 }

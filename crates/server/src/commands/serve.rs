@@ -50,7 +50,7 @@ pub enum StartError {
     /// The configuration names a key, a certificate or a store that cannot be used.
     #[error("{0:#}")]
     Unusable(anyhow::Error),
-    /// Something else is in the way.
+    /// Another error.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
 }
@@ -68,7 +68,7 @@ pub fn dev(arguments: &DevArguments) -> Result<Exit, StartError> {
     let mut loaded = configuration(preset, arguments.config.as_deref(), command_line)?;
     loaded.development = loaded.auth_keys.hmac_secrets.first().cloned().map(Secret::new);
     let data_dir = arguments.data_dir.clone();
-    start(loaded, move |address| greet(address, &data_dir))
+    start(loaded, move |address| print_next_steps(address, &data_dir))
 }
 
 /// Runs `heartline serve`.
@@ -119,7 +119,8 @@ fn start(loaded: Loaded, ready: impl FnOnce(SocketAddr)) -> Result<Exit, StartEr
     })
 }
 
-/// Every connection is a file: raises the soft limit to the hard one.
+/// Raises the soft limit of open files to the hard limit, because every connection needs a file
+/// descriptor.
 fn raise_file_limit() {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(files) => tracing::debug!(files, "open files"),
@@ -127,8 +128,8 @@ fn raise_file_limit() {
     }
 }
 
-/// What to do next. A reader of stdout that went away is no error.
-fn greet(address: SocketAddr, data_dir: &Path) {
+/// Prints the next steps. A reader that closed the pipe is no error.
+fn print_next_steps(address: SocketAddr, data_dir: &Path) {
     let data_dir = match data_dir.to_str() {
         Some(DATA_DIRECTORY) | None => String::new(),
         Some(other) => format!(" --data-dir {other}"),

@@ -1,4 +1,4 @@
-//! `heartline store`: copies of the embedded store, and a look whether it is whole.
+//! `heartline store`: backs up, restores and checks the embedded store.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use heartline_auth::DATA_DIRECTORY;
 
 use crate::config::{Config, Disk, Layer, Sources, StoreEngine, load};
 
-/// How long a backup may take before it says how far it has come, and how often it then does.
+/// How long a backup may take before its progress is printed, and the interval after that.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Which store a command works on.
+/// The store that a command works on.
 #[derive(Debug, Clone, clap::Args)]
 pub struct StoreLocation {
     /// The data directory of the server [default: .heartline]
@@ -30,10 +30,10 @@ pub struct StoreLocation {
 }
 
 impl StoreLocation {
-    /// The configuration that was named, if one was.
+    /// The configuration file that was given, if any.
     ///
     /// # Errors
-    /// It is refused.
+    /// The configuration is invalid.
     pub(super) fn configuration(&self) -> Result<Option<Config>> {
         let Some(file) = &self.config else { return Ok(None) };
         let loaded = load(&Sources {
@@ -46,10 +46,10 @@ impl StoreLocation {
         Ok(Some(loaded.config))
     }
 
-    /// Where the embedded store is.
+    /// The embedded store.
     ///
     /// # Errors
-    /// The configuration is refused, or names another kind of store.
+    /// The configuration is invalid, or names another engine.
     pub fn find(&self) -> Result<SqliteConfig> {
         let Some(config) = self.configuration()? else {
             let directory = self.data_dir.as_deref().unwrap_or(Path::new(DATA_DIRECTORY));
@@ -69,7 +69,7 @@ impl StoreLocation {
     }
 }
 
-/// Copies the embedded store, puts a copy back, or checks it.
+/// Backs up the embedded store, restores a backup, or checks the store.
 #[derive(Debug, clap::Args)]
 pub struct StoreArguments {
     #[command(subcommand)]
@@ -108,19 +108,22 @@ enum StoreCommand {
     },
 }
 
-/// Runs the command and answers its exit code: 0, or 1 with a sentence.
+/// Runs the command and returns its exit code: 0, or 1 with an error message.
 pub fn run(arguments: &StoreArguments, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let done = match &arguments.command {
         StoreCommand::Backup { file, force, store } => backup(store, file, *force, errors),
-        StoreCommand::Restore { file, force, store } => put_back(store, file, *force),
+        StoreCommand::Restore { file, force, store } => restore_backup(store, file, *force),
         StoreCommand::Check { full, store } => check(store, *full),
     };
-    told(done, output, errors)
+    print_outcome(done, output, errors)
 }
 
-/// Tells what was done, or why not, and answers the exit code. A reader that went away is no
-/// error.
-pub(super) fn told(done: Result<String>, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
+/// Prints the outcome and returns the exit code. A reader that closed the pipe is no error.
+pub(super) fn print_outcome(
+    done: Result<String>,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> u8 {
     let (code, written) = match done {
         Ok(sentence) => (0, writeln!(output, "{sentence}").and_then(|()| output.flush())),
         Err(error) => (1, writeln!(errors, "heartline: {error:#}")),
@@ -141,7 +144,7 @@ fn backup(
     let (done, finished) = sync_channel(1);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // The other side waits for exactly this.
+            // The receiver waits for this one message.
             let _ = done.send(back_up(&store, file, force));
         });
         loop {
@@ -150,7 +153,7 @@ fn backup(
                 Err(RecvTimeoutError::Timeout) => {
                     let _ = progress(file, errors);
                 }
-                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the backup broke off"),
+                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the backup was aborted"),
             }
         }
     })?;
@@ -164,10 +167,10 @@ fn progress(file: &Path, errors: &mut dyn Write) -> io::Result<()> {
     writeln!(errors, "… {} written", mebibytes(bytes))
 }
 
-fn put_back(location: &StoreLocation, file: &Path, force: bool) -> Result<String> {
+fn restore_backup(location: &StoreLocation, file: &Path, force: bool) -> Result<String> {
     let store = location.find()?.path;
     restore(&store, file, force)?;
-    Ok(format!("{} was put in the place of {}", file.display(), store.display()))
+    Ok(format!("{} was restored to {}", file.display(), store.display()))
 }
 
 fn check(location: &StoreLocation, full: bool) -> Result<String> {
@@ -230,32 +233,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_backup_of_a_running_store_can_be_put_back() {
+    async fn a_backup_of_a_running_store_can_be_restore_backup() {
         let scratch = Scratch::new();
         let copy = scratch.path().join("copy.db");
         let copy = copy.to_str().unwrap();
         let config = SqliteConfig::in_directory(scratch.path());
         let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
         named(&store, "first").await;
-        let (code, told) = run_in(&scratch, &["backup", copy]);
-        assert_eq!(code, 0, "{told}");
-        assert!(told.contains("and checked"), "{told}");
+        let (code, printed) = run_in(&scratch, &["backup", copy]);
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains("and checked"), "{printed}");
         assert!(!unfinished(Path::new(copy)).exists());
-        let (code, told) = run_in(&scratch, &["backup", copy]);
+        let (code, printed) = run_in(&scratch, &["backup", copy]);
         assert_eq!(code, 1);
-        assert!(told.contains("replace it with --force"), "{told}");
+        assert!(printed.contains("replace it with --force"), "{printed}");
         named(&store, "second").await;
         assert_eq!(run_in(&scratch, &["check", "--full"]).0, 0);
 
-        let (code, told) = run_in(&scratch, &["restore", copy, "--force"]);
+        let (code, printed) = run_in(&scratch, &["restore", copy, "--force"]);
         assert_eq!(code, 1);
-        assert!(told.contains("in use by another Heartline"), "{told}");
+        assert!(printed.contains("in use by another Heartline"), "{printed}");
         drop(store);
-        let (code, told) = run_in(&scratch, &["restore", copy]);
+        let (code, printed) = run_in(&scratch, &["restore", copy]);
         assert_eq!(code, 1);
-        assert!(told.contains("there is a store at"), "{told}");
-        let (code, told) = run_in(&scratch, &["restore", copy, "--force"]);
-        assert_eq!(code, 0, "{told}");
+        assert!(printed.contains("there is a store at"), "{printed}");
+        let (code, printed) = run_in(&scratch, &["restore", copy, "--force"]);
+        assert_eq!(code, 0, "{printed}");
         let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
         assert_eq!(name(&store).await.as_deref(), Some("first"));
     }
@@ -263,14 +266,14 @@ mod tests {
     #[test]
     fn what_is_no_store_is_refused_and_nothing_is_touched() {
         let scratch = Scratch::new();
-        let (code, told) = run_in(&scratch, &["check"]);
+        let (code, printed) = run_in(&scratch, &["check"]);
         assert_eq!(code, 1);
-        assert!(told.contains("there is no store at"), "{told}");
+        assert!(printed.contains("there is no store at"), "{printed}");
         let text = scratch.path().join("text");
         fs::write(&text, "no database at all, but long enough to be looked at").unwrap();
-        let (code, told) = run_in(&scratch, &["restore", text.to_str().unwrap()]);
+        let (code, printed) = run_in(&scratch, &["restore", text.to_str().unwrap()]);
         assert_eq!(code, 1);
-        assert!(told.contains("text cannot be restored"), "{told}");
+        assert!(printed.contains("text cannot be restored"), "{printed}");
         assert!(!scratch.path().join("heartline.db").exists());
     }
 }

@@ -1,4 +1,4 @@
-//! `heartline token`: signs a token for a development server, or with a secret at hand.
+//! `heartline token`: signs a token with the secret of a development server or another secret.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use heartline_auth::{
 };
 use heartline_protocol::{DeviceId, Timestamp, UserId};
 
-/// The variable that may hold the secret. Secrets are never arguments: those show in `ps`.
+/// The variable that may hold the secret. Secrets are never arguments, because `ps` shows those.
 pub const SECRET_VARIABLE: &str = "HEARTLINE_SECRET";
-/// Nobody should make tokens that outlive their secret.
+/// The longest lifetime of a token.
 const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Signs a token (HS256) and prints it.
@@ -38,10 +38,10 @@ pub struct TokenArguments {
     pub secret_file: Option<PathBuf>,
 }
 
-/// Why no token was made, in a sentence for the operator.
+/// Why no token was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// There is no secret anywhere.
+    /// No secret was found.
     #[error(
         "there is no secret to sign with in {}: run `heartline dev` first, or name a secret with \
          --data-dir, --secret-file or {SECRET_VARIABLE}", .0.display()
@@ -55,18 +55,18 @@ pub enum TokenError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// No server accepts it.
+    /// The secret is too short for any server.
     #[error("the secret in {0} has {1} bytes, but a secret needs at least {SECRET_BYTES_MIN}")]
     Short(String, usize),
-    /// The signature failed.
+    /// Signing failed.
     #[error(transparent)]
     Signature(#[from] SignError),
 }
 
-/// Runs the command and answers its exit code. `variable` is the value of [`SECRET_VARIABLE`].
+/// Runs the command and returns its exit code. `variable` is the value of [`SECRET_VARIABLE`].
 pub fn run(
     arguments: &TokenArguments,
     variable: Option<String>,
@@ -79,7 +79,7 @@ pub fn run(
         Ok(token) => (0, writeln!(output, "{token}").and_then(|()| output.flush())),
         Err(error) => (1, writeln!(errors, "{error}")),
     };
-    // A reader that went away is no error.
+    // A reader that closed the pipe is no error.
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => 1,
         Ok(()) | Err(_) => code,
@@ -95,7 +95,8 @@ fn sign(arguments: &TokenArguments, secret: &Secret, now: Timestamp) -> Result<S
     Ok(heartline_auth::sign(&token, secret, now)?)
 }
 
-/// What the arguments name goes before the variable, and that before the usual directory.
+/// Finds the secret: an argument comes before the variable, and the variable before the default
+/// directory.
 fn find_secret(arguments: &TokenArguments, variable: Option<String>) -> Result<Secret, TokenError> {
     if let Some(path) = &arguments.secret_file {
         let text = std::fs::read_to_string(path)
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_who_until_when_and_what_was_asked() {
+    fn a_token_has_the_user_the_expiry_and_the_requested_claims() {
         let arguments = ["--user", "ana", "--device", "phone", "--scope", "service", "--ttl", "2h"];
         let (code, output, _) = run_with(&arguments, Some(SECRET));
         assert_eq!((code, output.lines().count()), (0, 1));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_is_not_said() {
+    fn a_claim_that_was_not_requested_is_absent() {
         let (_, output, _) = run_with(&["--user", "ana"], Some(SECRET));
         let expected =
             serde_json::json!({ "sub": "ana", "iat": 1_700_000_000, "exp": 1_700_003_600 });
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_secret_it_says_where_to_get_one() {
+    fn without_a_secret_the_error_explains_how_to_get_one() {
         let scratch = Scratch::new();
         let arguments = ["--user", "ana", "--data-dir", scratch.path().to_str().unwrap()];
         let (code, output, errors) = run_with(&arguments, None);

@@ -1,4 +1,4 @@
-//! The keys that tokens are checked with, read from where the configuration says.
+//! The keys that tokens are verified with, read from the configured places.
 
 use std::fmt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Auth;
 use super::files::{Files, read_text};
 
-/// What tokens are checked with. Exactly one kind of key is there.
+/// The keys that tokens are verified with. Exactly one kind of key is set.
 #[derive(Clone)]
 pub struct AuthKeys {
     /// Shared secrets, all valid at once.
@@ -18,11 +18,11 @@ pub struct AuthKeys {
     pub jwks_file: Option<(String, String)>,
     /// The address of a key set.
     pub jwks_url: Option<String>,
-    /// What `iss` must be.
+    /// The required value of `iss`.
     pub issuer: Option<String>,
-    /// What `aud` must be or contain.
+    /// The value that `aud` must be or contain.
     pub audience: Option<String>,
-    /// How far clocks may differ.
+    /// How far the clocks of issuer and server may differ.
     pub leeway: Duration,
     /// The secret of a site that uses NextAuth.
     pub nextauth_secret: Option<String>,
@@ -46,7 +46,7 @@ impl fmt::Debug for AuthKeys {
     }
 }
 
-/// A key file that cannot be used: the name of its key in `[auth]`, and a sentence.
+/// A key file that cannot be used: the name of its key in `[auth]`, and the error message.
 pub(super) struct BadKeyFile(pub(super) &'static str, pub(super) String);
 
 impl AuthKeys {
@@ -99,7 +99,7 @@ fn read_checked(
     Ok(text)
 }
 
-/// Only what the file is meant to be; whoever uses the key parses it.
+/// Checks only the kind of the file; the key is parsed when it is used.
 fn check_public_key(pem: &str) -> Result<(), &'static str> {
     if pem.contains("PRIVATE KEY-----") {
         return Err("holds a private key, which belongs to the issuer alone; give the public key");

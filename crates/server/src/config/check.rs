@@ -1,4 +1,4 @@
-//! What the texts of single keys must look like. Each check answers the sentence for the operator.
+//! Checks of the texts of single keys. Each check returns the error message for the operator.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::store_engine::StoreEngine;
 const NAME_CHARACTERS_MAX: usize = 64;
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What a check answers: nothing, or what is allowed.
+/// The result of a check: nothing, or a message with the allowed values.
 pub(super) type Verdict = Result<(), String>;
 
 fn require(holds: bool, allowed: &str) -> Verdict {
@@ -28,7 +28,7 @@ pub(super) fn one_line(text: &str) -> Verdict {
     require(!text.chars().any(char::is_control), "must be one line without control characters")
 }
 
-/// The path of a file in a list, where an empty one names nothing.
+/// The path of a file in a list, which must not be empty.
 pub(super) fn path(text: &str) -> Verdict {
     require(!text.is_empty(), "must be the path of a file; remove the empty entry")?;
     one_line(text)
@@ -63,7 +63,7 @@ pub(super) fn node_name(text: &str) -> Verdict {
     )
 }
 
-/// An origin as a browser writes it, or `*` for every one.
+/// An origin as a browser writes it, or `*` for all.
 pub(super) fn origin(text: &str) -> Verdict {
     if text == "*" {
         return Ok(());
@@ -95,12 +95,12 @@ pub(super) fn network(text: &str) -> Verdict {
     )
 }
 
-/// A network, where a plain address stands for itself alone.
+/// A network; a plain address is a network of one.
 pub(super) fn parse_network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-/// A shared secret that may be missing.
+/// A shared secret, or nothing.
 pub(super) fn optional_secret(text: &str) -> Verdict {
     if text.is_empty() { Ok(()) } else { secret(text) }
 }
@@ -162,7 +162,7 @@ pub(super) fn plane(text: &str) -> Verdict {
     require(is_plane, "must be \"gateway\", \"ingest\" or \"fanout\"")
 }
 
-/// The address of Redis, or nothing; whether it answers is seen at the start.
+/// The URL of Redis, or nothing; the connection is tried at start.
 pub(super) fn redis_url(text: &str) -> Verdict {
     if text.is_empty() {
         return Ok(());
@@ -174,7 +174,7 @@ pub(super) fn redis_url(text: &str) -> Verdict {
     }
 }
 
-/// What keys begin with.
+/// The prefix of keys.
 pub(super) fn key_prefix(text: &str) -> Verdict {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     require(
@@ -183,7 +183,7 @@ pub(super) fn key_prefix(text: &str) -> Verdict {
     )
 }
 
-/// The address of a store; whether its file can be used is seen when it is opened.
+/// The URL of a store; the file itself is checked when the store is opened.
 pub(super) fn store_url(text: &str) -> Verdict {
     one_line(text)?;
     if StoreEngine::of(text) == StoreEngine::Postgres {
@@ -211,7 +211,7 @@ pub(super) fn auto_end(text: &str) -> Verdict {
     })
 }
 
-/// `None` inside means never.
+/// The delay of a valid text; the inner `None` means never.
 pub(super) fn parse_auto_end(text: &str) -> Option<Option<Duration>> {
     parse_or_word(text, "never", 5 * 60, 365)
 }
@@ -239,7 +239,7 @@ pub(super) fn retention(text: &str) -> Verdict {
     })
 }
 
-/// `None` inside means for ever.
+/// The retention of a valid text; the inner `None` means for ever.
 pub(super) fn parse_retention(text: &str) -> Option<Option<Duration>> {
     parse_or_word(text, "forever", 60, 36_500)
 }

@@ -1,4 +1,4 @@
-//! Values that are legal alone and impossible together.
+//! Values that are legal alone and contradict each other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,38 +12,38 @@ use super::settings::Settings;
 use super::store_engine::StoreEngine;
 use super::{Config, MetricsListen};
 
-/// The kinds of keys for tokens, of which a server has exactly one.
+/// The kinds of keys for tokens; a server has exactly one.
 const KEY_KINDS: [&str; 4] = ["hmac_secret", "public_key_files", "jwks_file", "jwks_url"];
 
-/// How often Redis is swept at least: after 5 s without a sweep its scripts take it for a Redis that
-/// was away, and a late or a lost sweep must not look like that.
+/// The longest sweep interval on Redis: after 5 s without a sweep its scripts assume that Redis was
+/// down, and one late or lost sweep must not look like that.
 const REDIS_SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 /// Collects contradictions between settings.
-struct Judge<'a> {
+struct Checker<'a> {
     settings: &'a Settings,
     problems: &'a mut Vec<Problem>,
 }
 
-/// Finds the contradictions; `subject` is the file or "configuration", for what is not said at all.
+/// Finds the contradictions; `subject` is the file or "configuration", for missing settings.
 pub(super) fn find(
     config: &Config,
     settings: &Settings,
     subject: &str,
     problems: &mut Vec<Problem>,
 ) {
-    let mut judge = Judge { settings, problems };
-    judge.times(config);
-    judge.limits(config);
-    judge.listeners(config);
-    judge.cluster(config);
-    judge.planes(config);
-    judge.key_sources(subject);
+    let mut checker = Checker { settings, problems };
+    checker.times(config);
+    checker.limits(config);
+    checker.listeners(config);
+    checker.cluster(config);
+    checker.planes(config);
+    checker.key_sources(subject);
 }
 
-impl Judge<'_> {
-    /// Notes a contradiction at the first of the keys that an operator has set, unless one of
-    /// them is illegal already.
+impl Checker<'_> {
+    /// Records a contradiction at the first of the keys that an operator has set, unless one of
+    /// them is already illegal.
     fn refuse_if(&mut self, is_broken: bool, paths: &[(&str, &str)], sentence: &str) {
         let keys: Vec<&Key> = paths.iter().map(|(section, name)| key(section, name)).collect();
         if !is_broken || keys.iter().any(|key| self.settings.get(key).is_doubtful) {
@@ -267,7 +267,7 @@ fn key(section: &str, name: &str) -> &'static Key {
     keys::find(section, name).expect("contradictions are between keys of the table")
 }
 
-/// Whether two listeners would meet: the same port, on the same address or on all of them.
+/// Whether two listeners conflict: the same port, on the same address or on all of them.
 fn is_same_port(left: SocketAddr, right: SocketAddr) -> bool {
     let meets =
         left.ip() == right.ip() || left.ip().is_unspecified() || right.ip().is_unspecified();

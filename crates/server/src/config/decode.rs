@@ -1,4 +1,4 @@
-//! How texts become types. The rules have judged them before, so a failure here is a bug that is
+//! Converts texts to types. The rules have checked them before, so a failure here is a bug that is
 //! still reported like any other problem.
 
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use super::check::{parse_auto_end, parse_bytes, parse_network, parse_retention};
 /// Where metrics are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsListen {
-    /// Nowhere.
+    /// Metrics are not served.
     Off,
     /// On the main listener.
     Main,
@@ -37,9 +37,9 @@ impl<'de> Deserialize<'de> for MetricsListen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For machines: one object per line.
+    /// JSON for machines: one object per line.
     Json,
 }
 

@@ -1,4 +1,5 @@
-//! The files that a configuration names, behind a trait so that loading can be tested without any.
+//! The files that a configuration names, behind a trait so that loading can be tested without
+//! files.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -13,11 +14,11 @@ pub trait Files {
     /// The first `bytes_max` bytes of a file.
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>>;
 
-    /// Whether every user of the machine may read the file; false when that cannot be known.
+    /// Whether every user of the machine may read the file; false if that is unknown.
     fn is_world_readable(&self, path: &Path) -> bool;
 }
 
-/// The machine's own files.
+/// The files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
@@ -33,7 +34,7 @@ impl Files for Disk {
     }
 }
 
-/// Reads a whole text file; the error is a sentence without the file's name.
+/// Reads a whole text file; the error message does not contain the file's name.
 pub(super) fn read_text(files: &dyn Files, path: &Path) -> Result<String, String> {
     let bytes = files.read(path, FILE_BYTES_MAX + 1).map_err(|error| match error.kind() {
         ErrorKind::NotFound => "there is no such file; correct the path or create it".to_owned(),
@@ -50,6 +51,6 @@ pub(super) fn read_text(files: &dyn Files, path: &Path) -> Result<String, String
         let place = error.utf8_error().valid_up_to();
         format!("is not UTF-8 text (byte {place}); save it as UTF-8")
     })?;
-    // Some editors begin a file with a byte order mark, which says nothing in UTF-8.
+    // Some editors write a byte order mark, which has no meaning in UTF-8.
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }

@@ -1,5 +1,5 @@
-//! Every key with what it accepts. The manual, this table and the typed structs name the same
-//! keys; a test holds them together.
+//! Every key with the values that it accepts. The manual, this table and the typed structs name the
+//! same keys; a test compares them.
 
 use std::time::Duration;
 
@@ -9,22 +9,21 @@ use super::value::Value;
 
 /// One key of the configuration.
 pub(super) struct Key {
-    /// The section it stands in.
+    /// The section of the key.
     pub(super) section: &'static str,
-    /// Its name there.
+    /// The name of the key in its section.
     pub(super) name: &'static str,
-    /// What it accepts.
+    /// The rule for its values.
     pub(super) rule: Rule,
 }
 
 impl Key {
-    /// `section.name`, as problems call it.
+    /// `section.name`, as error messages show it.
     pub(super) fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Whether this value of it must never be shown: a secret, or an address that may hold a
-    /// password.
+    /// Whether this value must never be shown: a secret, or a URL that may contain a password.
     pub(super) fn hides(&self, value: &Value) -> bool {
         let is_secret =
             matches!(self.name, "hmac_secret" | "hmac_secrets" | "nextauth_secret" | "secret");

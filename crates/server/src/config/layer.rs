@@ -1,4 +1,4 @@
-//! One layer of values: a file, the environment, or what a command sets by itself.
+//! One layer of values: a file, the environment, or the settings of a command.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,18 +11,18 @@ use super::keys;
 use super::problem::Problem;
 use super::value::Value;
 
-/// What a variable's name begins with. The doubled underscore keeps clear of the variables that
-/// container platforms make for a service of this name.
+/// The prefix of variables. The doubled underscore avoids the variables that container platforms
+/// define for a service named heartline.
 const VARIABLE_PREFIX: &str = "HEARTLINE__";
 
-/// Where a value was said.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// In the manual.
+    /// The default configuration.
     Default,
-    /// On this line of the operator's file.
+    /// The operator's file, with the line.
     File(String, usize),
-    /// In a variable, or by a command.
+    /// A variable or a command.
     Named(String),
 }
 
@@ -45,25 +45,25 @@ pub(super) struct Entry {
     pub(super) origin: Origin,
 }
 
-/// Values that go over those of the layers below.
+/// Values that override those of the layers below.
 #[derive(Debug, Clone, Default)]
 pub struct Layer {
     pub(super) entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
-    /// Part of it could not be read, so nobody knows what is missing or contradicted.
+    /// Part of the layer could not be read, so missing and contradicting values are unknown.
     pub(super) is_broken: bool,
 }
 
 impl Layer {
-    /// Adds a value that a command sets; `source` is what problems call it, such as `--listen`.
-    /// The text is read as one from the environment would be.
+    /// Adds a value that a command sets; `source` is its name in error messages, such as
+    /// `--listen`. The text is parsed like one from the environment.
     #[must_use]
     pub fn with(mut self, source: &str, section: &str, name: &str, text: &str) -> Self {
         self.add_text(Origin::Named(source.to_owned()), section, name, text);
         self
     }
 
-    /// The same for an argument that may be missing.
+    /// Adds a value for an optional argument.
     #[must_use]
     pub fn with_argument(self, flag: &str, section: &str, name: &str, text: Option<&str>) -> Self {
         match text {
@@ -72,7 +72,7 @@ impl Layer {
         }
     }
 
-    /// Reads the text of a file; `name` is what problems call it.
+    /// Reads the text of a file; `name` is its name in error messages.
     pub(super) fn from_file(name: &str, text: &str) -> Self {
         let (table, errors) = DeTable::parse_recoverable(text);
         let lines = Lines::of(text);
@@ -81,11 +81,11 @@ impl Layer {
         for error in &errors {
             let line = lines.at(error.span().map_or(0, |span| span.start));
             broken_lines.insert(line);
-            // Only the message: the parser's own form shows the line, which may hold a secret.
+            // Only the message: the parser's own format shows the line, which may contain a secret.
             let sentence = format!("is not TOML here: {}", error.message());
             layer.problems.push(Problem::of_source(Origin::File(name.to_owned(), line), sentence));
         }
-        // The table is in the order of names; people read files from the top.
+        // The table is sorted by name; messages follow the order of the file.
         let mut sections: Vec<_> = table.get_ref().iter().collect();
         sections.sort_by_key(|(section, _)| section.span().start);
         for (section, content) in sections {
@@ -105,7 +105,7 @@ impl Layer {
         layer
     }
 
-    /// Takes the variables that are ours, in the order of their names.
+    /// Reads the variables with our prefix, sorted by name.
     pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> Self {
         let mut layer = Self::default();
         let mut ours: Vec<_> = variables
@@ -143,7 +143,7 @@ impl Layer {
     }
 }
 
-/// What is wrong with a value where a section belongs.
+/// The error message for a value in the place of a section.
 fn misplaced(name: &str) -> String {
     if keys::is_section(name) {
         return format!("{name}: must be a section: write [{name}] once, with its keys below it");
@@ -152,7 +152,7 @@ fn misplaced(name: &str) -> String {
     format!("{name}: stands outside a section; move it below its [section]")
 }
 
-/// A section of a file, and what is needed to say where its keys stand.
+/// A section of a file, with the positions of its keys.
 struct Section<'a> {
     file: &'a str,
     text: &'a str,
@@ -161,7 +161,7 @@ struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// The section's keys from the top, without what the parser guessed on a broken line.
+    /// The section's keys in order, without those that the parser guessed on a broken line.
     fn entries(&self, content: &DeTable<'_>, broken_lines: &BTreeSet<usize>) -> Vec<Entry> {
         let mut keys: Vec<_> = content
             .iter()
@@ -182,7 +182,7 @@ impl Section<'_> {
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets at which the lines of a text begin.
 struct Lines(Vec<usize>);
 
 impl Lines {

@@ -1,4 +1,4 @@
-//! From sources to one checked configuration, or to everything that is wrong with them.
+//! Loads the sources into one checked configuration, or lists everything that is wrong with them.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,17 +17,17 @@ use super::problem::{ConfigErrors, Problem};
 use super::settings::{Difference, Settings};
 use super::store_engine::StoreEngine;
 
-/// Where values come from; each goes over the one before it.
+/// The sources of values; each overrides the one before it.
 pub struct Sources<'a> {
-    /// What the command sets before anybody is asked: those of `heartline dev`.
+    /// The settings of the command itself, such as those of `heartline dev`.
     pub preset: Layer,
     /// The operator's file.
     pub file: Option<&'a Path>,
-    /// The environment; only `HEARTLINE__…` is looked at.
+    /// The environment; only `HEARTLINE__…` is read.
     pub environment: Vec<(OsString, OsString)>,
-    /// What the command line says.
+    /// The arguments of the command line.
     pub arguments: Layer,
-    /// Who reads the files.
+    /// Reads the files.
     pub files: &'a dyn Files,
 }
 
@@ -44,18 +44,19 @@ pub struct Loaded {
     pub config: Config,
     /// The keys for tokens, with their files read.
     pub auth_keys: AuthKeys,
-    /// What an operator should know although it is legal; one sentence each.
+    /// Legal settings that an operator should change; one sentence each.
     pub warnings: Vec<String>,
     /// The keys whose values are not the defaults.
     pub differences: Vec<Difference>,
-    /// What `heartline dev` signs with for those who sign in by name. No configuration sets it.
+    /// The secret for tokens of users who sign in by name in `heartline dev`. No configuration sets
+    /// it.
     pub development: Option<Secret>,
 }
 
 /// Loads a configuration: defaults, preset, file, environment, arguments.
 ///
 /// # Errors
-/// Everything that is wrong, each with where it was said and what to change.
+/// Every problem, each with its source and the change to make.
 pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigErrors> {
     let mut problems = Vec::new();
     let mut settings = Settings::defaults();
@@ -69,7 +70,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigErrors> {
                 is_broken = layer.is_broken;
                 settings.overlay(layer, &mut problems);
             }
-            // Whatever else would be found missing may stand in that file.
+            // Any setting that seems missing may be in that file.
             Err(sentence) => return Err(ConfigErrors(vec![Problem::of_source(name, sentence)])),
         }
     }
@@ -92,7 +93,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigErrors> {
     Ok(Loaded { config, auth_keys, warnings, differences, development: None })
 }
 
-/// Reads the files with keys; those for TLS are only tried here, and parsed by `tls`.
+/// Reads the files with keys; those for TLS are only opened here, and parsed by `tls`.
 fn read_key_files(
     config: &Config,
     settings: &Settings,
@@ -122,7 +123,7 @@ fn read_key_files(
     auth_keys
 }
 
-/// What is legal and still deserves a word.
+/// Legal settings that an operator should change.
 fn warnings(config: &Config, settings: &Settings, sources: &Sources<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let has_secret_from_file = settings.iter().any(|(key, setting)| {

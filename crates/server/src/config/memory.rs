@@ -1,8 +1,9 @@
-//! How much memory this process may use: its control groups' limits, else the machine's.
+//! The memory that this process may use: the limit of its control groups, else the machine's
+//! memory.
 
 use std::path::Path;
 
-/// What is assumed where nothing can be read.
+/// The memory that is assumed if nothing can be read.
 const MEMORY_BYTES_FALLBACK: u64 = 1024 * 1024 * 1024;
 
 /// The bytes of memory that this process may use.
@@ -10,8 +11,8 @@ pub fn process_memory() -> u64 {
     memory(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// The least of the machine's memory and of the limits of every control group around the process.
-/// `read` answers a file's text.
+/// The smallest of the machine's memory and the limits of all control groups around the process.
+/// `read` returns the text of a file.
 fn memory(read: &dyn Fn(&str) -> Option<String>) -> u64 {
     let machine = read("/proc/meminfo").and_then(|text| parse_machine(&text));
     let groups = read("/proc/self/cgroup").unwrap_or_default();

@@ -1,16 +1,16 @@
-//! What is wrong with a configuration, one line per problem.
+//! Error messages about a configuration, one line per problem.
 
 use std::fmt;
 
 use super::keys::{KEYS, Key};
 use super::value::Value;
 
-/// Problems that are printed; a file that is not a configuration at all would give thousands.
+/// Problems that are printed; a file that is no configuration at all would have thousands.
 const SHOWN_MAX: usize = 50;
-/// Letters that may differ between an unknown key and the one that was probably meant.
+/// Letters that may differ between an unknown key and the suggested one.
 const TYPING_ERRORS_MAX: usize = 3;
 
-/// One thing to change: where it was said, which key, its value, and what is allowed.
+/// One problem: its source, the key, its value, and the allowed values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem(String);
 
@@ -31,7 +31,7 @@ impl Problem {
         Self(format!("{source}: {} = {value}: {sentence}", key.path()))
     }
 
-    /// A key that does not exist, with the one that was probably meant.
+    /// An unknown key, with the most similar known one.
     pub(super) fn of_unknown_key(source: impl fmt::Display, section: &str, name: &str) -> Self {
         let path = printable(&format!("{section}.{name}"));
         let elsewhere = KEYS.iter().find(|key| key.name == name).map(Key::path);
@@ -45,7 +45,7 @@ impl Problem {
         })
     }
 
-    /// A section that does not exist, with the one that was probably meant.
+    /// An unknown section, with the most similar known one.
     pub(super) fn of_unknown_section(source: impl fmt::Display, section: &str) -> Self {
         let meant = nearest(section, KEYS.iter().map(|key| key.section));
         let section = printable(section);
@@ -64,12 +64,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A value as an operator may see it.
+/// A value without secrets.
 pub(super) fn shown(key: &Key, value: &Value) -> String {
     if key.hides(value) { "(hidden)".to_owned() } else { value.to_string() }
 }
 
-/// Everything that is wrong, so that one run shows it all.
+/// All problems, so that one run shows them all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<Problem>);
 
@@ -86,12 +86,12 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Keys come from files and may hold anything.
+/// Escapes control characters: keys come from files and may contain anything.
 fn printable(text: &str) -> String {
     text.escape_debug().take(100).collect()
 }
 
-/// The candidate that differs least, if it is near enough to be a typing error.
+/// The most similar candidate, if it is similar enough for a typing error.
 fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if text.len() > 100 {
         return None;

@@ -1,11 +1,11 @@
-//! What a key accepts, and the sentence that says so.
+//! The rule for the values of a key, and its error message.
 
 use std::time::Duration;
 
 use super::check::Verdict;
 use super::value::Value;
 
-/// What a key accepts.
+/// The rule for the values of a key.
 pub(super) enum Rule {
     /// Text with a unit, between two bounds.
     Duration(Duration, Duration),
@@ -22,10 +22,10 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Judges a value; the error is a sentence that says what is allowed.
-    pub(super) fn judge(&self, value: &Value) -> Verdict {
+    /// Checks a value; the error message states what is allowed.
+    pub(super) fn check(&self, value: &Value) -> Verdict {
         match (self, value) {
-            (Self::Duration(min, max), value) => judge_duration(value, *min, *max),
+            (Self::Duration(min, max), value) => check_duration(value, *min, *max),
             (Self::Integer(min, max), Value::Integer(number)) if (min..=max).contains(&number) => {
                 Ok(())
             }
@@ -43,15 +43,15 @@ impl Rule {
             }
             (Self::Text(check), Value::Text(text)) => check(text),
             (Self::Text(_), _) => Err("must be a text in quotes".to_owned()),
-            (Self::List(check), Value::List(items)) => judge_items(items, *check),
+            (Self::List(check), Value::List(items)) => check_items(items, *check),
             (Self::List(_), _) => {
                 Err("must be a list of texts, such as [\"one\", \"two\"]".to_owned())
             }
         }
     }
 
-    /// Gives a text from the environment the type that this key has. What cannot be read stays a
-    /// text, which the judge then refuses.
+    /// Converts a text from the environment to the type of this key. A text that cannot be
+    /// converted stays a text, which the check then rejects.
     pub(super) fn read(&self, text: &str) -> Value {
         let trimmed = text.trim();
         match self {
@@ -81,7 +81,7 @@ fn toml_list(text: &str) -> Option<Vec<String>> {
     }
 }
 
-fn judge_duration(value: &Value, min: Duration, max: Duration) -> Verdict {
+fn check_duration(value: &Value, min: Duration, max: Duration) -> Verdict {
     let number = match value {
         Value::Integer(number) => Some(number.to_string()),
         Value::Text(text) if text.parse::<f64>().is_ok() => Some(text.clone()),
@@ -104,8 +104,8 @@ fn judge_duration(value: &Value, min: Duration, max: Duration) -> Verdict {
     Err(format!("must be a duration from {least} to {most}, such as \"5s\" or \"500ms\""))
 }
 
-/// Items are named by their place, never shown: they may be secrets.
-fn judge_items(items: &[String], check: fn(&str) -> Verdict) -> Verdict {
+/// Items are identified by their position and never shown, because they may be secrets.
+fn check_items(items: &[String], check: fn(&str) -> Verdict) -> Verdict {
     let refused = items.iter().enumerate().find_map(|(place, item)| {
         check(item).err().map(|allowed| format!("entry {}: {allowed}", place + 1))
     });

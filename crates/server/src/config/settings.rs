@@ -1,4 +1,4 @@
-//! The values in force, each with where it was said.
+//! The values in force, each with its source.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use super::value::Value;
 pub(super) struct Setting {
     pub(super) value: Value,
     pub(super) origin: Origin,
-    /// A layer gave an illegal value. The one below serves on, so that the other problems are
-    /// found too, but no contradiction is seen in it.
+    /// A layer has an illegal value. The value below is used, so that other problems are found too,
+    /// but contradictions with it are not reported.
     pub(super) is_doubtful: bool,
 }
 
@@ -22,21 +22,21 @@ pub(super) struct Setting {
 #[derive(Debug, Clone)]
 pub(super) struct Settings(Vec<Setting>);
 
-/// A key whose value is not the default.
+/// A key whose value differs from the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// `section.name`.
     pub key: String,
     /// The value in force; a secret is not shown.
     pub value: String,
-    /// The value in the manual.
+    /// The default value.
     pub default: String,
-    /// Where the value was said.
+    /// The source of the value.
     pub source: String,
 }
 
 impl Settings {
-    /// The values of the manual.
+    /// The default values.
     pub(super) fn defaults() -> Self {
         let manual = Layer::from_file("config.default.toml", DEFAULTS);
         let value_of = |key: &Key| {
@@ -51,7 +51,7 @@ impl Settings {
         Self(KEYS.iter().map(setting).collect())
     }
 
-    /// Lays one layer over the values so far, and notes what is wrong with it.
+    /// Lays one layer over the values, and records its problems.
     pub(super) fn overlay(&mut self, layer: Layer, problems: &mut Vec<Problem>) {
         problems.extend(layer.problems);
         let mut unknown_sections = BTreeSet::new();
@@ -68,7 +68,7 @@ impl Settings {
                 continue;
             };
             let setting = self.get_mut(key);
-            match key.rule.judge(&entry.value) {
+            match key.rule.check(&entry.value) {
                 Ok(()) => {
                     setting.value = entry.value;
                     setting.origin = entry.origin;
@@ -82,7 +82,7 @@ impl Settings {
         }
     }
 
-    /// The value in force of a key that exists.
+    /// The value in force of a key.
     pub(super) fn get(&self, key: &Key) -> &Setting {
         &self.0[index_of(key)]
     }

@@ -10,8 +10,8 @@ pub(crate) enum StoreEngine {
 }
 
 impl StoreEngine {
-    /// The engine that a URL names. A URL without a known scheme is taken for the file of SQLite,
-    /// whose parser explains the schemes.
+    /// The engine of a URL. A URL without a known scheme counts as a SQLite file; the parser of
+    /// that engine then explains the schemes.
     pub(crate) fn of(url: &str) -> Self {
         match url.split_once(':') {
             Some(("postgres" | "postgresql", _)) => Self::Postgres,

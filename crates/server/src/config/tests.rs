@@ -1,4 +1,5 @@
-//! Loading: the manual is right, layers go over one another, and every mistake has its sentence.
+//! Loading: the manual is complete, layers override one another, and every mistake has an error
+//! message.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ mod mistakes;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// Files that exist only here; a missing one is not found, and `private` may not be read.
+/// Files in memory; a missing one is not found, and `private` may not be read.
 #[derive(Default)]
 struct Shelf {
     files: BTreeMap<&'static str, Vec<u8>>,
@@ -237,7 +238,7 @@ fn warnings_do_not_stop_a_start() {
     assert_eq!(loaded.warnings.len(), 1);
     assert!(loaded.warnings[0].contains("chmod 600 a.toml"), "{:?}", loaded.warnings);
 
-    // A world-readable file without secrets is nothing to warn of.
+    // A world-readable file without secrets gives no warning.
     shelf.files.insert("a.toml", Vec::new());
     let environment = [("HEARTLINE__AUTH__HMAC_SECRET", SECRET)];
     assert!(load_with(&shelf, Some("a.toml"), &environment).unwrap().warnings.is_empty());

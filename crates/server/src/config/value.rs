@@ -1,4 +1,4 @@
-//! A value as some layer gave it, before it is judged.
+//! A value as a layer gave it, before it is checked.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use toml::de::DeValue;
 /// Characters of a value that a problem shows.
 const SHOWN_CHARACTERS_MAX: usize = 80;
 
-/// A value as some layer gave it.
+/// A value as a layer gave it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Value {
     /// Text, also for durations, addresses and choices.
     Text(String),
     /// A whole number.
     Integer(i64),
-    /// Yes or no.
+    /// True or false.
     Boolean(bool),
     /// A list of texts.
     List(Vec<String>),
@@ -23,7 +23,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Takes a parsed TOML value; `written` is its text in the file.
+    /// Converts a parsed TOML value; `written` is its text in the file.
     pub(super) fn from_toml(value: &DeValue<'_>, written: &str) -> Self {
         let other = || Self::Other(written.to_owned());
         match value {
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// Whether it says "not set": an empty text or list.
+    /// Whether the value means "not set": an empty text or list.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Text(text) => text.is_empty(),
@@ -61,7 +61,7 @@ impl Value {
     }
 }
 
-/// Shown on one line, cut, and with control characters escaped.
+/// Shown on one line, truncated, and with control characters escaped.
 impl fmt::Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {

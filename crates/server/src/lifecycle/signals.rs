@@ -1,4 +1,4 @@
-//! The signals that ask for a stop.
+//! The signals that request a stop.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that ask for a stop: SIGTERM and SIGINT. From its making on they no longer kill the
-/// process, and none is missed.
+/// The signals that request a stop: SIGTERM and SIGINT. While this value exists they do not kill
+/// the process, and none is missed.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -15,7 +15,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen. It needs a runtime.
+    /// Installs the signal handlers. Needs a runtime.
     ///
     /// # Errors
     /// The system refuses a handler.

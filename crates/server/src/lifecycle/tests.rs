@@ -6,12 +6,12 @@ use super::*;
 /// Far longer than any test lasts.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A stream on which no signal ever comes.
+/// A stream without signals.
 fn no_signal() -> impl Stream<Item = ()> + Unpin {
     stream::pending()
 }
 
-/// A stream of so many signals at once.
+/// A stream of this many signals at once.
 fn signals(count: usize) -> impl Stream<Item = ()> + Unpin {
     stream::iter(std::iter::repeat_n((), count)).chain(stream::pending())
 }
@@ -31,7 +31,7 @@ async fn a_signal_lets_everything_finish() {
 }
 
 #[tokio::test]
-async fn a_second_signal_cuts_what_is_left() {
+async fn a_second_signal_cancels_the_remaining_tasks() {
     let life = Lifecycle::new();
     let (_held, never) = oneshot::channel::<()>();
     let (dropped, gone) = oneshot::channel::<()>();
@@ -39,17 +39,17 @@ async fn a_second_signal_cuts_what_is_left() {
         let _dropped = dropped;
         let _ = never.await;
     });
-    assert_eq!(life.wait(signals(2), LONG).await, Exit::Cut);
+    assert_eq!(life.wait(signals(2), LONG).await, Exit::Forced);
     assert!(gone.await.is_err(), "the task's future was dropped");
-    assert_eq!(Exit::Cut.code(), 1);
+    assert_eq!(Exit::Forced.code(), 1);
 }
 
 #[tokio::test]
-async fn a_drain_that_takes_too_long_is_cut() {
+async fn a_drain_that_takes_too_long_is_cancelled() {
     let life = Lifecycle::new();
     life.spawn("stubborn", std::future::pending());
     life.stop();
-    assert_eq!(life.wait(no_signal(), Duration::from_millis(10)).await, Exit::Cut);
+    assert_eq!(life.wait(no_signal(), Duration::from_millis(10)).await, Exit::Forced);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn a_loop_that_ends_too_early_stops_the_process_with_a_failure() {
 #[tokio::test]
 async fn a_loop_that_panics_stops_the_process_with_a_failure() {
     let life = Lifecycle::new();
-    life.spawn("broken", async { panic!("as the test wants") });
+    life.spawn("broken", async { panic!("intended by the test") });
     assert_eq!(life.wait(no_signal(), LONG).await, Exit::Failed);
 }
 
@@ -75,7 +75,7 @@ async fn a_loop_that_panics_while_stopping_is_still_a_failure() {
     let stop = life.soft_stop();
     life.spawn("broken", async move {
         stop.cancelled().await;
-        panic!("as the test wants");
+        panic!("intended by the test");
     });
     assert_eq!(life.wait(signals(1), LONG).await, Exit::Failed);
 }
@@ -84,7 +84,7 @@ async fn a_loop_that_panics_while_stopping_is_still_a_failure() {
 async fn a_panic_of_a_connection_is_counted_and_ends_nothing_else() {
     let life = Lifecycle::new();
     let (send, receive) = oneshot::channel();
-    life.spawn_connection(async { panic!("as the test wants") });
+    life.spawn_connection(async { panic!("intended by the test") });
     life.spawn_connection(async {});
     let stop = life.soft_stop();
     life.spawn_connection(async move {
@@ -137,7 +137,7 @@ async fn a_support_loop_lasts_until_the_last_task_is_gone() {
     let stop = life.soft_stop();
     life.spawn_connection(async move {
         stop.cancelled().await;
-        // Long after the stop the support still answers.
+        // Long after the stop the support loop still runs.
         for _ in 0..100 {
             let (answer, answered) = oneshot::channel();
             ask.send(answer).await.unwrap();

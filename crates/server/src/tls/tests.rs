@@ -78,7 +78,8 @@ impl Pair {
         TlsReloader::load(&self.certificate(), &self.key())
     }
 
-    /// Replaces a file as deployment tools do, so that the change is seen at any clock's grain.
+    /// Replaces a file as deployment tools do, so that the change is detected at any resolution of
+    /// timestamps.
     fn replace(&self, path: &Path, content: &str) {
         let aside = self.scratch.path().join("aside");
         fs::write(&aside, content).unwrap();
@@ -126,7 +127,7 @@ fn a_new_pair_serves_without_a_restart() {
     assert!(matches!(reloader.reload_if_changed(), Reload::Unchanged));
     assert!(Arc::ptr_eq(&before, &reloader.current()));
 
-    // Between the two writes the files are no pair, and the old one serves.
+    // Between the two writes the files do not match, and the old pair is served.
     pair.replace(&pair.certificate(), SECOND.0);
     let kept = reloader.reload_if_changed();
     assert!(matches!(kept, Reload::Kept(TlsError::NotAPair { .. })), "{kept:?}");
@@ -139,7 +140,7 @@ fn a_new_pair_serves_without_a_restart() {
 }
 
 #[test]
-fn a_file_that_vanishes_keeps_the_old_pair_until_it_is_back() {
+fn a_missing_file_keeps_the_old_pair_until_it_exists_again() {
     let pair = Pair::new(FIRST);
     let reloader = pair.load().unwrap();
     fs::remove_file(pair.key()).unwrap();
@@ -150,7 +151,7 @@ fn a_file_that_vanishes_keeps_the_old_pair_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn the_watch_ends_when_it_is_told() {
+async fn the_watch_ends_on_stop() {
     let pair = Pair::new(FIRST);
     let reloader = pair.load().unwrap();
     let stop = CancellationToken::new();
@@ -159,7 +160,7 @@ async fn the_watch_ends_when_it_is_told() {
 }
 
 #[test]
-fn files_that_cannot_serve_are_refused_with_what_to_change() {
+fn files_that_cannot_be_used_are_refused_with_advice() {
     let truncated = &FIRST.0[..FIRST.0.len() / 2];
     let table = [
         ((FIRST.0, SECOND.1), "does not belong to the first certificate"),

@@ -1,4 +1,4 @@
-//! The bus of a process against the suite, and when nobody consumes.
+//! The bus of a process against the suite, and without a consumer.
 
 use std::sync::Mutex as SyncMutex;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn bus() -> InProcessBus {
     InProcessBus::new(Publications::default(), Clock::system())
 }
 
-/// Keeps which messages were recorded as published.
+/// Keeps the messages that were recorded as published.
 #[derive(Debug, Default)]
 struct Records(SyncMutex<Vec<Published>>);
 

@@ -28,7 +28,7 @@ fn close_code(effect: Option<Effect>) -> Option<u16> {
 }
 
 #[test]
-fn what_is_no_message_ends_the_conversation() {
+fn an_invalid_message_ends_the_conversation() {
     for text in [
         "",
         "[]",
@@ -56,7 +56,7 @@ fn what_is_no_message_ends_the_conversation() {
 }
 
 #[test]
-fn nothing_is_run_before_the_acknowledgement_and_nobody_begins_twice() {
+fn nothing_runs_before_the_acknowledgement_and_a_second_init_is_refused() {
     let mut conversation = fresh();
     assert_eq!(close_code(conversation.text(SUBSCRIBE)), Some(4401));
     let mut conversation = fresh();
@@ -119,7 +119,7 @@ fn an_error_is_the_end_of_its_operation() {
 }
 
 #[test]
-fn only_so_many_operations_are_under_way() {
+fn the_number_of_pending_operations_is_limited() {
     let mut conversation = ready();
     let subscribe =
         |id: &str| format!(r#"{{"type":"subscribe","id":"{id}","payload":{{"query":"{{a}}"}}}}"#);
@@ -143,7 +143,7 @@ fn a_ping_is_answered_with_its_payload() {
 }
 
 #[test]
-fn each_reason_has_its_code_and_the_init_timeout_its_sentence() {
+fn each_reason_has_its_code_and_the_init_timeout_its_text() {
     let (start, mut conversation) = (Clock::system().now(), fresh());
     let Some(Effect::Close(close)) = conversation.tick(start + Duration::from_secs(60)) else {
         panic!("the init is overdue");

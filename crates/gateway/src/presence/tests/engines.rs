@@ -1,4 +1,4 @@
-//! Engines that fail when they are told to.
+//! Engines that fail on demand.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,18 +18,18 @@ use tokio::time::{Instant, sleep_until};
 use super::fixtures::user;
 use crate::ports::{Relations, RelationsError};
 
-/// A store that knows what it was told, and can fail.
+/// A store of relations that the test fills, and that can fail.
 #[derive(Debug, Default)]
 pub(super) struct ScriptedRelations {
     visibilities: Mutex<Map<UserId, Visibility>>,
     contacts: Mutex<Set<(UserId, UserId)>>,
     last_seen: Mutex<Map<UserId, Timestamp>>,
-    /// Whether it refuses.
+    /// Whether every call fails.
     pub(super) is_down: AtomicBool,
-    /// Whether it does not answer at all.
+    /// Whether no call returns.
     pub(super) hangs: AtomicBool,
-    /// How often it was asked.
-    pub(super) questions: AtomicUsize,
+    /// The number of calls.
+    pub(super) calls: AtomicUsize,
 }
 
 impl ScriptedRelations {
@@ -43,7 +43,7 @@ impl ScriptedRelations {
         contacts.extend([(user(one), user(other)), (user(other), user(one))]);
     }
 
-    /// One of the two removes the other.
+    /// Removes one of two contacts.
     pub(super) fn part(&self, one: &str, other: &str) {
         self.contacts.lock().unwrap().remove(&(user(one), user(other)));
     }
@@ -60,13 +60,13 @@ impl Relations for ScriptedRelations {
         sights: Vec<Sight>,
         deadline: Instant,
     ) -> Result<Vec<Relation>, RelationsError> {
-        self.questions.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         if self.hangs.load(Ordering::Relaxed) {
             sleep_until(deadline).await;
             return Err(RelationsError::Deadline);
         }
         if self.is_down.load(Ordering::Relaxed) {
-            return Err(RelationsError::Failed("it was told to fail".into()));
+            return Err(RelationsError::Failed("it fails on demand".into()));
         }
         let contacts = self.contacts.lock().unwrap();
         let has_put =
@@ -80,15 +80,15 @@ impl Relations for ScriptedRelations {
     }
 }
 
-/// The directory of a single node, which can be made silent as one on a network is.
+/// The directory of a single node, which can be made silent like one on a network.
 #[derive(Debug)]
 pub(super) struct MutableStates {
     pub(super) directory: MemoryDirectory,
     /// For how many seconds it has not answered.
     silence_seconds: AtomicU64,
-    /// Whether it is being told anew what it lost.
+    /// Whether the directory is rebuilding after a loss of its data.
     pub(super) is_rebuilding: AtomicBool,
-    /// Whether it refuses.
+    /// Whether every call fails.
     pub(super) is_down: AtomicBool,
 }
 
@@ -107,7 +107,7 @@ impl MutableStates {
 impl PresenceStates for MutableStates {
     async fn presence(&self, user_ids: &[UserId]) -> Result<Vec<PresenceState>, DirectoryError> {
         if self.is_down.load(Ordering::Relaxed) {
-            return Err(DirectoryError("it was told to fail".into()));
+            return Err(DirectoryError("it fails on demand".into()));
         }
         if self.is_rebuilding.load(Ordering::Relaxed) {
             return Ok(vec![PresenceState::Stale; user_ids.len()]);

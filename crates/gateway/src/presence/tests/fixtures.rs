@@ -1,4 +1,4 @@
-//! What the tests of the plane are made of.
+//! The fixtures of the presence tests.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::ports::Relations;
 use crate::pressure::Bounds;
 use crate::session::Response;
 
-/// Longer than anything that is waited for.
+/// Longer than any wait of a test.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn user(name: &str) -> UserId {
     name.parse().unwrap()
 }
 
-/// A connection of a user that nobody reads but the test.
+/// A connection of a user that only the test reads.
 pub(super) fn handle(name: &str, number: u128) -> Arc<Handle> {
     let bounds = Bounds { messages: 1000, bytes: 1 << 20, grace: Duration::from_secs(5) };
     let outbox = Outbox::new(bounds, Arc::new(Budget::new(1 << 30)), Counter::default());
@@ -54,7 +54,7 @@ fn key(name: &str, number: u128) -> LeaseKey {
     }
 }
 
-/// A plane and everything around it.
+/// A presence task with its surroundings.
 pub(super) struct World {
     pub(super) plane: PresenceHandle,
     pub(super) directory: Arc<MutableStates>,
@@ -71,19 +71,19 @@ pub(super) struct World {
 /// A connection that is listed.
 pub(super) struct Listener {
     pub(super) handle: Arc<Handle>,
-    /// Its place in the hub, as long as it lives.
+    /// Its entry in the hub.
     _listing: Listing,
 }
 
 impl World {
-    /// A plane that works.
+    /// A running presence task.
     pub(super) fn start(default_visibility: Visibility) -> Self {
         let mut world = Self::resting(default_visibility);
         world.wake();
         world
     }
 
-    /// A plane whose task does not run yet.
+    /// A presence task that does not run yet.
     pub(super) fn resting(default_visibility: Visibility) -> Self {
         let metrics = Metrics::default();
         let hub = Arc::new(Hub::new(Clock::system(), metrics.clone(), &Limits::default()));
@@ -108,12 +108,12 @@ impl World {
         Self { plane, directory, relations, metrics, hub, policy, numbers: 0, waiting, running }
     }
 
-    /// Lets the task run.
+    /// Starts the task.
     pub(super) fn wake(&mut self) {
         self.running.spawn(self.waiting.take().expect("it rests").run());
     }
 
-    /// A connection of somebody who listens. It has no lease: it is not seen itself.
+    /// A connection of an observer without a lease, whose user is not online.
     pub(super) fn listener(&mut self, name: &str) -> Listener {
         self.numbers += 1;
         let handle = handle(name, self.numbers);
@@ -121,7 +121,7 @@ impl World {
         Listener { handle, _listing }
     }
 
-    /// Somebody comes online; answers the lease.
+    /// Connects a user; returns the lease.
     pub(super) async fn comes(&mut self, name: &str) -> LeaseKey {
         self.numbers += 1;
         let key = key(name, self.numbers);
@@ -136,25 +136,25 @@ impl World {
         key
     }
 
-    /// And leaves.
+    /// Disconnects a user.
     pub(super) async fn goes(&self, key: &LeaseKey) {
         self.directory.directory.unregister(key, Duration::ZERO).await.unwrap();
     }
 
-    /// These users share an active chat with somebody who came or left.
+    /// These users share an active chat with the user of a transition.
     pub(super) fn news(&self, name: &str, is_online: bool, observers: &[&str]) {
         let transition = Transition { user_id: user(name), is_online, version: 1, last_seen: None };
         let observer_ids = observers.iter().map(|name| user(name)).collect();
         self.plane.news(vec![PresenceNews { transition, observer_ids }]);
     }
 
-    /// Has a connection begin to watch, and waits until that is answered.
+    /// Subscribes a connection, and waits for the response.
     pub(super) async fn subscribe(&self, listener: &Listener, names: &[&str]) {
         let answer = timeout(PATIENCE, self.ask(listener, names, true)).await;
-        assert_eq!(answer.expect("an answer in time"), Ok(Response::OnItsWay));
+        assert_eq!(answer.expect("an answer in time"), Ok(Response::AlreadyQueued));
     }
 
-    /// Asks to begin or to end watching.
+    /// Sends a request to subscribe or unsubscribe.
     pub(super) fn ask(
         &self,
         listener: &Listener,
@@ -178,7 +178,7 @@ impl World {
         })
     }
 
-    /// Waits until a gauge of the plane says how many watches there are.
+    /// Waits until the gauge of watches has this value.
     pub(super) async fn watches_become(&self, count: i64) {
         let wait = async {
             while self.metrics.presence.watches.get() != count {
@@ -195,14 +195,14 @@ impl Listener {
         self.handle.connection_id().unwrap()
     }
 
-    /// The next frames, at least so many; without their time.
-    pub(super) async fn hears(&self, count: usize) -> Vec<Value> {
+    /// The next frames, at least so many, without their timestamps.
+    pub(super) async fn receive(&self, count: usize) -> Vec<Value> {
         let mut heard = Vec::new();
         let hearing = async {
             while heard.len() < count {
                 let signal = poll_fn(|context| self.handle.outbox.poll_signal(context, None)).await;
                 assert_eq!(signal, Signal::Writable);
-                heard.extend(self.heard());
+                heard.extend(self.received());
             }
         };
         let in_time = timeout(PATIENCE, hearing).await.is_ok();
@@ -210,15 +210,15 @@ impl Listener {
         heard
     }
 
-    /// One frame and no more.
-    pub(super) async fn hears_one(&self) -> Value {
-        let mut heard = self.hears(1).await;
+    /// Exactly one frame.
+    pub(super) async fn receive_one(&self) -> Value {
+        let mut heard = self.receive(1).await;
         assert_eq!(heard.len(), 1, "{heard:?}");
         heard.remove(0)
     }
 
-    /// What has come so far.
-    pub(super) fn heard(&self) -> Vec<Value> {
+    /// The frames that have arrived so far.
+    pub(super) fn received(&self) -> Vec<Value> {
         let mut bytes = Vec::new();
         let taken = self.handle.outbox.flush_with(|slices| {
             slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
@@ -229,7 +229,7 @@ impl Listener {
     }
 }
 
-/// The texts of server frames as JSON, without their time.
+/// The texts of server frames as JSON, without their timestamps.
 fn frames(mut bytes: &[u8]) -> Vec<Value> {
     let mut frames = Vec::new();
     while let [0x81, length, rest @ ..] = bytes {

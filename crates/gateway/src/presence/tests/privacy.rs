@@ -1,4 +1,4 @@
-//! Who is told what, and that nothing shows who hides.
+//! The states that each observer gets; no frame shows which users are hidden.
 
 use heartline_protocol::ChatId;
 use heartline_protocol::rest::Visibility;
@@ -14,7 +14,7 @@ fn unknown(name: &str) -> Value {
 
 /// The statuses of a snapshot.
 async fn snapshot(listener: &Listener) -> Vec<Value> {
-    let mut snapshot = listener.hears_one().await;
+    let mut snapshot = listener.receive_one().await;
     assert_eq!(snapshot["type"], "presence_snapshot");
     let Value::Array(users) = snapshot["users"].take() else { panic!("{snapshot}") };
     users
@@ -30,25 +30,25 @@ fn types(name: &str, observers: &[&str]) -> TypingNews {
 }
 
 #[tokio::test]
-async fn those_who_share_an_active_chat_hear_without_asking() {
+async fn members_of_a_shared_active_chat_observe_without_a_subscription() {
     let mut world = World::start(Visibility::Everyone);
     let (phone, tablet, bo) = (world.listener("ana"), world.listener("ana"), world.listener("bo"));
     let key = world.comes("bo").await;
     world.news("bo", true, &["ana", "bo", "somewhere-else"]);
     for device in [&phone, &tablet] {
-        let event = device.hears_one().await;
+        let event = device.receive_one().await;
         assert_eq!((&event["user_id"], &event["status"]), (&json!("bo"), &json!("online")));
     }
-    // From then on their own node tells them, whoever decides.
+    // From then on their own node pushes transitions, whichever node decides them.
     world.goes(&key).await;
     for device in [&phone, &tablet] {
-        assert_eq!(device.hears_one().await["status"], "offline");
+        assert_eq!(device.receive_one().await["status"], "offline");
     }
-    assert!(bo.heard().is_empty(), "nobody is told of themselves");
+    assert!(bo.received().is_empty(), "nobody observes themselves");
 }
 
 #[tokio::test]
-async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a_chat() {
+async fn transitions_of_hidden_users_are_not_pushed_to_members_of_shared_chats() {
     let mut world = World::start(Visibility::Everyone);
     world.relations.choose("hidden", Visibility::Nobody);
     let ana = world.listener("ana");
@@ -57,25 +57,25 @@ async fn the_coming_and_going_of_who_hides_is_not_mentioned_to_those_who_share_a
         world.news("hidden", true, &["ana"]);
         let seen = world.comes(&format!("bo-{round}")).await;
         world.news(&format!("bo-{round}"), true, &["ana"]);
-        let event = ana.hears_one().await;
+        let event = ana.receive_one().await;
         assert_eq!(event["user_id"], format!("bo-{round}"), "and nothing else: {event}");
         world.goes(&key).await;
         world.news("hidden", false, &["ana"]);
         world.goes(&seen).await;
-        let event = ana.hears_one().await;
+        let event = ana.receive_one().await;
         assert_eq!(event["user_id"], format!("bo-{round}"), "and nothing else: {event}");
     }
-    // Whoever comes out of hiding is seen by those who would have been told.
+    // A user who is visible again is pushed to the observers who share a chat.
     world.comes("hidden").await;
     world.news("hidden", true, &["ana"]);
     world.relations.choose("hidden", Visibility::Everyone);
     world.plane.privacy_changed(vec![user("hidden")]);
-    let event = ana.hears_one().await;
+    let event = ana.receive_one().await;
     assert_eq!((&event["user_id"], &event["status"]), (&json!("hidden"), &json!("online")));
 }
 
 #[tokio::test]
-async fn each_observer_is_judged_apart() {
+async fn each_observer_is_evaluated_separately() {
     let mut world = World::start(Visibility::ContactsOnly);
     world.relations.befriend("bo", "friend");
     world.relations.befriend("bo", "once-a-friend");
@@ -84,18 +84,18 @@ async fn each_observer_is_judged_apart() {
         ["friend", "once-a-friend", "stranger", "bo"].map(|name| world.listener(name));
     for listener in [&friend, &once, &stranger, &own] {
         world.subscribe(listener, &["bo", "cy"]).await;
-        listener.hears_one().await;
+        listener.receive_one().await;
     }
     world.relations.choose("cy", Visibility::Everyone);
     world.comes("bo").await;
     for listener in [&friend, &own] {
-        let event = listener.hears_one().await;
+        let event = listener.receive_one().await;
         assert_eq!((&event["user_id"], &event["status"]), (&json!("bo"), &json!("online")));
     }
     world.comes("cy").await;
     for listener in [&friend, &once, &stranger, &own] {
-        let event = listener.hears_one().await;
-        assert_eq!(event["user_id"], "cy", "of bo they were told nothing: {event}");
+        let event = listener.receive_one().await;
+        assert_eq!(event["user_id"], "cy", "nothing about bo was pushed: {event}");
     }
 }
 
@@ -112,15 +112,15 @@ async fn hiding_looks_exactly_like_being_removed_as_a_contact() {
     assert!(snapshot(&ana).await.iter().all(|seen| seen["status"] == "online"));
     world.relations.choose("bo", Visibility::Nobody);
     world.plane.privacy_changed(vec![user("bo")]);
-    assert_eq!(ana.hears_one().await, unknown("bo"));
+    assert_eq!(ana.receive_one().await, unknown("bo"));
     world.relations.part("cy", "ana");
     world.plane.privacy_changed(vec![user("cy"), user("ana")]);
-    assert_eq!(ana.hears_one().await, unknown("cy"));
-    // And back.
+    assert_eq!(ana.receive_one().await, unknown("cy"));
+    // The change back.
     world.relations.choose("bo", Visibility::ContactsOnly);
     world.relations.befriend("ana", "cy");
     world.plane.privacy_changed(vec![user("bo"), user("cy")]);
-    let events = ana.hears(2).await;
+    let events = ana.receive(2).await;
     assert!(events.iter().all(|event| event["status"] == "online"), "{events:?}");
 }
 
@@ -146,19 +146,19 @@ async fn hidden_absent_and_nonexistent_users_look_the_same_in_a_snapshot() {
 }
 
 #[tokio::test]
-async fn typing_is_shown_to_those_who_may_see_the_one_who_types() {
+async fn typing_is_pushed_to_those_who_may_see_the_typing_user() {
     let mut world = World::start(Visibility::ContactsOnly);
     world.relations.befriend("bo", "friend");
     let [friend, stranger, own] = ["friend", "stranger", "bo"].map(|name| world.listener(name));
     let members = ["friend", "stranger", "bo", "somewhere-else"];
     world.plane.typing(types("bo", &members));
-    let shown = friend.hears_one().await;
+    let shown = friend.receive_one().await;
     assert_eq!((&shown["type"], &shown["user_id"]), (&json!("typing_indicator"), &json!("bo")));
     world.relations.choose("bo", Visibility::Nobody);
     world.plane.typing(types("bo", &members));
     world.relations.choose("cy", Visibility::Everyone);
     world.plane.typing(types("cy", &members));
     for listener in [&friend, &stranger, &own] {
-        assert_eq!(listener.hears_one().await["user_id"], "cy", "of bo they saw nothing");
+        assert_eq!(listener.receive_one().await["user_id"], "cy", "of bo they saw nothing");
     }
 }

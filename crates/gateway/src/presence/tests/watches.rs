@@ -1,4 +1,4 @@
-//! The bookkeeping alone.
+//! The record of watches alone.
 
 use std::sync::Arc;
 
@@ -39,12 +39,12 @@ fn a_connection_watches_a_thousand_users_and_a_refusal_changes_nothing() {
 }
 
 #[test]
-fn each_connection_is_told_once_and_again_when_it_differs() {
+fn each_state_is_pushed_once_per_connection() {
     let (mut watches, phone, tablet) = (Watches::default(), handle("ana", 1), handle("ana", 2));
     let online = presence("bo", PresenceStatus::Online);
     watches.subscribe(&phone, &[user("bo")]).unwrap();
     watches.record_snapshot(id(&phone), &online);
-    assert!(!watches.record_change(id(&phone), &online), "its snapshot said so");
+    assert!(!watches.record_change(id(&phone), &online), "the snapshot had this state");
     watches.subscribe(&tablet, &[user("bo")]).unwrap();
     assert!(watches.record_change(id(&tablet), &online));
     assert!(!watches.record_change(id(&tablet), &Presence { version: Some(2), ..online.clone() }));
@@ -56,27 +56,27 @@ fn each_connection_is_told_once_and_again_when_it_differs() {
         watches.record_change(id(&phone), &offline) && watches.record_change(id(&tablet), &offline)
     );
     let later = Presence { last_seen: Some(Timestamp { unix_ms: 2 }), ..offline.clone() };
-    assert!(watches.record_change(id(&phone), &later), "they were here meanwhile");
+    assert!(watches.record_change(id(&phone), &later), "they were online meanwhile");
     assert!(
         !watches.record_change(id(&handle("cy", 3)), &offline),
-        "who does not watch is not told"
+        "a connection without a watch gets nothing"
     );
     assert_eq!(watches.observers(&user("bo")), Set::from_iter([user("ana")]));
 }
 
 #[test]
-fn who_was_told_nothing_is_not_told_unknown() {
+fn unknown_is_not_pushed_as_the_first_state() {
     let (mut watches, ana) = (Watches::default(), handle("ana", 1));
     let unknown = presence("bo", PresenceStatus::Unknown);
     assert!(watches.observe(&ana, &user("bo")));
     assert!(!watches.record_change(id(&ana), &unknown));
     assert!(!watches.record_change(id(&ana), &Presence { stale: true, ..unknown.clone() }));
     assert!(watches.record_change(id(&ana), &presence("bo", PresenceStatus::Online)));
-    assert!(watches.record_change(id(&ana), &unknown), "who was told something is");
+    assert!(watches.record_change(id(&ana), &unknown), "after another state it is pushed");
 }
 
 #[test]
-fn the_oldest_of_those_who_came_unasked_give_way_but_never_a_subscription() {
+fn the_oldest_unsubscribed_watch_is_removed_but_never_a_subscription() {
     let (mut watches, ana) = (Watches::default(), handle("ana", 1));
     for user_id in users(0..1000) {
         assert!(watches.observe(&ana, &user_id));
@@ -94,7 +94,7 @@ fn the_oldest_of_those_who_came_unasked_give_way_but_never_a_subscription() {
 }
 
 #[test]
-fn connections_that_close_unheard_of_are_found() {
+fn closed_connections_are_found_although_their_removal_was_dropped() {
     let (mut watches, ana, bo) = (Watches::default(), handle("ana", 1), handle("bo", 2));
     watches.subscribe(&ana, &users(0..2)).unwrap();
     watches.observe(&bo, &user("cy"));
@@ -123,7 +123,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn it_holds_exactly_the_watches_that_began_and_have_not_ended(
+    fn watches_are_exactly_those_that_began_and_have_not_ended(
         steps in prop::collection::vec(step(), 0..60),
     ) {
         // Two connections of each of two users.

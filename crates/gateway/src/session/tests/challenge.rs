@@ -15,23 +15,23 @@ fn ten_seconds_without_an_answer_close_the_socket_and_not_one_earlier() {
 fn a_good_token_leads_to_admission_and_then_to_service() {
     let mut talk = Talk::challenged();
     let frame = r#"{"type":"authenticate","token":"secret","device_id":"phone"}"#;
-    assert_eq!(talk.says(frame).as_slice(), [Effect::Verify(Token("secret".to_owned()))]);
+    assert_eq!(talk.sends(frame).as_slice(), [Effect::Verify(Token("secret".to_owned()))]);
     let claims = claims("ana", None, talk.at.wall.plus(seconds(60)));
     let admit = Effect::Admit { claims: claims.clone(), device_id: "phone".parse().ok() };
     assert_eq!(talk.on(Input::Verified(Ok(claims))).as_slice(), [admit]);
     let admitted = admitted(talk.at.wall.plus(seconds(60)));
     assert!(talk.on(Input::Admitted(Ok(admitted))).is_empty());
     assert!(matches!(
-        talk.says(HEARTBEAT).as_slice(),
+        talk.sends(HEARTBEAT).as_slice(),
         [Effect::Send(ServerFrame::HeartbeatAck { .. })]
     ));
-    assert!(talk.stay(seconds(30)).is_empty(), "the challenge's deadline is forgotten");
+    assert!(talk.stay(seconds(30)).is_empty(), "the challenge's deadline is cancelled");
 }
 
 #[test]
-fn the_device_of_the_upgrade_stands_before_that_of_the_frame() {
+fn the_device_of_the_upgrade_overrides_that_of_the_frame() {
     let mut talk = Talk::challenged_on(Some("tablet"));
-    talk.says(r#"{"type":"authenticate","token":"t","device_id":"phone"}"#);
+    talk.sends(r#"{"type":"authenticate","token":"t","device_id":"phone"}"#);
     let claims = claims("ana", None, talk.at.wall.plus(seconds(60)));
     let effects = talk.on(Input::Verified(Ok(claims)));
     assert!(matches!(
@@ -44,16 +44,16 @@ fn the_device_of_the_upgrade_stands_before_that_of_the_frame() {
 fn a_bad_token_closes_unauthorized() {
     for error in [AuthError::Invalid("it has expired"), AuthError::UnknownKey] {
         let mut talk = Talk::challenged();
-        talk.says(AUTHENTICATE);
+        talk.sends(AUTHENTICATE);
         let effects = talk.on(Input::Verified(Err(error)));
         assert_eq!(closing(&effects), Some((CloseReason::Unauthorized, 4401)));
     }
 }
 
 #[test]
-fn a_token_that_cannot_be_judged_yet_is_not_called_bad() {
+fn a_token_that_cannot_be_verified_yet_is_not_unauthorized() {
     let mut talk = Talk::challenged();
-    talk.says(AUTHENTICATE);
+    talk.sends(AUTHENTICATE);
     let effects = talk.on(Input::Verified(Err(AuthError::NotReady)));
     assert_eq!(closing(&effects), Some((CloseReason::Overloaded, 1013)));
 }
@@ -61,7 +61,7 @@ fn a_token_that_cannot_be_judged_yet_is_not_called_bad() {
 #[test]
 fn a_refused_admission_closes_for_its_reason() {
     let mut talk = Talk::challenged();
-    talk.says(AUTHENTICATE);
+    talk.sends(AUTHENTICATE);
     talk.on(Input::Verified(Ok(claims("ana", None, talk.at.wall.plus(seconds(60))))));
     let effects = talk.on(Input::Admitted(Err(CloseReason::ConnectionLimit)));
     assert_eq!(closing(&effects), Some((CloseReason::ConnectionLimit, 4429)));
@@ -70,11 +70,11 @@ fn a_refused_admission_closes_for_its_reason() {
 #[test]
 fn a_second_authenticate_is_a_conflict_at_any_time() {
     let mut talk = Talk::challenged();
-    talk.says(AUTHENTICATE);
-    assert_eq!(code(&talk.says(AUTHENTICATE)), ErrorCode::Conflict);
+    talk.sends(AUTHENTICATE);
+    assert_eq!(code(&talk.sends(AUTHENTICATE)), ErrorCode::Conflict);
     talk.on(Input::Verified(Ok(claims("ana", None, talk.at.wall.plus(seconds(60))))));
-    assert_eq!(code(&talk.says(AUTHENTICATE)), ErrorCode::Conflict);
-    assert_eq!(code(&Talk::established().says(AUTHENTICATE)), ErrorCode::Conflict);
+    assert_eq!(code(&talk.sends(AUTHENTICATE)), ErrorCode::Conflict);
+    assert_eq!(code(&Talk::established().sends(AUTHENTICATE)), ErrorCode::Conflict);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn any_other_frame_is_unauthorized_and_echoes_its_request() {
         (r#"{"type":"from_the_future"}"#, None),
         (r#"{"type":"from_the_future","request_id":"new"}"#, Some("new")),
     ] {
-        let effects = talk.says(text);
+        let effects = talk.sends(text);
         assert_eq!(code(&effects), ErrorCode::Unauthorized, "{text}");
         let echoed = error(&effects).request_id.as_ref().map(RequestId::as_str);
         assert_eq!(echoed, request_id, "{text}");
@@ -99,9 +99,9 @@ fn any_other_frame_is_unauthorized_and_echoes_its_request() {
 fn the_tenth_frame_before_authentication_closes_with_1003() {
     let mut talk = Talk::challenged();
     for _ in 0..9 {
-        assert_eq!(closing(&talk.says(HEARTBEAT)), None);
+        assert_eq!(closing(&talk.sends(HEARTBEAT)), None);
     }
-    let effects = talk.says(HEARTBEAT);
+    let effects = talk.sends(HEARTBEAT);
     assert_eq!(code(&effects), ErrorCode::Unauthorized, "the tenth is answered too");
     assert_eq!(closing(&effects), Some((CloseReason::ProtocolError, 1003)));
 }
@@ -109,10 +109,10 @@ fn the_tenth_frame_before_authentication_closes_with_1003() {
 #[test]
 fn a_field_error_names_its_field_already_before_authentication() {
     let mut talk = Talk::challenged();
-    let effects = talk.says(r#"{"type":"authenticate"}"#);
+    let effects = talk.sends(r#"{"type":"authenticate"}"#);
     assert_eq!(code(&effects), ErrorCode::InvalidMessage);
     assert_eq!(error(&effects).details.as_ref().unwrap().field.as_deref(), Some("token"));
-    let effects = talk.says(r#"{"type":"sync_request","request_id":"r"}"#);
+    let effects = talk.sends(r#"{"type":"sync_request","request_id":"r"}"#);
     assert_eq!(error(&effects).request_id.as_ref().unwrap().as_str(), "r");
     assert_eq!(effects[1..], [Effect::Count(Counted::BadFrame)]);
 }

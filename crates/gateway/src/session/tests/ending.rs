@@ -1,8 +1,8 @@
-//! Every way to end, and what comes after it: PROTOCOL section 3.
+//! Every way to end a session, and the inputs after it: PROTOCOL section 3.
 
 use super::*;
 
-/// The closing reasons and their codes as the reference gives them.
+/// The closing reasons with their codes in the reference.
 const CODES: [(CloseReason, u16); 14] = [
     (CloseReason::AuthTimeout, 4408),
     (CloseReason::Unauthorized, 4401),
@@ -39,7 +39,7 @@ fn every_reason_to_stop_has_its_close_code() {
 }
 
 #[test]
-fn who_must_leave_with_everybody_comes_back_within_eight_seconds() {
+fn clients_of_a_closing_node_reconnect_within_eight_seconds() {
     let together = [CloseReason::ServerShutdown, CloseReason::MaxAge, CloseReason::Overloaded];
     for reason in together {
         let delays = SEEDS.map(|seed| stopped(reason, seed).reconnect_delay);
@@ -49,7 +49,7 @@ fn who_must_leave_with_everybody_comes_back_within_eight_seconds() {
 }
 
 #[test]
-fn who_leaves_alone_comes_back_after_a_second_give_or_take_a_fifth() {
+fn a_single_closed_client_reconnects_after_a_second_within_a_fifth() {
     let together = [CloseReason::ServerShutdown, CloseReason::MaxAge, CloseReason::Overloaded];
     for (reason, _) in CODES.into_iter().filter(|(reason, _)| !together.contains(reason)) {
         for seed in SEEDS {
@@ -65,7 +65,7 @@ fn a_connection_ends_at_its_age_within_a_jitter_of_a_tenth() {
     let ages = SEEDS.map(|seed| {
         let mut talk = Talk::with_token_for(day * 2, seed);
         let opened_at = talk.at.now;
-        // The questions about its silence must not happen to fall on the end.
+        // The Pings of a silent connection must not coincide with its end.
         talk.wait(seconds(3));
         talk.on(Input::Pong);
         loop {
@@ -79,7 +79,7 @@ fn a_connection_ends_at_its_age_within_a_jitter_of_a_tenth() {
         }
     });
     assert!(ages.is_sorted());
-    // To the moment, because it is a deadline of its own: nobody ticks only to find out.
+    // Exactly on time, because the age is a deadline of its own.
     for (age, percent) in [(ages[0], 95), (ages[3], 100), (ages[4], 105)] {
         assert!(age.abs_diff(day * percent / 100) < millis(1), "{age:?} is not {percent} percent");
     }

@@ -7,7 +7,7 @@ fn a_heartbeat_is_answered_at_once_with_the_servers_time() {
     let mut talk = Talk::established();
     talk.wait(millis(1234));
     let ack = ServerFrame::HeartbeatAck { server_time: talk.at.wall };
-    assert_eq!(talk.says(HEARTBEAT).as_slice(), [Effect::Send(ack)]);
+    assert_eq!(talk.sends(HEARTBEAT).as_slice(), [Effect::Send(ack)]);
 }
 
 #[test]
@@ -29,13 +29,13 @@ fn ten_bad_frames_within_a_minute_close_with_1003() {
         assert_eq!(closing(&talk.on(Input::Binary)), None);
     }
     talk.stay(millis(59_999));
-    let effects = talk.says("not an object");
+    let effects = talk.sends("not an object");
     assert_eq!(code(&effects), ErrorCode::InvalidMessage, "the tenth is answered too");
     assert_eq!(closing(&effects), Some((CloseReason::ProtocolError, 1003)));
 }
 
 #[test]
-fn nine_bad_frames_a_minute_are_borne_for_ever() {
+fn nine_bad_frames_a_minute_never_close() {
     let mut talk = Talk::established();
     for _ in 0..10 {
         for _ in 0..9 {
@@ -49,7 +49,7 @@ fn nine_bad_frames_a_minute_are_borne_for_ever() {
 fn an_unknown_type_without_a_request_is_counted_and_ignored() {
     let mut talk = Talk::established();
     for _ in 0..50 {
-        let effects = talk.says(r#"{"type":"from_the_future","field":1}"#);
+        let effects = talk.sends(r#"{"type":"from_the_future","field":1}"#);
         assert_eq!(effects.as_slice(), [Effect::Count(Counted::UnknownType)]);
     }
 }
@@ -58,7 +58,7 @@ fn an_unknown_type_without_a_request_is_counted_and_ignored() {
 fn an_unknown_type_with_a_request_is_answered_and_is_no_bad_frame() {
     let mut talk = Talk::established();
     for _ in 0..50 {
-        let effects = talk.says(r#"{"type":"from_the_future","request_id":"r"}"#);
+        let effects = talk.sends(r#"{"type":"from_the_future","request_id":"r"}"#);
         assert_eq!(effects.len(), 1);
         let frame = error(&effects);
         assert_eq!(frame.code, ErrorCode::InvalidMessage);
@@ -77,7 +77,7 @@ fn a_field_error_names_the_field_echoes_the_request_and_is_no_bad_frame() {
         (r#"{"type":"presence_subscribe","request_id":"r","user_ids":[]}"#, "user_ids"),
         (r#"{"type":"presence_subscribe","request_id":"r","user_ids":["a b"]}"#, "user_ids[0]"),
     ] {
-        let effects = talk.says(text);
+        let effects = talk.sends(text);
         assert_eq!(effects.len(), 1, "{text}");
         let frame = error(&effects);
         assert_eq!(frame.code, ErrorCode::InvalidMessage, "{text}");
@@ -90,8 +90,8 @@ fn a_field_error_names_the_field_echoes_the_request_and_is_no_bad_frame() {
 fn content_over_its_limit_is_too_large_and_the_limit_itself_is_not() {
     let mut talk = Talk::established();
     let text = |bytes| send_message("r").replace("hello", &"x".repeat(bytes));
-    assert!(is_asked(&talk.says(&text(4096))));
-    let effects = talk.says(&text(4097));
+    assert!(is_asked(&talk.sends(&text(4096))));
+    let effects = talk.sends(&text(4097));
     assert_eq!(code(&effects), ErrorCode::MessageTooLarge);
     assert_eq!(error(&effects).request_id.as_ref().unwrap().as_str(), "r");
     assert!(!error(&effects).retryable);
@@ -101,10 +101,10 @@ fn content_over_its_limit_is_too_large_and_the_limit_itself_is_not() {
 fn acks_and_typing_are_never_answered() {
     let mut talk = Talk::established();
     let ack = format!(r#"{{"type":"ack","chat_id":"{CHAT}","last_acked_sequence":7}}"#);
-    assert!(matches!(talk.says(&ack).as_slice(), [Effect::Acknowledge(_)]));
+    assert!(matches!(talk.sends(&ack).as_slice(), [Effect::Acknowledge(_)]));
     let typing = format!(r#"{{"type":"typing","chat_id":"{CHAT}","is_typing":true}}"#);
-    assert!(matches!(talk.says(&typing).as_slice(), [Effect::Type(_)]));
-    assert!(talk.says(&typing).is_empty(), "once a second is enough");
+    assert!(matches!(talk.sends(&typing).as_slice(), [Effect::Type(_)]));
+    assert!(talk.sends(&typing).is_empty(), "once a second is enough");
     assert!(matches!(talk.stay(seconds(1)).as_slice(), [Effect::Type(_)]), "the latest word");
 }
 

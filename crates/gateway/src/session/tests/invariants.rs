@@ -1,7 +1,8 @@
-//! What holds in every conversation, whatever is said and whenever.
+//! Invariants of every session, for any input at any time.
 //!
-//! A [`Walk`] takes a session through steps and checks the invariants after each. The steps come
-//! from numbers, so that any generator will do: random tests and the fuzzer walk the same way.
+//! A [`Walk`] takes a session through steps and checks the invariants after each. The steps are
+//! made from numbers, so that any generator will do: random tests and the fuzzer use the same
+//! steps.
 
 use super::{
     Admitted, Arc, AuthError, Bytes, Claims, ClientFrame, CloseReason, Config, DecodeError,
@@ -9,10 +10,10 @@ use super::{
     Response, ServerFrame, Session, Timestamp, decode_client,
 };
 
-/// A tick that is this late may cut nobody for silence.
+/// A tick that is this late must not close a connection for silence.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Things that clients say, good and bad.
+/// Texts that clients send, valid and invalid.
 const TEXTS: [&str; 19] = [
     r#"{"type":"heartbeat"}"#,
     r#"{"type":"authenticate","token":"t"}"#,
@@ -35,7 +36,7 @@ const TEXTS: [&str; 19] = [
     "{",
 ];
 
-/// Something that happens to a session.
+/// An event in the life of a session.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Says(String),
@@ -45,21 +46,21 @@ pub(super) enum Step {
     Ping,
     Pong,
     Violates(FrameError),
-    /// The check or the admission under way is answered, well or badly.
+    /// The pending verification or admission ends, with success or failure.
     Response(u8, Duration),
-    /// One of the requests under way is answered.
+    /// One of the pending requests is answered.
     AnswerRequest(u8),
-    /// Time passes and every deadline is met.
+    /// Time passes, with a tick at every deadline.
     Wait(Duration),
-    /// The process stands still for so long at its next deadline.
+    /// The process is paused for this long at its next deadline.
     Pause(Duration),
-    /// Somebody sets the wall clock.
+    /// The wall clock is set.
     SetWallClock(u64),
     Stop(CloseReason),
 }
 
 impl Step {
-    /// Numbers from any generator to a step; the frequent kinds have more numbers.
+    /// Makes a step from two numbers; frequent kinds have more numbers.
     pub(super) fn from_numbers(kind: u8, value: u16) -> Self {
         let [_, low] = value.to_be_bytes();
         let text = TEXTS[usize::from(value) % TEXTS.len()];
@@ -84,7 +85,7 @@ impl Step {
     }
 }
 
-/// A session under watch.
+/// A session whose invariants are checked.
 #[derive(Debug)]
 pub(super) struct Walk {
     session: Session,
@@ -93,12 +94,12 @@ pub(super) struct Walk {
     last_heard: Instant,
     is_established: bool,
     is_verifying: bool,
-    /// The refresh whose token is being checked.
+    /// The refresh whose token is being verified.
     refresh: Option<RequestId>,
     is_admitting: bool,
-    /// The requests that the session has had answered elsewhere.
+    /// The requests that are pending outside of the session.
     asked: Vec<RequestId>,
-    /// When presence frames were taken, within the last second.
+    /// The times of accepted presence frames within the last second.
     watched_at: Vec<Instant>,
     is_closed: bool,
 }
@@ -127,8 +128,8 @@ impl Walk {
 
     pub(super) fn step(&mut self, step: Step) {
         match step {
-            Step::Says(text) => self.says(&text),
-            Step::Floods(text, times) => (0..times).for_each(|_| self.says(text)),
+            Step::Says(text) => self.sends(&text),
+            Step::Floods(text, times) => (0..times).for_each(|_| self.sends(text)),
             Step::Binary => drop(self.hears(Input::Binary)),
             Step::Ping => drop(self.hears(Input::Ping(Bytes::from_static(b"p")))),
             Step::Pong => drop(self.hears(Input::Pong)),
@@ -150,8 +151,8 @@ impl Walk {
         }
     }
 
-    /// A text, of which the session must answer every request exactly once.
-    fn says(&mut self, text: &str) {
+    /// Sends a text; the session must answer each request in it exactly once.
+    fn sends(&mut self, text: &str) {
         let request_id = match decode_client(text) {
             Ok(Decoded::Frame(frame)) => frame.request_id().cloned(),
             Ok(Decoded::UnknownType { request_id }) => request_id,
@@ -173,7 +174,7 @@ impl Walk {
         let answers = effects.iter().filter(|effect| answers(effect, &request_id)).count();
         let checks = effects.iter().filter(|effect| matches!(effect, Effect::Verify(_))).count();
         let asked = effects.iter().filter(|effect| matches!(effect, Effect::Request(_))).count();
-        // A refresh of the same id that the end overtakes is answered with it.
+        // A pending refresh with the same id is answered when the connection closes.
         let overtaken = usize::from(self.is_closed && refresh.as_ref() == Some(&request_id));
         assert_eq!(answers + checks + asked, 1 + overtaken, "{text} is answered once: {effects:?}");
         assert!(checks == 0 || is_refresh);
@@ -185,7 +186,7 @@ impl Walk {
         }
     }
 
-    /// A presence frame was taken: of a burst and of what one second gives, and no more.
+    /// Records an accepted presence frame: at most a burst plus one second's rate.
     fn watched(&mut self) {
         let now = self.at.now;
         self.watched_at.retain(|then| now - *then < Duration::from_secs(1));
@@ -223,7 +224,7 @@ impl Walk {
         }
     }
 
-    /// What was asked for is answered once, also after the Close.
+    /// Answers a pending request, which must be answered once, also after the Close.
     fn answer_request(&mut self, which: u8) {
         if self.asked.is_empty() {
             return;
@@ -233,13 +234,13 @@ impl Walk {
         let answer = match which % 3 {
             0 => Response::Page(frame),
             1 => Response::Reply(frame),
-            _ => Response::OnItsWay,
+            _ => Response::AlreadyQueued,
         };
-        let is_on_its_way = answer == Response::OnItsWay;
+        let is_already_queued = answer == Response::AlreadyQueued;
         let effects = self.session.on(Input::Answered(answer), self.at);
         let is_said = matches!(effects.as_slice(), [Effect::Send(_) | Effect::SendPage(_)]);
-        assert!(is_said || (is_on_its_way && effects.is_empty()), "once: {effects:?}");
-        assert!(!(is_said && is_on_its_way), "not twice: {effects:?}");
+        assert!(is_said || (is_already_queued && effects.is_empty()), "once: {effects:?}");
+        assert!(!(is_said && is_already_queued), "not twice: {effects:?}");
     }
 
     /// Time passes, with a tick at every deadline; one before the deadline has no effect.
@@ -264,9 +265,9 @@ impl Walk {
     fn tick(&mut self, late: Duration) -> Effects {
         let effects = self.on(Input::Tick { late, is_paused: false });
         let is_ahead = self.session.deadline() > self.at.now;
-        assert!(self.is_closed || is_ahead, "a tick leaves nothing due: it would come for ever");
+        assert!(self.is_closed || is_ahead, "a tick leaves nothing due");
         if effects.iter().any(|effect| closes_for(effect, CloseReason::HeartbeatTimeout)) {
-            assert!(late < PAUSE, "a pause of the server's own cuts nobody");
+            assert!(late < PAUSE, "a pause of the server closes no connection");
             let silence = self.at.now - self.last_heard;
             assert!(silence >= self.config.heartbeat_timeout, "{silence:?} is no timeout");
         }
@@ -278,14 +279,14 @@ impl Walk {
         self.on(input)
     }
 
-    /// Gives an input to the session and checks what holds of all effects.
+    /// Passes an input to the session and checks the invariants of all effects.
     fn on(&mut self, input: Input) -> Effects {
         let effects = self.session.on(input, self.at);
-        assert!(!self.is_closed || effects.is_empty(), "after a Close nothing is said");
+        assert!(!self.is_closed || effects.is_empty(), "after a Close there are no effects");
         for (index, effect) in effects.iter().enumerate() {
             match effect {
                 Effect::Close(closing) => {
-                    assert_eq!(index + 1, effects.len(), "a Close is the last word");
+                    assert_eq!(index + 1, effects.len(), "a Close is the last effect");
                     assert!(closing.reconnect_delay <= Duration::from_secs(8));
                     self.is_closed = true;
                 }
@@ -299,7 +300,7 @@ impl Walk {
                 }
                 Effect::Send(frame) => assert!(self.is_established || is_for_guests(frame)),
                 Effect::Request(request) => {
-                    assert!(self.is_established, "only who is admitted asks");
+                    assert!(self.is_established, "only an admitted session starts requests");
                     self.asked.push(request.clone().into_id());
                     assert!(self.asked.len() <= self.config.limits.inbound_requests);
                 }
@@ -325,7 +326,7 @@ fn answers(effect: &Effect, to: &RequestId) -> bool {
     }
 }
 
-/// Whether a frame may be said to somebody who has not authenticated: refusals only.
+/// Whether a frame may be sent before authentication: refusals only.
 fn is_for_guests(frame: &ServerFrame) -> bool {
     let codes = [
         ErrorCode::Unauthorized,

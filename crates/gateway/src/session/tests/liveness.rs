@@ -1,9 +1,9 @@
-//! Whether the client is there, and whether the server was: PROTOCOL section 1, "Alive".
+//! Detection of silent clients and of pauses of the server: PROTOCOL section 1, "Alive".
 
 use super::*;
 
 #[test]
-fn silence_is_asked_about_after_one_interval_and_ends_after_the_timeout() {
+fn silence_causes_a_ping_after_one_interval_and_a_close_after_the_timeout() {
     let mut talk = Talk::established();
     assert_eq!(talk.until_deadline(), seconds(5));
     talk.wait(millis(4_999));
@@ -12,13 +12,13 @@ fn silence_is_asked_about_after_one_interval_and_ends_after_the_timeout() {
     assert_eq!(talk.tick().as_slice(), [Effect::Ping]);
     assert_eq!(talk.until_deadline(), seconds(5));
     talk.wait(millis(4_999));
-    assert!(talk.tick().is_empty(), "one question is enough");
+    assert!(talk.tick().is_empty(), "one Ping is enough");
     talk.wait(millis(1));
     assert_eq!(closing(&talk.tick()), Some((CloseReason::HeartbeatTimeout, 4410)));
 }
 
 #[test]
-fn every_kind_of_frame_is_a_sign_of_life() {
+fn every_kind_of_frame_ends_the_silence() {
     let mut talk = Talk::established();
     for input in [
         Input::Text(HEARTBEAT.to_owned()),
@@ -44,17 +44,17 @@ fn a_hidden_tab_that_only_answers_pings_stays() {
 }
 
 #[test]
-fn a_client_that_speaks_in_time_is_never_asked() {
+fn a_client_that_sends_in_time_gets_no_ping() {
     let mut talk = Talk::established();
     for _ in 0..100 {
         talk.wait(millis(4_999));
         assert!(talk.tick().is_empty());
-        talk.says(HEARTBEAT);
+        talk.sends(HEARTBEAT);
     }
 }
 
 #[test]
-fn a_pause_of_the_server_cuts_nobody() {
+fn a_pause_of_the_server_closes_no_connection() {
     for pause in [4, 8, 60].map(seconds) {
         let mut talk = Talk::established();
         talk.wait(seconds(5));
@@ -70,7 +70,7 @@ fn a_pause_of_the_server_cuts_nobody() {
 }
 
 #[test]
-fn a_pause_before_the_first_question_only_delays_it() {
+fn a_pause_before_the_first_ping_only_delays_it() {
     for pause in [4, 8, 60].map(seconds) {
         let mut talk = Talk::established();
         talk.wait(seconds(5) + pause);
@@ -78,12 +78,12 @@ fn a_pause_before_the_first_question_only_delays_it() {
             talk.on(Input::Tick { late: pause, is_paused: false }).as_slice(),
             [Effect::Ping]
         );
-        assert_eq!(talk.until_deadline(), seconds(5), "all the time to answer");
+        assert_eq!(talk.until_deadline(), seconds(5), "the whole time to answer");
     }
 }
 
 #[test]
-fn pauses_one_after_another_cut_nobody_either() {
+fn consecutive_pauses_close_no_connection_either() {
     let mut talk = Talk::established();
     for _ in 0..20 {
         talk.wait(talk.until_deadline() + seconds(8));
@@ -95,7 +95,7 @@ fn pauses_one_after_another_cut_nobody_either() {
 }
 
 #[test]
-fn who_stays_silent_after_a_pause_is_gone_after_the_rest_of_the_timeout() {
+fn a_client_that_stays_silent_after_a_pause_is_closed_after_the_rest_of_the_timeout() {
     let mut talk = Talk::established();
     talk.wait(seconds(5));
     talk.tick();
@@ -106,7 +106,7 @@ fn who_stays_silent_after_a_pause_is_gone_after_the_rest_of_the_timeout() {
 }
 
 #[test]
-fn a_client_whose_answers_wait_is_slow_and_not_silent() {
+fn a_client_that_does_not_read_is_slow_and_not_silent() {
     let mut ana = Talk::established();
     ana.wait(seconds(5));
     assert_eq!(ana.tick().as_slice(), [Effect::Ping]);

@@ -1,4 +1,4 @@
-//! How fast a client may speak: DESIGN section 4.
+//! The rates of a client's frames: DESIGN section 4.
 
 use super::*;
 
@@ -9,28 +9,28 @@ fn is_limited(effects: &Effects) -> bool {
 #[test]
 fn a_hundred_frames_may_come_at_once_and_then_fifty_a_second() {
     let mut talk = Talk::established();
-    assert!((0..100).all(|_| !is_limited(&talk.says(HEARTBEAT))));
-    assert!(is_limited(&talk.says(HEARTBEAT)));
+    assert!((0..100).all(|_| !is_limited(&talk.sends(HEARTBEAT))));
+    assert!(is_limited(&talk.sends(HEARTBEAT)));
     talk.wait(millis(19));
-    assert!(is_limited(&talk.says(HEARTBEAT)));
+    assert!(is_limited(&talk.sends(HEARTBEAT)));
     talk.wait(millis(1));
-    assert!(!is_limited(&talk.says(HEARTBEAT)));
-    assert!(is_limited(&talk.says(HEARTBEAT)));
+    assert!(!is_limited(&talk.sends(HEARTBEAT)));
+    assert!(is_limited(&talk.sends(HEARTBEAT)));
     talk.wait(seconds(1));
-    assert_eq!((0..60).filter(|_| !is_limited(&talk.says(HEARTBEAT))).count(), 50);
+    assert_eq!((0..60).filter(|_| !is_limited(&talk.sends(HEARTBEAT))).count(), 50);
 }
 
 #[test]
 fn twenty_sends_may_come_at_once_and_then_ten_a_second() {
     let mut talk = Talk::established();
-    assert!((0..20).all(|_| !is_limited(&talk.says(&send_message("r")))));
-    assert!(is_limited(&talk.says(&send_message("r"))));
+    assert!((0..20).all(|_| !is_limited(&talk.sends(&send_message("r")))));
+    assert!(is_limited(&talk.sends(&send_message("r"))));
     talk.wait(millis(99));
-    assert!(is_limited(&talk.says(&send_message("r"))));
+    assert!(is_limited(&talk.sends(&send_message("r"))));
     talk.wait(millis(1));
-    assert!(!is_limited(&talk.says(&send_message("r"))));
+    assert!(!is_limited(&talk.sends(&send_message("r"))));
     talk.wait(seconds(1));
-    assert_eq!((0..30).filter(|_| !is_limited(&talk.says(&send_message("r")))).count(), 10);
+    assert_eq!((0..30).filter(|_| !is_limited(&talk.sends(&send_message("r")))).count(), 10);
 }
 
 #[test]
@@ -41,49 +41,49 @@ fn five_presence_frames_may_come_at_once_and_then_five_a_second() {
         format!(r#"{{"type":"{kind}","request_id":"r{number}","user_ids":["bo"]}}"#)
     };
     let mut talk = Talk::established();
-    assert!((0..5).all(|number| is_asked(&talk.says(&frame(number)))), "of both kinds");
-    let effects = talk.says(&frame(5));
+    assert!((0..5).all(|number| is_asked(&talk.sends(&frame(number)))), "of both kinds");
+    let effects = talk.sends(&frame(5));
     let refusal = error(&effects);
     assert_eq!((refusal.code, refusal.retry_after_seconds), (ErrorCode::RateLimited, Some(1)));
     assert_eq!(refusal.request_id.as_ref().unwrap().as_str(), "r5");
-    assert!(!is_limited(&talk.says(HEARTBEAT)), "other frames go on");
+    assert!(!is_limited(&talk.sends(HEARTBEAT)), "other frames go on");
     talk.wait(millis(199));
-    assert!(is_limited(&talk.says(&frame(0))));
+    assert!(is_limited(&talk.sends(&frame(0))));
     talk.wait(millis(1));
-    assert!(is_asked(&talk.says(&frame(0))));
+    assert!(is_asked(&talk.sends(&frame(0))));
     talk.wait(seconds(1));
-    assert_eq!((0..20).filter(|number| is_asked(&talk.says(&frame(*number)))).count(), 5);
+    assert_eq!((0..20).filter(|number| is_asked(&talk.sends(&frame(*number)))).count(), 5);
 }
 
 #[test]
-fn presence_frames_are_paid_as_other_frames_too() {
+fn presence_frames_count_as_other_frames_too() {
     let mut talk = Talk::established();
-    (0..100).for_each(|_| drop(talk.says(HEARTBEAT)));
+    (0..100).for_each(|_| drop(talk.sends(HEARTBEAT)));
     let subscribe = r#"{"type":"presence_subscribe","request_id":"r","user_ids":["bo"]}"#;
-    assert!(is_limited(&talk.says(subscribe)));
+    assert!(is_limited(&talk.sends(subscribe)));
 }
 
 #[test]
 fn sends_and_other_frames_have_rates_of_their_own() {
     let mut talk = Talk::established();
-    assert!((0..20).all(|_| !is_limited(&talk.says(&send_message("r")))));
-    assert!((0..100).all(|_| !is_limited(&talk.says(HEARTBEAT))));
-    assert!(is_limited(&talk.says(&send_message("r"))) && is_limited(&talk.says(HEARTBEAT)));
+    assert!((0..20).all(|_| !is_limited(&talk.sends(&send_message("r")))));
+    assert!((0..100).all(|_| !is_limited(&talk.sends(HEARTBEAT))));
+    assert!(is_limited(&talk.sends(&send_message("r"))) && is_limited(&talk.sends(HEARTBEAT)));
 }
 
 #[test]
 fn a_refusal_echoes_its_request_and_says_when_to_try_again() {
     let mut talk = Talk::established();
-    (0..20).for_each(|_| drop(talk.says(&send_message("r"))));
-    let effects = talk.says(&send_message("late"));
+    (0..20).for_each(|_| drop(talk.sends(&send_message("r"))));
+    let effects = talk.sends(&send_message("late"));
     let frame = error(&effects);
     assert_eq!(frame.code, ErrorCode::RateLimited);
     assert!(frame.retryable);
     assert_eq!(frame.request_id.as_ref().unwrap().as_str(), "late");
     let retry_after = seconds(frame.retry_after_seconds.unwrap());
-    assert_eq!(retry_after, seconds(1), "the tenth of a second is told as a whole one");
+    assert_eq!(retry_after, seconds(1), "a tenth of a second is rounded up to a whole one");
     talk.wait(retry_after);
-    assert!(!is_limited(&talk.says(&send_message("late"))));
+    assert!(!is_limited(&talk.sends(&send_message("late"))));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn pings_count_as_frames() {
 }
 
 #[test]
-fn no_kind_of_frame_is_free() {
+fn every_kind_of_frame_is_limited() {
     let unknown = || Input::Text(r#"{"type":"from_the_future","request_id":"r"}"#.to_owned());
     let nobodys = || Input::Text(r#"{"type":"from_the_future"}"#.to_owned());
     let wrong = || Input::Text(r#"{"type":"sync_request","request_id":"r"}"#.to_owned());
@@ -112,12 +112,12 @@ fn no_kind_of_frame_is_free() {
 #[test]
 fn the_hundredth_refusal_within_a_minute_closes() {
     let mut talk = Talk::established();
-    (0..100).for_each(|_| drop(talk.says(HEARTBEAT)));
+    (0..100).for_each(|_| drop(talk.sends(HEARTBEAT)));
     for _ in 0..99 {
-        let effects = talk.says(HEARTBEAT);
+        let effects = talk.sends(HEARTBEAT);
         assert!(is_limited(&effects) && closing(&effects).is_none());
     }
-    let effects = talk.says(HEARTBEAT);
+    let effects = talk.sends(HEARTBEAT);
     assert_eq!(code(&effects), ErrorCode::RateLimited, "the hundredth is answered too");
     assert_eq!(closing(&effects), Some((CloseReason::RateLimited, 4429)));
 }
@@ -126,7 +126,7 @@ fn the_hundredth_refusal_within_a_minute_closes() {
 fn refusals_are_forgotten_after_a_minute() {
     let mut talk = Talk::established();
     for _ in 0..3 {
-        let refused = (0..199).filter(|_| is_limited(&talk.says(HEARTBEAT))).count();
+        let refused = (0..199).filter(|_| is_limited(&talk.sends(HEARTBEAT))).count();
         assert_eq!(refused, 99);
         talk.stay(seconds(61));
     }

@@ -1,4 +1,4 @@
-//! Tokens run out and are refreshed: PROTOCOL section 1.
+//! Expiry and refresh of tokens: PROTOCOL section 1.
 
 use super::*;
 
@@ -9,9 +9,9 @@ fn expiring() -> Talk {
     Talk::with_token_for(LIFE, 0)
 }
 
-/// A refresh with a token that says this; answers what the client is told.
+/// Refreshes with this result of the verification; returns the effects.
 fn refresh(talk: &mut Talk, answer: Result<Claims, AuthError>) -> Effects {
-    let asked = talk.says(REFRESH);
+    let asked = talk.sends(REFRESH);
     assert_eq!(asked.as_slice(), [Effect::Verify(Token("t".to_owned()))]);
     talk.on(Input::Verified(answer))
 }
@@ -21,10 +21,10 @@ fn is_unauthorized(effects: &Effects) -> bool {
 }
 
 #[test]
-fn expiry_is_told_once_and_on_time() {
+fn expiry_is_announced_once_and_on_time() {
     let mut talk = expiring();
     assert!(talk.stay(LIFE - millis(1)).is_empty());
-    assert!(!is_unauthorized(&talk.says(MANIFEST)));
+    assert!(!is_unauthorized(&talk.sends(MANIFEST)));
     let told = talk.stay(GRACE);
     let expired = ServerFrame::TokenExpired { grace_period_seconds: 30 };
     assert_eq!(told.as_slice(), [Effect::Send(expired)]);
@@ -35,12 +35,12 @@ fn an_expired_token_serves_heartbeats_but_no_requests() {
     let mut talk = expiring();
     talk.stay(LIFE);
     for text in [MANIFEST, &send_message("r")] {
-        let effects = talk.says(text);
+        let effects = talk.sends(text);
         assert!(is_unauthorized(&effects) && error(&effects).retryable);
         assert!(error(&effects).request_id.is_some());
         assert!(effects.contains(&Effect::Count(Counted::Unauthorized)));
     }
-    let effects = talk.says(HEARTBEAT);
+    let effects = talk.sends(HEARTBEAT);
     assert!(matches!(effects.as_slice(), [Effect::Send(ServerFrame::HeartbeatAck { .. })]));
 }
 
@@ -62,9 +62,9 @@ fn a_refresh_within_the_grace_heals() {
     let request_id = "refresh".parse().unwrap();
     let refreshed = ServerFrame::TokenRefreshed { request_id, expires_at };
     assert_eq!(effects.as_slice(), [Effect::Send(refreshed)]);
-    assert!(!is_unauthorized(&talk.says(MANIFEST)));
+    assert!(!is_unauthorized(&talk.sends(MANIFEST)));
     assert!(talk.stay(LIFE - millis(1)).is_empty(), "the newer token counts from now on");
-    assert_eq!(talk.stay(millis(1)).len(), 1, "and runs out in its turn");
+    assert_eq!(talk.stay(millis(1)).len(), 1, "and expires in its turn");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_bad_token_in_a_refresh_changes_nothing() {
     ] {
         let mut talk = expiring();
         assert_eq!(code(&refresh(&mut talk, Err(answer))), expected);
-        assert!(!is_unauthorized(&talk.says(MANIFEST)));
+        assert!(!is_unauthorized(&talk.sends(MANIFEST)));
         let expires_at = talk.at.wall.plus(LIFE);
         assert_eq!(refresh(&mut talk, Ok(claims("ana", None, expires_at))).len(), 1);
     }
@@ -109,18 +109,18 @@ fn a_bad_token_in_a_refresh_changes_nothing() {
 #[test]
 fn only_one_refresh_is_checked_at_a_time() {
     let mut talk = expiring();
-    talk.says(REFRESH);
-    let effects = talk.says(&REFRESH.replace(r#""refresh""#, r#""second""#));
+    talk.sends(REFRESH);
+    let effects = talk.sends(&REFRESH.replace(r#""refresh""#, r#""second""#));
     assert_eq!(code(&effects), ErrorCode::ServerBusy);
     assert_eq!(error(&effects).request_id.as_ref().unwrap().as_str(), "second");
     let answer = Ok(claims("ana", None, talk.at.wall.plus(LIFE)));
     let effects = talk.on(Input::Verified(answer));
     assert!(matches!(effects.as_slice(), [Effect::Send(ServerFrame::TokenRefreshed { .. })]));
-    assert!(matches!(talk.says(REFRESH).as_slice(), [Effect::Verify(_)]));
+    assert!(matches!(talk.sends(REFRESH).as_slice(), [Effect::Verify(_)]));
 }
 
 #[test]
-fn a_pause_over_the_expiry_takes_nothing_from_the_announced_grace() {
+fn a_pause_over_the_expiry_does_not_shorten_the_announced_grace() {
     let mut talk = expiring();
     talk.stay(LIFE - millis(1));
     talk.wait(GRACE + seconds(30));
@@ -134,9 +134,9 @@ fn a_pause_over_the_expiry_takes_nothing_from_the_announced_grace() {
 }
 
 #[test]
-fn a_refresh_that_the_end_overtakes_is_answered_too() {
+fn a_refresh_that_is_pending_at_the_close_is_answered_too() {
     let mut ana = Talk::established();
-    ana.says(REFRESH);
+    ana.sends(REFRESH);
     let effects = ana.on(Input::Stop(CloseReason::ServerShutdown));
     assert_eq!(code(&effects), ErrorCode::ServiceUnavailable);
     assert_eq!(error(&effects).request_id.as_ref().map(RequestId::as_str), Some("refresh"));

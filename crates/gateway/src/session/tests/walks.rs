@@ -1,4 +1,4 @@
-//! Random conversations, in which the invariants must hold.
+//! Random sessions, in which the invariants must hold.
 
 use proptest::prelude::*;
 

@@ -75,7 +75,7 @@ fn an_oversized_frame_is_refused_by_its_header_alone() {
 }
 
 #[test]
-fn nothing_is_held_once_all_is_read() {
+fn no_buffer_is_held_once_all_is_read() {
     let mut reader = FrameReader::new(LIMITS);
     reader.feed(&frame(0x81, b"hello"));
     assert!(matches!(reader.next(), Ok(Some(Incoming::Text(_)))));
@@ -85,7 +85,7 @@ fn nothing_is_held_once_all_is_read() {
 
 proptest! {
     #[test]
-    fn the_cuts_between_reads_do_not_matter(
+    fn the_sizes_of_reads_do_not_matter(
         texts in prop::collection::vec("\\PC{0,40}", 1..6),
         cuts in prop::collection::vec(1_usize..9, 1..200),
     ) {
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_or_hold_more_than_the_limit(
+    fn no_bytes_cause_a_panic_or_a_buffer_over_the_limit(
         bytes in prop::collection::vec(any::<u8>(), 0..3000),
     ) {
         let mut reader = FrameReader::new(LIMITS);

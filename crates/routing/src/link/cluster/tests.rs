@@ -8,17 +8,17 @@ use crate::directory::NodeRecord;
 use crate::link::{Delivery, Departures, RETURNS_MAX, ResyncReason, Transport};
 use crate::memory::MemoryDirectory;
 
-/// What happens to parcels on one transport of one node.
+/// The fault of one transport of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// They are taken, and never arrive.
+    /// Parcels are accepted, and never arrive.
     Swallow,
-    /// They do not leave, and are given back.
-    GiveBack,
-    /// They leave and are given back all the same, as after a timeout.
+    /// Parcels are not sent, and are returned.
+    Return,
+    /// Parcels are sent and returned nevertheless, as after a timeout.
     Both,
-    /// They are refused.
+    /// Parcels are refused.
     Full,
 }
 
@@ -30,7 +30,7 @@ struct Wire {
     transport: Transport,
     receptions: Receptions,
     departures: Mutex<Departures>,
-    /// Nodes that get nothing on this transport, whoever sends.
+    /// Nodes that receive nothing on this transport.
     deaf: Arc<Mutex<Vec<NodeId>>>,
     fault: Mutex<Fault>,
     reach: Mutex<Map<NodeId, Reach>>,
@@ -69,7 +69,7 @@ impl Carrier for Wire {
             let bytes = parcel.as_bytes().to_vec().into();
             reception.receive(self.transport, bytes).await.unwrap();
         }
-        if matches!(fault, Fault::GiveBack | Fault::Both) {
+        if matches!(fault, Fault::Return | Fault::Both) {
             let returned = Returned { receiver: receiver.clone(), parcel };
             self.returns.try_send(returned).unwrap();
         }
@@ -101,7 +101,7 @@ impl DirectCarrier for Wire {
     }
 }
 
-/// A network of nodes in one process, in which time passes as fast as nothing happens.
+/// A network of nodes in one process, whose time advances while nothing happens.
 struct Network {
     receptions: Receptions,
     deaf: Arc<Mutex<Vec<NodeId>>>,
@@ -176,8 +176,8 @@ impl Node {
         self.link.send(&to.id, message(sequence, 10)).await
     }
 
-    /// The numbers of the messages that have come, and how often the node was told to sync.
-    fn heard(&mut self) -> (Vec<u64>, usize) {
+    /// The sequences of the received messages, and the number of resyncs.
+    fn received(&mut self) -> (Vec<u64>, usize) {
         let (mut messages, mut resyncs) = (Vec::new(), 0);
         while let Ok(envelope) = self.inbox.try_recv() {
             match envelope {
@@ -219,40 +219,40 @@ async fn pair() -> (Network, Node, Node) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_envelope_for_the_node_itself_takes_the_short_way() {
+async fn an_envelope_for_the_node_itself_uses_no_carrier() {
     let (_network, mut a, _b) = pair().await;
     a.link.send(&a.id, message(1, 10)).await.unwrap();
-    assert_eq!(a.heard(), (vec![1], 0));
+    assert_eq!(a.received(), (vec![1], 0));
     assert_eq!(a.broker.last_number(&a.id), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_envelope_before_silence_is_missed_within_two_and_a_half_seconds() {
     let (_network, a, mut b) = pair().await;
-    // The probe through the broker is enough; no status says it too.
+    // The probe through the broker is sufficient without a status.
     a.direct.set(Fault::Swallow);
     a.send(&b, 1).await.unwrap();
     a.broker.set(Fault::Swallow);
     a.send(&b, 2).await.unwrap();
     a.broker.set(Fault::None);
-    assert_eq!(b.heard(), (vec![1], 0));
+    assert_eq!(b.received(), (vec![1], 0));
     seconds(2.5).await;
-    assert_eq!(b.heard(), (vec![], 1));
+    assert_eq!(b.received(), (vec![], 1));
     a.send(&b, 3).await.unwrap();
     seconds(10.0).await;
-    assert_eq!(b.heard(), (vec![3], 0), "it is told once");
+    assert_eq!(b.received(), (vec![3], 0), "it is reported once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_no_loss() {
     let (_network, mut a, mut b) = pair().await;
     seconds(100.0).await;
-    // A direct link that drops its statuses for a while loses nothing that matters.
+    // A direct link that drops its statuses for a while loses no envelope.
     a.direct.set(Fault::Swallow);
     seconds(10.0).await;
     a.direct.set(Fault::None);
     seconds(10.0).await;
-    assert_eq!((a.heard(), b.heard()), ((vec![], 0), (vec![], 0)));
+    assert_eq!((a.received(), b.received()), ((vec![], 0), (vec![], 0)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,25 +263,25 @@ async fn a_node_that_the_broker_does_not_reach_is_sent_everything_directly() {
     seconds(4.5).await;
     assert!(!b.link.broker_is_healthy() && a.link.broker_is_healthy());
     assert_eq!(a.link.cut_off(), std::slice::from_ref(&b.id));
-    assert_eq!(b.heard(), (vec![], 1), "what was lost before everybody knew is told");
+    assert_eq!(b.received(), (vec![], 1), "the loss before the change is reported");
     a.send(&b, 2).await.unwrap();
-    assert_eq!(b.heard(), (vec![2], 0));
+    assert_eq!(b.received(), (vec![2], 0));
     assert!(a.envelopes_sent_directly_to(&b));
-    // Nobody probes where nobody hears, and nothing more is missed.
+    // No node probes an unreachable one, and nothing more is missing.
     seconds(20.0).await;
     assert!(b.link.is_worse_off() && !a.link.is_worse_off());
-    assert_eq!(b.heard(), (vec![], 0));
+    assert_eq!(b.received(), (vec![], 0));
     locked(&network.deaf).clear();
     seconds(2.5).await;
     assert!(a.link.cut_off().is_empty() && !b.link.is_worse_off());
     let direct = a.direct.last_number(&b.id);
     a.send(&b, 3).await.unwrap();
-    assert_eq!(b.heard(), (vec![3], 0));
+    assert_eq!(b.received(), (vec![3], 0));
     assert_eq!(a.direct.last_number(&b.id), direct);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_told_at_once() {
+async fn a_change_of_status_is_sent_at_once() {
     let (network, a, b) = pair().await;
     for is_deaf in [true, false] {
         match is_deaf {
@@ -306,18 +306,18 @@ async fn nobody_is_worse_off_when_the_broker_is_down_for_all() {
         assert_eq!(node.link.cut_off().len(), 1);
     }
     a.send(&b, 1).await.unwrap();
-    assert_eq!(b.heard(), (vec![1], 0));
+    assert_eq!(b.received(), (vec![1], 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_broker_gives_back_goes_directly_and_is_no_gap() {
+async fn a_parcel_that_the_broker_returns_is_sent_directly_and_is_no_gap() {
     let (_network, a, mut b) = pair().await;
-    a.broker.set(Fault::GiveBack);
+    a.broker.set(Fault::Return);
     a.send(&b, 1).await.unwrap();
     a.send(&b, 2).await.unwrap();
     a.broker.set(Fault::None);
     seconds(0.1).await;
-    assert_eq!(b.heard(), (vec![1, 2], 0));
+    assert_eq!(b.received(), (vec![1, 2], 0));
     // For a moment the broker is not tried again for that node.
     let last = a.broker.last_number(&b.id);
     a.send(&b, 3).await.unwrap();
@@ -326,41 +326,41 @@ async fn what_the_broker_gives_back_goes_directly_and_is_no_gap() {
     a.send(&b, 4).await.unwrap();
     assert_eq!(a.broker.last_number(&b.id), last + 1);
     seconds(10.0).await;
-    assert_eq!(b.heard(), (vec![3, 4], 0));
+    assert_eq!(b.received(), (vec![3, 4], 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_broker_publishes_and_gives_back_is_heard_once() {
+async fn a_parcel_that_the_broker_publishes_and_returns_is_received_once() {
     let (_network, a, mut b) = pair().await;
     a.broker.set(Fault::Both);
     a.send(&b, 1).await.unwrap();
     seconds(5.0).await;
-    assert_eq!(b.heard(), (vec![1], 0));
+    assert_eq!(b.received(), (vec![1], 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_neither_way_is_a_gap() {
+async fn a_parcel_that_no_transport_sends_is_a_gap() {
     let (_network, a, mut b) = pair().await;
-    a.broker.set(Fault::GiveBack);
+    a.broker.set(Fault::Return);
     a.direct.set(Fault::Full);
     a.send(&b, 1).await.unwrap();
     seconds(1.0).await;
     a.broker.set(Fault::None);
     a.direct.set(Fault::None);
     seconds(3.0).await;
-    assert_eq!(b.heard(), (vec![], 1));
+    assert_eq!(b.received(), (vec![], 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_to_the_broker_is_passed_by() {
+async fn a_full_queue_of_the_broker_is_bypassed() {
     let (_network, a, mut b) = pair().await;
     a.broker.set(Fault::Full);
     a.send(&b, 1).await.unwrap();
-    assert_eq!(b.heard(), (vec![1], 0));
+    assert_eq!(b.received(), (vec![1], 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_way_takes_is_a_gap_on_the_way_that_works_next() {
+async fn a_parcel_that_no_carrier_accepts_is_a_gap_on_the_next_working_transport() {
     let (_network, a, mut b) = pair().await;
     for (reach, heals) in [(Reach::Connected, &a.direct), (Reach::Unreachable, &a.broker)] {
         locked(&a.direct.reach).insert(b.id.clone(), reach);
@@ -369,11 +369,11 @@ async fn what_no_way_takes_is_a_gap_on_the_way_that_works_next() {
         assert_eq!(a.send(&b, 1).await, Err(LinkError::Full));
         heals.set(Fault::None);
         seconds(2.5).await;
-        assert_eq!(b.heard(), (vec![], 1), "{reach:?}");
+        assert_eq!(b.received(), (vec![], 1), "{reach:?}");
         a.broker.set(Fault::None);
         a.direct.set(Fault::None);
         seconds(10.0).await;
-        assert_eq!(b.heard(), (vec![], 0), "it is told once");
+        assert_eq!(b.received(), (vec![], 0), "it is reported once");
     }
 }
 
@@ -383,7 +383,7 @@ async fn a_node_that_nobody_knows_is_reached_through_the_broker_or_not_at_all() 
     let mut c = network.unlisted("c-1", &[]);
     c.direct.set(Fault::Swallow);
     a.send(&c, 1).await.unwrap();
-    assert_eq!(c.heard(), (vec![1], 0));
+    assert_eq!(c.received(), (vec![1], 0));
     locked(&network.deaf).push(a.id.clone());
     seconds(4.0).await;
     assert_eq!(a.send(&c, 2).await, Err(LinkError::Gone));
@@ -396,7 +396,7 @@ async fn a_configured_address_introduces_both_sides() {
     let b = network.unlisted("b-1", &["a-1", "b-1", "nobody"]);
     seconds(4.0).await;
     assert_eq!(b.link.peers(), std::slice::from_ref(&a.id));
-    assert_eq!(a.link.peers(), std::slice::from_ref(&b.id), "a is told by b's status");
+    assert_eq!(a.link.peers(), std::slice::from_ref(&b.id), "a learns it from b's status");
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,11 +431,11 @@ async fn an_envelope_that_is_too_large_is_refused() {
     let sent = a.link.send(&b.id, message(1, PARCEL_BYTES_MAX)).await;
     assert_eq!(sent, Err(LinkError::Full));
     seconds(2.5).await;
-    assert_eq!(b.heard(), (vec![], 1), "and its receiver knows that it misses something");
+    assert_eq!(b.received(), (vec![], 1), "and its receiver detects the gap");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_knows_when_it_is_heard() {
+async fn a_node_knows_when_it_is_subscribed() {
     let mut network = Network::new();
     let a: NodeId = "a-1".parse().unwrap();
     locked(&network.deaf).push(a);

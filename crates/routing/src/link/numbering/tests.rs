@@ -8,7 +8,7 @@ fn start() -> Instant {
     crate::clock::Clock::system().now()
 }
 
-/// The arrivals that each of these numbers is, one after the other.
+/// The arrivals of these numbers, one after the other.
 fn arrivals(numbers: &[u64]) -> Vec<Arrival> {
     let now = start();
     let mut received = Received::new(now);
@@ -16,12 +16,12 @@ fn arrivals(numbers: &[u64]) -> Vec<Arrival> {
 }
 
 #[test]
-fn numbers_say_what_was_lost_and_what_is_repeated() {
+fn numbers_show_losses_and_repeats() {
     use Arrival::{AfterGap, Next, Repeat};
     let run_7 = first_of_run(7);
     for (numbers, expected) in [
         (vec![1, 2, 3], vec![Next, Next, Next]),
-        // Counting begins at one for every receiver, so the first one heard shows what is missing.
+        // Counting begins at one for every receiver, so the first number shows what is missing.
         (vec![2], vec![AfterGap]),
         (vec![1, 3], vec![Next, AfterGap]),
         (vec![1, 3, 4], vec![Next, AfterGap, Next]),
@@ -31,7 +31,7 @@ fn numbers_say_what_was_lost_and_what_is_repeated() {
         // A sender that knows several receivers gives each a run.
         (vec![run_7, run_7 + 1], vec![Next, Next]),
         (vec![run_7 + 1], vec![AfterGap]),
-        // A sender that had forgotten the receiver may have lost anything.
+        // A sender that had removed the receiver may have lost anything.
         (vec![1, 2, run_7, run_7 + 1], vec![Next, Next, AfterGap, Next]),
     ] {
         assert_eq!(arrivals(&numbers), expected, "{numbers:?}");
@@ -39,14 +39,14 @@ fn numbers_say_what_was_lost_and_what_is_repeated() {
 }
 
 #[test]
-fn what_came_another_way_is_neither_missing_nor_delivered_twice() {
+fn a_parcel_of_another_transport_is_neither_missing_nor_delivered_twice() {
     let now = start();
     let mut received = Received::new(now);
     assert_eq!(received.arrive(1, now), Arrival::Next);
     assert!(received.arrive_otherwise(2));
     assert!(received.arrive_otherwise(3));
     assert!(!received.arrive_otherwise(3));
-    // It was published after all, and comes late.
+    // The parcel was published nevertheless, and arrives late.
     assert_eq!(received.arrive(2, now), Arrival::Repeat);
     assert_eq!(received.arrive(4, now), Arrival::Next);
     assert!(!received.arrive_otherwise(4));
@@ -55,7 +55,7 @@ fn what_came_another_way_is_neither_missing_nor_delivered_twice() {
 }
 
 #[test]
-fn everything_before_the_first_one_may_have_come_another_way() {
+fn numbers_before_the_first_one_may_have_arrived_on_another_transport() {
     let now = start();
     let mut received = Received::new(now);
     assert!(received.arrive_otherwise(1));
@@ -63,17 +63,17 @@ fn everything_before_the_first_one_may_have_come_another_way() {
 }
 
 #[test]
-fn after_an_interruption_one_jump_is_no_news() {
+fn after_an_interruption_one_jump_is_no_new_gap() {
     let now = start();
     let mut received = Received::new(now);
     assert_eq!(received.arrive(1, now), Arrival::Next);
-    received.forgive();
+    received.ignore_next_gap();
     assert_eq!(received.arrive(9, now), Arrival::Next);
     assert_eq!(received.arrive(11, now), Arrival::AfterGap);
 }
 
 #[test]
-fn a_promised_number_that_does_not_come_in_time_is_lost_once() {
+fn a_promised_number_that_does_not_arrive_in_time_is_lost_once() {
     let now = start();
     let mut received = Received::new(now);
     assert_eq!(received.arrive(1, now), Arrival::Next);
@@ -82,13 +82,13 @@ fn a_promised_number_that_does_not_come_in_time_is_lost_once() {
     assert!(received.is_overdue(now + PROMISE_TIME));
     received.promise(3, now + PROMISE_TIME);
     assert!(!received.is_overdue(now + PROMISE_TIME * 3));
-    // The next one is no second gap, and what comes late after all is delivered.
+    // The next one is no second gap, and the late parcel is still delivered.
     assert_eq!(received.arrive(4, now), Arrival::Next);
     assert_eq!(received.arrive(3, now), Arrival::Next);
 }
 
 #[test]
-fn a_promised_number_that_comes_in_time_on_any_way_is_not_lost() {
+fn a_promised_number_that_arrives_in_time_on_any_transport_is_not_lost() {
     let now = start();
     let mut received = Received::new(now);
     received.promise(2, now);
@@ -101,7 +101,7 @@ fn a_promised_number_that_comes_in_time_on_any_way_is_not_lost() {
 }
 
 #[test]
-fn what_is_remembered_of_losses_is_bounded() {
+fn the_record_of_losses_is_bounded() {
     let now = start();
     let mut received = Received::new(now);
     for number in (1..10_000).step_by(2) {
@@ -139,11 +139,11 @@ fn a_probe_shows_what_is_missing_before_it_and_takes_no_number() {
     assert_eq!(received.arrive(1, now), Arrival::Next);
     assert!(!received.is_short_of(1, now));
     assert!(received.is_short_of(3, now));
-    assert!(!received.is_short_of(3, now), "it is said once");
+    assert!(!received.is_short_of(3, now), "it is reported once");
     assert_eq!(received.arrive(4, now), Arrival::Next);
     assert!(received.arrive_otherwise(5));
-    assert!(!received.is_short_of(5, now), "it came another way");
-    received.forgive();
+    assert!(!received.is_short_of(5, now), "it arrived on another transport");
+    received.ignore_next_gap();
     assert!(!received.is_short_of(9, now));
     assert!(received.is_short_of(10, now));
     assert!(Received::new(now).is_short_of(1, now), "the very first may be missing");

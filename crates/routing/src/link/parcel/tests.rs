@@ -99,7 +99,7 @@ fn open(mut parcel: Parcel) -> Arrived {
 
 proptest! {
     #[test]
-    fn every_envelope_survives_the_way(envelope in envelope()) {
+    fn every_envelope_survives_encoding_and_decoding(envelope in envelope()) {
         let arrived = open(Parcel::envelope(&node("a-1"), &envelope));
         prop_assert_eq!(&arrived.sender, &node("a-1"));
         let Ok(Content::Envelope(read)) = arrived.content() else {
@@ -135,12 +135,12 @@ proptest! {
     }
 
     #[test]
-    fn whatever_arrives_is_answered_without_a_panic(bytes in vec(any::<u8>(), 0..400)) {
+    fn no_bytes_cause_a_panic(bytes in vec(any::<u8>(), 0..400)) {
         let _ = Arrived::open(bytes.into()).map(Arrived::content);
     }
 
     #[test]
-    fn a_good_header_with_any_body_is_answered_without_a_panic(
+    fn no_body_causes_a_panic(
         kind in 0..30_u8,
         body in vec(any::<u8>(), 0..400),
     ) {
@@ -185,14 +185,14 @@ fn a_frame_that_is_not_text_is_refused() {
 }
 
 #[test]
-fn a_list_that_claims_more_than_there_is_makes_no_room_for_it() {
+fn a_list_with_a_wrong_count_allocates_no_memory() {
     let mut parcel = Parcel::begin(&node("a-1"), codec::kind::PUSH, 0);
     parcel.0.extend(u32::MAX.to_le_bytes());
     assert!(open(parcel).content().is_err());
 }
 
 #[test]
-fn a_parcel_that_leaves_again_keeps_its_first_number() {
+fn a_parcel_that_is_sent_again_keeps_its_first_number() {
     let mut parcel = Parcel::probe(&node("a-1"));
     parcel.stamp(7);
     parcel.stamp(3);
@@ -201,7 +201,7 @@ fn a_parcel_that_leaves_again_keeps_its_first_number() {
 }
 
 #[test]
-fn a_status_survives_the_way_and_may_say_more_than_is_known_here() {
+fn a_status_survives_encoding_and_may_have_unknown_fields() {
     for address in [None, Some("10.0.0.7:7400".to_owned())] {
         let status = Status { broker_is_healthy: false, broker_number: 42, address };
         let mut parcel = Parcel::status(&node("a-1"), &status);
@@ -211,7 +211,7 @@ fn a_status_survives_the_way_and_may_say_more_than_is_known_here() {
     }
 }
 
-/// An envelope of which a later release writes a reason that this one does not know.
+/// An envelope with a reason of a later release.
 fn with_reason(envelope: &Envelope, known: &str, later: &str) -> Envelope {
     let mut parcel = Parcel::envelope(&node("a-1"), envelope);
     let mut text = vec![known.len() as u8];

@@ -7,7 +7,7 @@ fn node(name: &str) -> NodeId {
     name.parse().unwrap()
 }
 
-/// A node `b-1` that hears from `a-1`.
+/// A node `b-1` that receives from `a-1`.
 struct Receiver {
     reception: Arc<Reception>,
     inbox: mpsc::Receiver<Envelope>,
@@ -48,8 +48,8 @@ impl Receiver {
         self.reception.check(Clock::system().now());
     }
 
-    /// How many of what is in the inbox are envelopes of others, and how many ask to sync.
-    fn take(&mut self) -> (usize, usize) {
+    /// The number of envelopes from others in the inbox, and the number of resyncs.
+    fn drain(&mut self) -> (usize, usize) {
         let (mut envelopes, mut resyncs) = (0, 0);
         while let Ok(envelope) = self.inbox.try_recv() {
             match envelope {
@@ -78,14 +78,14 @@ async fn a_full_inbox_blocks_the_broker_for_a_moment_only() {
     }
     assert_eq!(Clock::system().now() - begun_at, INBOX_TIME, "only the first one waits");
     assert_eq!((receiver.drops("inbox_full"), receiver.gaps("inbox_full")), (10, 10));
-    // The loss is told as soon as there is room to tell it.
+    // The loss is reported as soon as there is room in the inbox.
     receiver.check();
-    assert_eq!(receiver.take(), (INBOX_ENVELOPES, 0));
+    assert_eq!(receiver.drain(), (INBOX_ENVELOPES, 0));
     receiver.check();
-    assert_eq!(receiver.take(), (0, 1));
+    assert_eq!(receiver.drain(), (0, 1));
     let parcel = receiver.parcel();
     receiver.receive(parcel).await;
-    assert_eq!(receiver.take(), (1, 0));
+    assert_eq!(receiver.drain(), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,12 +104,12 @@ async fn a_full_inbox_makes_a_direct_link_wait_and_loses_nothing() {
     };
     let (_, first) = tokio::join!(receive, read_late);
     assert!(first.is_some());
-    assert_eq!(receiver.take(), (INBOX_ENVELOPES, 0));
+    assert_eq!(receiver.drain(), (INBOX_ENVELOPES, 0));
     assert_eq!(receiver.drops("inbox_full"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn losses_that_come_together_are_told_together() {
+async fn losses_at_the_same_time_cause_one_resync() {
     let mut receiver = Receiver::new();
     let mut gaps = receiver.reception.gaps();
     for _ in 0..20 {
@@ -121,11 +121,11 @@ async fn losses_that_come_together_are_told_together() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     receiver.check();
-    assert_eq!(receiver.take(), (20, 3), "at once, after one second, and after two");
+    assert_eq!(receiver.drain(), (20, 3), "at once, after one second, and after two");
     assert_eq!(receiver.gaps("numbers_jumped"), 20);
     assert_eq!(*gaps.borrow_and_update(), 20);
     receiver.check();
-    assert_eq!(receiver.take(), (0, 0));
+    assert_eq!(receiver.drain(), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,30 +143,30 @@ async fn unknown_parcels_are_counted_and_make_nobody_sync() {
     assert_eq!(receiver.drops("unknown_kind"), 1);
     assert_eq!(receiver.drops("malformed"), 1);
     receiver.check();
-    assert_eq!(receiver.take(), (0, 0));
+    assert_eq!(receiver.drain(), (0, 0));
     let parcel = receiver.parcel();
     receiver.receive(parcel).await;
     receiver.check();
-    assert_eq!(receiver.take(), (1, 0), "an unknown kind has its number like any other");
+    assert_eq!(receiver.drain(), (1, 0), "an unknown kind has its number like any other");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_envelope_that_cannot_be_read_is_lost_and_told() {
+async fn an_unreadable_envelope_is_a_gap() {
     let mut receiver = Receiver::new();
     let parcel = receiver.parcel();
     receiver.receive(parcel.slice(..parcel.len() - 1)).await;
     assert_eq!((receiver.drops("malformed"), receiver.gaps("malformed")), (1, 1));
     receiver.check();
-    assert_eq!(receiver.take(), (0, 1));
+    assert_eq!(receiver.drain(), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeat_is_dropped_whichever_way_it_comes() {
+async fn a_repeat_is_dropped_on_either_transport() {
     let mut receiver = Receiver::new();
     let parcel = receiver.parcel();
     receiver.receive(parcel.clone()).await;
     receiver.receive(parcel.clone()).await;
-    // Given back by the broker although it was published, and sent directly.
+    // The broker published the parcel and returned it nevertheless, so it is sent directly too.
     let envelope = Envelope::PrivacyChanged { user_ids: Vec::new() };
     let mut again = Parcel::envelope(&node("a-1"), &envelope);
     again.stamp(1);
@@ -175,7 +175,7 @@ async fn a_repeat_is_dropped_whichever_way_it_comes() {
     receiver.reception.receive(direct, again.into()).await.unwrap();
     assert_eq!(receiver.drops("repeated"), 2);
     receiver.check();
-    assert_eq!(receiver.take(), (1, 0));
+    assert_eq!(receiver.drain(), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,12 +190,12 @@ async fn a_new_subscription_is_one_gap_for_all_senders() {
     let parcel = receiver.parcel();
     receiver.receive(parcel).await;
     receiver.check();
-    assert_eq!(receiver.take(), (2, 1), "the jump over what was lost is no second one");
+    assert_eq!(receiver.drain(), (2, 1), "the jump over what was lost is no second one");
     assert_eq!((receiver.gaps("resubscribed"), receiver.gaps("numbers_jumped")), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_shows_what_did_not_come_through_the_broker() {
+async fn a_status_shows_a_loss_on_the_broker() {
     let mut receiver = Receiver::new();
     let parcel = receiver.parcel();
     receiver.receive(parcel).await;
@@ -205,10 +205,10 @@ async fn a_status_shows_what_did_not_come_through_the_broker() {
     let said = Parcel::status(&node("a-1"), &status);
     receiver.reception.receive(Transport::Direct, said.into()).await.unwrap();
     receiver.check();
-    assert_eq!(receiver.take(), (1, 0), "it may still be under way");
+    assert_eq!(receiver.drain(), (1, 0), "it may still arrive");
     tokio::time::sleep(PROMISE_TIME).await;
     receiver.check();
-    assert_eq!(receiver.take(), (0, 1));
+    assert_eq!(receiver.drain(), (0, 1));
     assert_eq!(receiver.gaps("overdue"), 1);
 }
 
@@ -222,7 +222,7 @@ async fn receiving_ends_with_the_inbox() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_of_senders_is_bounded() {
+async fn the_record_of_senders_is_bounded() {
     let receiver = Receiver::new();
     for number in 0..SENDERS_MAX + 10 {
         let probe = Parcel::probe(&node(&format!("node-{number}")));
@@ -244,7 +244,7 @@ async fn an_unknown_kind_is_counted_and_makes_nobody_sync() {
         receiver.receive(parcel).await;
     }
     receiver.check();
-    assert_eq!(receiver.take(), (2, 0));
+    assert_eq!(receiver.drain(), (2, 0));
     assert_eq!((receiver.drops("unknown_kind"), receiver.gaps("numbers_jumped")), (1, 0));
 }
 
@@ -257,7 +257,7 @@ async fn another_link_version_is_counted_and_logged_once_per_peer() {
         receiver.receive(bytes.into()).await;
     }
     receiver.check();
-    assert_eq!(receiver.take(), (0, 0));
+    assert_eq!(receiver.drain(), (0, 0));
     assert_eq!((receiver.drops("unknown_version"), receiver.drops("malformed")), (3, 0));
     assert_eq!(receiver.reception.lock().logged.len(), 1);
 }

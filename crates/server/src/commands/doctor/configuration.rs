@@ -1,4 +1,4 @@
-//! What the configuration says, and what it leaves of the invariants.
+//! Checks of the configuration, and of the invariants that depend on it.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::report::{Finding, Report};
 use crate::config::{Difference, Loaded};
 use crate::tls::TlsReloader;
 
-/// The bounds that the invariants name.
+/// The limits that the invariants promise.
 const OUTBOX_MESSAGES_MAX: usize = 1000;
 const INBOUND_REQUESTS_MAX: usize = 100;
 const SLOW_GRACE_MIN: Duration = Duration::from_secs(5);
 
-/// Looks at a configuration that was accepted.
+/// Checks a valid configuration.
 pub(super) fn examine(loaded: &Loaded, report: &mut Report<'_>) -> Vec<Evidence> {
     for warning in &loaded.warnings {
         report.note(Finding::warn("configuration", warning));
@@ -36,17 +36,17 @@ pub(super) fn examine(loaded: &Loaded, report: &mut Report<'_>) -> Vec<Evidence>
     evidence(loaded)
 }
 
-/// Every limit that is not the default.
+/// Lists every limit that differs from the default.
 fn limits(differences: &[Difference]) -> Finding {
     let limits = differences.iter().filter(|difference| difference.key.starts_with("limits."));
-    let told = limits.map(|difference| {
+    let changed = limits.map(|difference| {
         let Difference { key, value, default, source } = difference;
         format!("{key} = {value} (default {default}; {source})")
     });
-    let told = told.collect::<Vec<_>>();
-    match told.is_empty() {
+    let changed = changed.collect::<Vec<_>>();
+    match changed.is_empty() {
         true => Finding::pass("limits", "every limit is the default"),
-        false => Finding::pass("limits", format!("not the default: {}", told.join("; "))),
+        false => Finding::pass("limits", format!("not the default: {}", changed.join("; "))),
     }
 }
 

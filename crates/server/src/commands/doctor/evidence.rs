@@ -1,25 +1,25 @@
-//! What was seen that bears on an invariant.
+//! Evidence for or against an invariant.
 
-/// Something that speaks for or against an invariant.
+/// Evidence for or against an invariant.
 #[derive(Debug, Clone)]
 pub(super) struct Evidence {
     /// The invariant's name.
     pub(super) invariant: &'static str,
-    /// Whether it speaks for it.
+    /// Whether the evidence is for the invariant.
     pub(super) holds: bool,
-    /// What was seen.
+    /// The observation.
     pub(super) text: String,
-    /// What to do if it speaks against it.
+    /// The advice, if the evidence is against the invariant.
     pub(super) advice: Option<&'static str>,
 }
 
 impl Evidence {
-    /// Something that speaks for an invariant.
+    /// Evidence for an invariant.
     pub(super) fn holds(invariant: &'static str, text: impl Into<String>) -> Self {
         Self { invariant, holds: true, text: text.into(), advice: None }
     }
 
-    /// Something that speaks against an invariant, and what to do.
+    /// Evidence against an invariant, with advice.
     pub(super) fn against(
         invariant: &'static str,
         text: impl Into<String>,

@@ -1,20 +1,20 @@
-//! Every invariant that the design names, and the tests that hold each.
+//! Every invariant of the design, with the tests that check it.
 
 use super::evidence::Evidence;
 use super::report::Finding;
 
-/// Something that always holds.
+/// One invariant of the design.
 #[derive(Debug, Clone, Copy)]
 pub struct Invariant {
-    /// Its name.
+    /// The name of the invariant.
     pub name: &'static str,
-    /// What it says.
+    /// The promise in one sentence.
     pub meaning: &'static str,
-    /// The tests that hold it where it cannot be seen from outside.
+    /// The tests that check the invariant where it cannot be observed from outside.
     pub tests: &'static [&'static str],
 }
 
-/// Every invariant: those of routing and presence first, then those of failures.
+/// Every invariant: first those of routing and presence, then those of failures.
 pub const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "routing_ttl_bounded",
@@ -64,7 +64,7 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "presence_ceiling",
         meaning: "presence never reports a user online without a lease",
-        tests: &["a_directory_that_fails_or_is_being_rebuilt_makes_everybody_stale_alike"],
+        tests: &["a_directory_that_fails_or_is_rebuilding_makes_every_user_stale"],
     },
     Invariant {
         name: "presence_consistency_ceiling",
@@ -90,7 +90,7 @@ pub const INVARIANTS: &[Invariant] = &[
         name: "bounded_buffer",
         meaning: "a connection has at most 1000 queued messages and 100 pending requests",
         tests: &[
-            "the_cap_stops_the_connection_and_takes_no_more",
+            "the_cap_stops_the_connection_and_accepts_no_more",
             "the_101st_request_that_waits_is_refused_and_the_third_refusal_closes",
         ],
     },
@@ -125,9 +125,9 @@ pub const INVARIANTS: &[Invariant] = &[
 ];
 
 impl Invariant {
-    /// The finding that the evidence leads to: what speaks against it counts before what speaks
-    /// for it, and where nothing was seen, the tests hold it.
-    pub(super) fn judge(&self, evidence: &[Evidence]) -> Finding {
+    /// The finding from the evidence: evidence against the invariant outweighs evidence for it, and
+    /// without evidence the finding names the tests.
+    pub(super) fn finding(&self, evidence: &[Evidence]) -> Finding {
         let own: Vec<&Evidence> =
             evidence.iter().filter(|evidence| evidence.invariant == self.name).collect();
         let texts = |holds: bool| {
@@ -155,15 +155,15 @@ mod tests {
     use crate::commands::doctor::report::Verdict;
 
     #[test]
-    fn what_speaks_against_counts_first_and_without_a_word_tests_hold_it() {
+    fn evidence_against_outweighs_and_without_evidence_tests_are_named() {
         let invariant = &INVARIANTS[0];
-        assert_eq!(invariant.judge(&[]).verdict, Verdict::HeldByTest);
+        assert_eq!(invariant.finding(&[]).verdict, Verdict::HeldByTest);
         let others = [Evidence::against(INVARIANTS[1].name, "seen", "do")];
-        assert_eq!(invariant.judge(&others).verdict, Verdict::HeldByTest);
+        assert_eq!(invariant.finding(&others).verdict, Verdict::HeldByTest);
         let good = Evidence::holds(invariant.name, "fine");
-        assert_eq!(invariant.judge(std::slice::from_ref(&good)).verdict, Verdict::Pass);
+        assert_eq!(invariant.finding(std::slice::from_ref(&good)).verdict, Verdict::Pass);
         let bad = Evidence::against(invariant.name, "a key", "mend");
-        let finding = invariant.judge(&[good, bad]);
+        let finding = invariant.finding(&[good, bad]);
         assert_eq!((finding.verdict, finding.evidence.as_str()), (Verdict::Fail, "a key"));
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes: those that announce themselves, and those that were named.
+//! Checks of the announced nodes and of those given with `--url`.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::config::Config;
 /// How long a node may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long to wait before a node that does not answer is tried again.
+/// The pause before a node that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Looks at the nodes that announce themselves; answers them.
+/// Checks the announced nodes, and returns them.
 pub(super) async fn examine_roster(
     client: &RedisClient,
     config: &Config,
@@ -58,7 +58,7 @@ pub(super) async fn examine_roster(
     Some(found)
 }
 
-/// Tries a node's direct link, twice, unless the node has stopped meanwhile.
+/// Connects to a node's direct link, twice, unless the node has stopped meanwhile.
 async fn examine_node(client: &RedisClient, node: &LiveNode) -> Finding {
     let (id, connections) = (&node.record.node_id, node.record.connections);
     let check = format!("node {id}");
@@ -96,7 +96,7 @@ async fn examine_node(client: &RedisClient, node: &LiveNode) -> Finding {
     )
 }
 
-/// Looks at the nodes that were named.
+/// Checks the nodes given with `--url`.
 pub(super) async fn examine_urls(
     urls: &[String],
     roster: Option<&Roster>,
@@ -107,9 +107,9 @@ pub(super) async fn examine_urls(
     let mut versions = Vec::new();
     for url in urls {
         match report.watch(&format!("asking {url}"), examine_url(&web, url)).await {
-            Ok(answer) => {
-                versions.push(answer.version.clone());
-                answer.note(url, roster, report);
+            Ok(state) => {
+                versions.push(state.version.clone());
+                state.note(url, roster, report);
             }
             Err(error) => {
                 let finding = Finding::fail(format!("node at {url}"), format!("{error:#}"));
@@ -133,7 +133,7 @@ pub(super) async fn examine_urls(
     });
 }
 
-/// What a node says of itself.
+/// The state of a node given with `--url`.
 struct Named {
     node_id: String,
     version: String,

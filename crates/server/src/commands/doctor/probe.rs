@@ -1,4 +1,4 @@
-//! Users of the doctor's own, who talk to each other and watch each other on real nodes.
+//! The probe: users of the doctor's own, who send messages and observe each other on real nodes.
 
 mod device;
 mod script;
@@ -17,22 +17,22 @@ use super::report::{Finding, Report};
 use super::web::Web;
 use crate::config::Loaded;
 
-/// How long a probe's tokens are good for: longer than any probe.
+/// The lifetime of a probe's tokens: longer than any probe.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// What every probe's users are called.
+/// The prefix of the ids of the probe's users.
 const USER_PREFIX: &str = "doctor-probe";
 
-/// How late an answer may be on a busy system, beyond what is promised.
+/// The delay that is allowed on a busy system, beyond the promised time.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// How often a probe that fails is tried: what fails once may have met a node that was leaving.
+/// The attempts of a probe: the first one may have met a node that was stopping.
 const ATTEMPTS: usize = 2;
 
-/// What to do when a probe fails.
+/// The advice for a failed probe.
 const ADVICE: &str = "search the nodes' logs for the probe's users, doctor-probe-…";
 
-/// Everything that a probe needs to know.
+/// The settings of a probe.
 pub(super) struct Probe {
     urls: Vec<String>,
     secret: Secret,
@@ -40,7 +40,7 @@ pub(super) struct Probe {
     audience: Option<String>,
     /// Whether a user may have several devices.
     is_multi_device: bool,
-    /// How long after a user's orderly end others must have heard of it.
+    /// How long after the last disconnect observers must have received the transition.
     departure_within: Duration,
     clock: Clock,
     web: Web,
@@ -64,34 +64,34 @@ impl Probe {
         }
     }
 
-    /// Plays the script; answers what it has shown.
+    /// Runs the script and returns the evidence.
     pub(super) async fn run(&self, report: &mut Report<'_>) -> Vec<Evidence> {
         let mut attempt = 1;
         loop {
             let mut script = Script::new(self);
-            let played = report.watch("probing", script.play()).await;
+            let result = report.watch("probing", script.run()).await;
             let cleaned = report.watch("cleaning up after the probe", script.clean_up()).await;
             if let Err(error) = cleaned {
                 let evidence = format!("the probe's chat or users may still exist: {error:#}");
                 let advice = format!("delete the users whose ids begin with {USER_PREFIX}");
                 report.note(Finding::warn("probe clean-up", evidence).advise(advice));
             }
-            let unshown = script.unshown();
-            let (mut shown, notes) = script.into_shown();
-            match played {
+            let unproved = script.unproved();
+            let (mut evidence, notes) = script.into_evidence();
+            match result {
                 Ok(()) => {
                     let nodes = self.urls.join(" and ");
                     report.note(Finding::pass("probe", format!("all steps succeeded on {nodes}")));
                     notes.into_iter().for_each(|note| report.note(note));
-                    return shown;
+                    return evidence;
                 }
                 Err(_) if attempt < ATTEMPTS => attempt += 1,
                 Err(error) => {
                     let text = format!("{error:#}");
                     let against = |name| Evidence::against(name, format!("probe: {text}"), ADVICE);
-                    shown.extend(unshown.map(against));
+                    evidence.extend(unproved.map(against));
                     report.note(Finding::fail("probe", text.clone()).advise(ADVICE));
-                    return shown;
+                    return evidence;
                 }
             }
         }

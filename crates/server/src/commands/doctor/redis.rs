@@ -1,4 +1,4 @@
-//! What Redis is like and what it holds.
+//! Checks of the Redis servers and of the entries in the directory.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use super::report::{Finding, Report};
 use crate::cluster;
 use crate::config::Config;
 
-/// A walk through a large directory is patient with single answers.
+/// The deadline of one call: longer than a node's, because the directory may be large.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Memory in use from which on it should be more, in percent.
+/// The memory in use above which the doctor warns, in percent.
 const MEMORY_PERCENT_MAX: u64 = 80;
 
-/// Contradictions of one kind that are named.
-const ANOMALIES_TOLD_MAX: usize = 5;
+/// Anomalies that are listed per rule.
+const ANOMALIES_LISTED_MAX: usize = 5;
 
-/// How long to wait before what looks wrong is looked at again.
+/// The pause before suspicious entries are read again.
 const PAUSE: Duration = Duration::from_millis(1500);
 
-/// The rules, and the invariants that each of them is.
+/// The rules of the directory, the invariants that each one checks, and the advice.
 const RULES: [(Rule, &[&str], &str); 5] = [
     (
         Rule::KeysEnd,
@@ -65,7 +65,7 @@ const RULES: [(Rule, &[&str], &str); 5] = [
     ),
 ];
 
-/// A client of the configured Redis; none for a node that is alone.
+/// A client of the configured Redis; none for a single node.
 pub(super) fn connect(config: &Config, clock: Clock) -> Result<Option<RedisClient>> {
     let Some(url) = config.redis.url.as_deref() else { return Ok(None) };
     let mut redis = cluster::redis_config(url, &config.redis)?;
@@ -73,7 +73,7 @@ pub(super) fn connect(config: &Config, clock: Clock) -> Result<Option<RedisClien
     Ok(Some(RedisClient::new(redis, clock, Random::system(), RedisCounters::default())))
 }
 
-/// Looks at the servers and at everything that the directory holds.
+/// Checks the servers and every entry of the directory.
 pub(super) async fn examine(
     client: &RedisClient,
     config: &Config,
@@ -128,7 +128,7 @@ fn examine_server(vitals: &Vitals, report: &mut Report<'_>) {
         _ => Finding::fail("redis evictions", format!("{server} has evicted {evicted_keys} keys"))
             .advise("set maxmemory-policy to noeviction, and raise maxmemory"),
     });
-    report.note(clocks::judge("redis clock", server, *clock_ahead_ms));
+    report.note(clocks::finding("redis clock", server, *clock_ahead_ms));
 }
 
 async fn examine_settings(client: &RedisClient, report: &mut Report<'_>) {
@@ -145,23 +145,23 @@ async fn examine_settings(client: &RedisClient, report: &mut Report<'_>) {
     for finding in findings {
         let value = finding.value.as_deref().unwrap_or("not readable");
         let evidence = format!("{} of {} is {value}", finding.setting, finding.server);
-        let told = match finding.severity {
+        let found = match finding.severity {
             Severity::Refuse => Finding::fail("redis settings", evidence),
             Severity::Warn => Finding::warn("redis settings", evidence),
             Severity::Unchecked => Finding::skipped("redis settings", evidence),
         };
-        report.note(told.advise(finding.advice));
+        report.note(found.advise(finding.advice));
     }
 }
 
-/// Whether somebody sweeps, without which nobody would be seen to leave.
+/// Checks that nodes sweep, without which no expired lease would be removed.
 async fn examine_sweeps(
     client: &RedisClient,
     config: &Config,
     report: &mut Report<'_>,
 ) -> Vec<Evidence> {
     let shards = config.routing.shards;
-    let looking = async {
+    let reading = async {
         let first = sweeps(client, shards).await?;
         if first == Sweeps::default() {
             return Ok(first);
@@ -169,7 +169,7 @@ async fn examine_sweeps(
         tokio::time::sleep(PAUSE).await;
         sweeps(client, shards).await
     };
-    let found = match report.watch("checking that nodes sweep", looking).await {
+    let found = match report.watch("checking that nodes sweep", reading).await {
         Ok(found) => found,
         Err(failure) => {
             report.note(Finding::fail("sweeps", format!("not readable: {failure}")));
@@ -195,7 +195,7 @@ async fn examine_sweeps(
     Vec::new()
 }
 
-/// What the walk through the directory says about each invariant.
+/// The evidence that the inspection of the directory gives for each invariant.
 fn of_inspection(inspection: &Inspection) -> Vec<Evidence> {
     let mut evidence = Vec::new();
     for (rule, invariants, advice) in RULES {
@@ -206,12 +206,12 @@ fn of_inspection(inspection: &Inspection) -> Vec<Evidence> {
                 let text = format!("none of {} entries violates it", inspection.examined);
                 evidence.push(Evidence::holds(invariant, text));
             }
-            for anomaly in broken.iter().take(ANOMALIES_TOLD_MAX) {
+            for anomaly in broken.iter().take(ANOMALIES_LISTED_MAX) {
                 let text = format!("{}: {}", anomaly.key, anomaly.what);
                 evidence.push(Evidence::against(invariant, text, advice));
             }
-            if broken.len() > ANOMALIES_TOLD_MAX {
-                let text = format!("and {} more", broken.len() - ANOMALIES_TOLD_MAX);
+            if broken.len() > ANOMALIES_LISTED_MAX {
+                let text = format!("and {} more", broken.len() - ANOMALIES_LISTED_MAX);
                 evidence.push(Evidence::against(invariant, text, advice));
             }
         }

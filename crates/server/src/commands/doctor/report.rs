@@ -1,4 +1,4 @@
-//! What the doctor says: one line per check as it comes, or one JSON object at the end.
+//! The doctor's report: one line per finished check, or one JSON object at the end.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use super::{FAILED, PROGRESS_INTERVAL};
 
-/// How a check went.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
-    /// It holds; the evidence says how that is known.
+    /// The check passed; the evidence is given.
     Pass,
-    /// It works, and something should be changed.
+    /// The system works, but something should be changed.
     Warn,
-    /// It does not hold.
+    /// The check failed.
     Fail,
-    /// It was not looked at; the evidence says why.
+    /// The check was not run; the evidence gives the reason.
     Skipped,
-    /// It cannot be seen from outside; the evidence names the tests that hold it.
+    /// The invariant cannot be observed from outside; the evidence names the tests that check it.
     HeldByTest,
 }
 
@@ -37,13 +37,13 @@ impl Verdict {
 /// One line of the report.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Finding {
-    /// What was looked at.
+    /// The name of the check.
     check: String,
-    /// How it went.
+    /// The result of the check.
     pub(super) verdict: Verdict,
-    /// How that is known.
+    /// The observation behind the result.
     pub(super) evidence: String,
-    /// What to do.
+    /// The action that an operator should take.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -53,49 +53,49 @@ impl Finding {
         Self { check: check.into(), verdict, evidence: evidence.into(), advice: None }
     }
 
-    /// It holds.
+    /// A finding of a check that passed.
     pub(super) fn pass(check: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(Verdict::Pass, check, evidence)
     }
 
-    /// It works for now.
+    /// A finding about something that should be changed.
     pub(super) fn warn(check: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(Verdict::Warn, check, evidence)
     }
 
-    /// It does not hold.
+    /// A finding of a check that failed.
     pub(super) fn fail(check: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(Verdict::Fail, check, evidence)
     }
 
-    /// It was not looked at.
+    /// A finding of a check that was not run.
     pub(super) fn skipped(check: impl Into<String>, why: impl Into<String>) -> Self {
         Self::new(Verdict::Skipped, check, why)
     }
 
-    /// Tests hold it.
+    /// A finding of an invariant that tests check.
     pub(super) fn held(check: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(Verdict::HeldByTest, check, evidence)
     }
 
-    /// Says what to do about it.
+    /// Adds advice to the finding.
     pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 }
 
-/// Collects findings and tells them.
+/// Collects findings and prints them.
 pub(super) struct Report<'a> {
     is_json: bool,
     output: &'a mut dyn Write,
     errors: &'a mut dyn Write,
     findings: Vec<Finding>,
-    /// Something could not be told to somebody who still listens.
+    /// Whether writing failed for another reason than a closed pipe.
     is_unwritten: bool,
 }
 
-/// The whole report for machines.
+/// The whole report as JSON.
 #[derive(Serialize)]
 struct Summary<'a> {
     passed: usize,
@@ -111,16 +111,16 @@ impl<'a> Report<'a> {
         Self { is_json, output, errors, findings: Vec::new(), is_unwritten: false }
     }
 
-    /// Takes a finding and tells it at once, unless one object is asked for.
+    /// Adds a finding and prints it at once, unless the report is JSON.
     pub(super) fn note(&mut self, finding: Finding) {
         if !self.is_json {
-            let written = tell(self.output, &finding);
+            let written = print(self.output, &finding);
             self.written(written);
         }
         self.findings.push(finding);
     }
 
-    /// Waits for something that may take a while, and says so when it does.
+    /// Waits for a check, and prints its progress if it takes long.
     pub(super) async fn watch<T>(&mut self, what: &str, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         let mut seconds = 0;
@@ -129,14 +129,14 @@ impl<'a> Report<'a> {
                 Ok(done) => return done,
                 Err(_) => {
                     seconds += PROGRESS_INTERVAL.as_secs();
-                    // Nobody needs to hear it.
+                    // An error while writing progress is ignored.
                     let _ = writeln!(self.errors, "… {what} ({seconds} s)");
                 }
             }
         }
     }
 
-    /// Tells how it went as a whole, and answers the exit code.
+    /// Prints the summary and returns the exit code.
     pub(super) fn finish(mut self) -> u8 {
         let count = |verdict| self.findings.iter().filter(|it| it.verdict == verdict).count();
         let summary = Summary {
@@ -164,13 +164,13 @@ impl<'a> Report<'a> {
         if failed > 0 || self.is_unwritten { FAILED } else { 0 }
     }
 
-    /// A reader that went away is no error.
+    /// A reader that closed the pipe is no error.
     fn written(&mut self, written: io::Result<()>) {
         self.is_unwritten |= written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
     }
 }
 
-fn tell(output: &mut dyn Write, finding: &Finding) -> io::Result<()> {
+fn print(output: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let Finding { check, verdict, evidence, advice } = finding;
     write!(output, "{:<8} {check}: {evidence}", verdict.as_str())?;
     if let Some(advice) = advice {
@@ -183,7 +183,7 @@ fn tell(output: &mut dyn Write, finding: &Finding) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn told(is_json: bool, findings: Vec<Finding>) -> (u8, String) {
+    fn report_of(is_json: bool, findings: Vec<Finding>) -> (u8, String) {
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let mut report = Report::new(is_json, &mut output, &mut errors);
         for finding in findings {
@@ -201,18 +201,19 @@ mod tests {
             Finding::skipped("c", "not there"),
             Finding::held("d", "held by test e"),
         ];
-        let (code, text) = told(false, fine.clone());
+        let (code, text) = report_of(false, fine.clone());
         assert_eq!(code, 0, "{text}");
         assert!(text.contains("1 passed, 1 warnings, 0 failed, 1 skipped, 1 held by tests"));
-        let failed = Finding::fail("f", "broken").advise("mend it");
-        let (code, text) = told(false, [fine, vec![failed]].concat());
+        let failed = Finding::fail("f", "broken").advise("repair it");
+        let (code, text) = report_of(false, [fine, vec![failed]].concat());
         assert_eq!(code, 1);
-        assert!(text.contains("FAIL     f: broken; to do: mend it\n"), "{text}");
+        assert!(text.contains("FAIL     f: broken; to do: repair it\n"), "{text}");
     }
 
     #[test]
-    fn for_machines_it_is_one_object() {
-        let (code, text) = told(true, vec![Finding::fail("f", "broken"), Finding::pass("a", "b")]);
+    fn a_json_report_is_one_object() {
+        let (code, text) =
+            report_of(true, vec![Finding::fail("f", "broken"), Finding::pass("a", "b")]);
         assert_eq!(code, 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&value["failed"], &value["passed"]), (&1.into(), &1.into()));

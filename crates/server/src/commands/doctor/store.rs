@@ -1,4 +1,4 @@
-//! Where messages are kept: reachable, durable, whole, and no chat halted.
+//! Checks of the store: reachable, durable, intact, and without halted chats.
 
 use std::fs::{File, TryLockError};
 use std::io::Read;
@@ -16,10 +16,10 @@ use super::report::{Finding, Report};
 use crate::config::{Config, StoreEngine};
 use crate::store::Store;
 
-/// Halted chats that are named.
+/// Halted chats that are listed.
 const HALTED_MAX: usize = 20;
 
-/// Looks at the store.
+/// Checks the store.
 pub(super) async fn examine(
     arguments: &DoctorArguments,
     config: &Config,
@@ -40,11 +40,11 @@ pub(super) async fn examine(
         }
     };
     let evidence = durability(config, &store, report);
-    if let Some(now) = report.watch("asking the store for its time", store.now()).await {
+    if let Some(now) = report.watch("reading the clock of the store", store.now()).await {
         report.note(match now {
             Ok(now) => {
                 let ahead_ms = now.unix_ms as i64 - clock.wall().unix_ms as i64;
-                clocks::judge("store clock", "PostgreSQL", ahead_ms)
+                clocks::finding("store clock", "PostgreSQL", ahead_ms)
             }
             Err(error) => {
                 let cause = Chain(&error);
@@ -83,7 +83,7 @@ pub(super) async fn examine(
     evidence
 }
 
-/// What opening has proved: the schema and that commits reach the disk.
+/// The evidence from opening the store: its schema, and that commits reach the disk.
 fn durability(config: &Config, store: &Store, report: &mut Report<'_>) -> Vec<Evidence> {
     let engine = store.name;
     let evidence = format!("{engine} answers, and its schema is current");
@@ -103,8 +103,8 @@ fn durability(config: &Config, store: &Store, report: &mut Report<'_>) -> Vec<Ev
     vec![Evidence::holds("failfast_persistence", format!("{engine}: {proved}"))]
 }
 
-/// Checks the whole file of an embedded store. Answers whether it is there, whole and in nobody's
-/// use.
+/// Checks the whole file of an embedded store. Returns whether the file exists, is intact and is
+/// not in use.
 async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
     let path = match SqliteConfig::from_url(&config.store.url, &config.server.data_dir) {
         Ok(sqlite) => sqlite.path,
@@ -147,8 +147,8 @@ async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
     is_whole
 }
 
-/// Who uses an embedded store at this moment. The lock is only looked at: a server that starts
-/// now must get it.
+/// The process that uses an embedded store. The lock is only tested and never held, so that a
+/// server can start meanwhile.
 fn holder(database: &Path) -> Option<String> {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");

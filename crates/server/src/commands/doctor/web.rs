@@ -1,4 +1,4 @@
-//! Plain requests to nodes.
+//! HTTP requests to nodes.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tokio::time::timeout;
 
-/// How long an answer may take to its last byte.
+/// How long a whole response may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of the longest answer that is read.
+/// The largest response that is read, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Asks nodes over HTTP. Clones share their connections.
+/// An HTTP client for nodes. Clones share their connections.
 #[derive(Debug, Clone)]
 pub(super) struct Web {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// What a node answered.
+/// The response of a node.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
 
 impl Web {
-    /// Believes these certificates.
+    /// A client that trusts these certificates.
     pub(super) fn new(trust: &rustls::ClientConfig) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(trust.clone())
@@ -46,12 +46,12 @@ impl Web {
         Self { client: Client::builder(TokioExecutor::new()).build(connector) }
     }
 
-    /// Reads something that needs no token.
-    pub(super) async fn get(&self, url: &str) -> Result<Answer> {
+    /// Sends a GET without a token.
+    pub(super) async fn get(&self, url: &str) -> Result<Response> {
         self.send(Request::get(url).body(Full::default())?).await
     }
 
-    /// Asks as a user; answers the body of a success, null if it has none.
+    /// Sends a request as a user; returns the body of a successful response, null if it has none.
     pub(super) async fn call(
         &self,
         method: Method,
@@ -64,35 +64,35 @@ impl Web {
         let text = body.map(Value::to_string).unwrap_or_default();
         let request = Request::builder().method(&method).uri(url).header(AUTHORIZATION, bearer);
         let request = request.header(CONTENT_TYPE, "application/json").body(text.into())?;
-        let Answer { status, body } = self.send(request).await?;
+        let Response { status, body } = self.send(request).await?;
         if !status.is_success() {
             let refusal = serde_json::from_slice::<ErrorBody>(&body);
             let why = refusal.map_or_else(|_| String::new(), |body| body.error.message);
-            return Err(anyhow!("{method} {url} was answered {status}: {why}"));
+            return Err(anyhow!("{method} {url} returned {status}: {why}"));
         }
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).with_context(|| format!("{method} {url} answered no JSON"))
+        serde_json::from_slice(&body).with_context(|| format!("{method} {url} returned no JSON"))
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response> {
         let url = request.uri().to_string();
         let exchange = async {
             let response = self.client.request(request).await?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
             let body = body.map_err(|error| anyhow!("{error}"))?.to_bytes();
-            Ok::<_, anyhow::Error>(Answer { status: head.status, body })
+            Ok::<_, anyhow::Error>(Response { status: head.status, body })
         };
-        let answer = timeout(TIMEOUT, exchange).await;
-        answer.map_err(|_| anyhow!("{url} did not answer within {} s", TIMEOUT.as_secs()))?
+        let response = timeout(TIMEOUT, exchange).await;
+        response.map_err(|_| anyhow!("{url} did not answer within {} s", TIMEOUT.as_secs()))?
     }
 }
 
-/// Where REST is: the URL that was given, without what stands for the socket.
+/// The base URL of REST: the given URL without the path of the socket.
 pub(super) fn base_of(url: &str) -> Result<String> {
-    let uri: http::Uri = url.parse().with_context(|| format!("{url} is no URL"))?;
+    let uri: http::Uri = url.parse().with_context(|| format!("{url} is not a URL"))?;
     let scheme = match uri.scheme_str() {
         Some("https" | "wss") => "https",
         Some("http" | "ws") => "http",
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_names_the_socket_names_its_rest_too() {
+    fn the_url_of_the_socket_gives_the_url_of_rest() {
         let base = |url: &str| base_of(url).map_err(|error| error.to_string());
         assert_eq!(base("http://a:7400"), Ok("http://a:7400".to_owned()));
         assert_eq!(base("wss://a/live/v1/ws"), Ok("https://a/live".to_owned()));

@@ -1,4 +1,4 @@
-//! Every mistake that an operator can make, with the sentence that it must give.
+//! Every mistake that an operator can make, with its error message.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn assert_each_is_the_only_problem(table: &[(&str, &str, &str)]) {
     }
 }
 
-/// The text of a file, the beginning of its one problem, and what the problem must also say.
+/// The text of a file, the beginning of its one problem, and another part of the message.
 const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "[server]\nlisten = \"127.0.0.1:70000\"",
@@ -175,7 +175,7 @@ fn all_problems_come_at_once_and_a_bad_value_causes_no_second_one() {
         "[server]\nlisten = \"x\"\n[gateway]\nheartbeat_interval = 9\nheartbeat_timeout = \"1s\"\n\
          [limits]\nsend_rat = 1\n[routing]\nshards = 0\nlease = \"2s\"",
     );
-    // The timeout would contradict the default interval, but what was meant is not known.
+    // The timeout would contradict the default interval, but the intended interval is not known.
     let keys = [
         "server.listen",
         "gateway.heartbeat_interval",
@@ -257,7 +257,7 @@ fn a_line_that_is_not_toml_is_not_shown() {
 }
 
 #[test]
-fn a_broken_file_is_not_blamed_for_what_it_may_have_said() {
+fn a_broken_file_gives_no_errors_about_missing_keys() {
     let shelf = Shelf::default().with("a.toml", "[auth\nhmac_secret = \"x\"\n[log]\nlevel = 1");
     let errors = load_with(&shelf, Some("a.toml"), &[]).unwrap_err().to_string();
     assert!(errors.contains("a.toml:1: is not TOML here"), "{errors}");
@@ -266,7 +266,7 @@ fn a_broken_file_is_not_blamed_for_what_it_may_have_said() {
 }
 
 #[test]
-fn key_files_that_cannot_serve_are_refused() {
+fn key_files_that_cannot_be_used_are_refused() {
     let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
     let shelf = Shelf::default()
         .with("issuer.pem", private)

@@ -1,4 +1,4 @@
-//! One device of the probe: a socket, and everything it was told.
+//! One device of the probe: a connection, and every frame it received.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use heartline_protocol::{ClientFrame, DeviceId, ServerFrame, Token};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Frames that are remembered; a probe of its own users hears far fewer.
-const HEARD_MAX: usize = 1000;
+/// Frames that are kept; a probe receives far fewer.
+const RECEIVED_MAX: usize = 1000;
 
 /// A connected device.
 #[derive(Debug)]
 pub(super) struct Device {
-    /// What it is called in sentences.
+    /// The name of the device in error messages.
     name: String,
     client: Client,
     events: mpsc::Receiver<ClientEvent>,
-    heard: Vec<ServerFrame>,
+    received: Vec<ServerFrame>,
 }
 
 impl Device {
-    /// Connects, or says why not.
+    /// Connects, and waits until the connection is established.
     pub(super) async fn connect(
         url: &str,
         token: Token,
@@ -33,7 +33,7 @@ impl Device {
         let mut config = ClientConfig::new(url, token);
         config.device_id = Some(device_id.clone());
         let (client, events) = Client::start(config)?;
-        let mut device = Self { name, client, events, heard: Vec::new() };
+        let mut device = Self { name, client, events, received: Vec::new() };
         let established = timeout(within, device.established()).await;
         established.map_err(|_| anyhow!("{} was not admitted in time", device.name))??;
         Ok(device)
@@ -52,40 +52,44 @@ impl Device {
         bail!("{} cannot connect: {last}", self.name)
     }
 
-    /// Says something.
+    /// Sends a frame.
     pub(super) async fn send(&self, frame: &ClientFrame) -> Result<()> {
         self.client.send(frame).await.map_err(|error| anyhow!("{}: {error}", self.name))
     }
 
-    /// Forgets what was heard until now.
-    pub(super) fn forget(&mut self) {
+    /// Discards the frames that were received so far.
+    pub(super) fn discard_received(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             drop(event);
         }
-        self.heard.clear();
+        self.received.clear();
     }
 
-    /// What `find` makes of the first frame that it takes, among those that were heard and those
-    /// that come in time.
-    pub(super) async fn hears<T>(
+    /// Returns the first result of `find` among the received frames and those that arrive in time.
+    pub(super) async fn receive<T>(
         &mut self,
         what: &str,
         within: Duration,
         find: impl Fn(&ServerFrame) -> Option<T>,
     ) -> Result<T> {
-        if let Some(found) = self.heard.iter().find_map(&find) {
+        if let Some(found) = self.received.iter().find_map(&find) {
             return Ok(found);
         }
-        let listening = async {
+        let receiving = async {
             while let Some(event) = self.events.recv().await {
                 match event {
                     ClientEvent::Frame { frame, .. } => {
                         if let ServerFrame::Error(error) = &*frame {
-                            bail!("{} was told {:?}: {}", self.name, error.code, error.message);
+                            bail!(
+                                "{} received the error {:?}: {}",
+                                self.name,
+                                error.code,
+                                error.message
+                            );
                         }
                         let found = find(&frame);
-                        if self.heard.len() < HEARD_MAX {
-                            self.heard.push(*frame);
+                        if self.received.len() < RECEIVED_MAX {
+                            self.received.push(*frame);
                         }
                         if let Some(found) = found {
                             return Ok(found);
@@ -99,16 +103,16 @@ impl Device {
             }
             bail!("{} has stopped", self.name)
         };
-        let listened = timeout(within, listening).await;
-        listened.map_err(|_| {
+        let result = timeout(within, receiving).await;
+        result.map_err(|_| {
             let seconds = within.as_secs();
-            anyhow!("{} did not hear {what} within {seconds} s", self.name)
+            anyhow!("{} did not receive {what} within {seconds} s", self.name)
         })?
     }
 
-    /// Leaves in order.
+    /// Closes the connection in order.
     pub(super) async fn close(self) {
-        // Without its receiver the client would end at once instead.
+        // If its receiver were dropped first, the client would stop without closing in order.
         let Self { client, events, .. } = self;
         client.close().await;
         drop(events);

@@ -1,4 +1,4 @@
-//! What the probe's users do: two devices of one and an observer, one act after the other.
+//! The steps of the probe: two devices of one user, and an observer.
 
 use std::time::Duration;
 
@@ -17,32 +17,32 @@ use super::super::web::base_of;
 use super::device::Device;
 use super::{Probe, SLACK, USER_PREFIX};
 
-/// How far clocks may differ before it is worth a word.
+/// The difference of clocks above which the doctor warns.
 const CLOCK_AHEAD_MAX_MS: u64 = 1000;
 
-/// How often presence is asked for while it is being made again, and how long altogether.
-const SETTLING_POLL: Duration = Duration::from_millis(500);
-const SETTLING_POLLS: usize = 80;
+/// How often presence is read while it is being rebuilt, and how many times.
+const REBUILD_POLL: Duration = Duration::from_millis(500);
+const REBUILD_POLLS: usize = 80;
 
-/// How long after a departure others would have heard of it, if they were to.
-const DEPARTURE_PAUSE: Duration = Duration::from_secs(2);
+/// The pause after a disconnect in which a wrong transition would arrive.
+const DISCONNECT_PAUSE: Duration = Duration::from_secs(2);
 
-/// One performance, and what it has shown until now.
+/// One run of the probe, and its evidence so far.
 pub(super) struct Script<'a> {
     probe: &'a Probe,
-    /// Who is watched and receives.
+    /// The user who is observed and receives messages.
     subject: UserId,
-    /// Who watches and sends.
+    /// The user who observes and sends messages.
     observer: UserId,
     phone: Option<Device>,
     laptop: Option<Device>,
     watch: Option<Device>,
     chat_id: Option<ChatId>,
-    /// Whether there is something to delete.
+    /// Whether users were created that must be deleted.
     has_begun: bool,
-    /// The invariants that the present act is to show.
-    act: &'static [&'static str],
-    shown: Vec<Evidence>,
+    /// The invariants that the present step checks.
+    step: &'static [&'static str],
+    evidence: Vec<Evidence>,
     notes: Vec<Finding>,
 }
 
@@ -59,14 +59,14 @@ impl<'a> Script<'a> {
             watch: None,
             chat_id: None,
             has_begun: false,
-            act: &[],
-            shown: Vec::new(),
+            step: &[],
+            evidence: Vec::new(),
             notes: Vec::new(),
         }
     }
 
-    /// Plays everything. What was shown until a failure does not count: it is played again.
-    pub(super) async fn play(&mut self) -> Result<()> {
+    /// Runs every step. After a failure the evidence is dropped and the script runs again.
+    pub(super) async fn run(&mut self) -> Result<()> {
         let visible = json!({ "visibility": "everyone" });
         self.rest(&self.subject, Method::PUT, "/v1/presence/visibility", Some(&visible)).await?;
         self.has_begun = true;
@@ -76,34 +76,34 @@ impl<'a> Script<'a> {
         }
         self.watch = Some(self.connect(&self.observer, "watch", self.first_url()).await?);
         self.compare_clocks().await?;
-        self.act = &["no_silent_message_loss", "failfast_persistence", "multi_device_delivery"];
-        self.deliver().await.context("a message to every device")?;
-        self.act = &["reconnect_heals"];
-        self.catch_up().await.context("a sync after coming back")?;
-        self.act = &[];
-        self.settled().await?;
-        self.act = &[
+        self.step = &["no_silent_message_loss", "failfast_persistence", "multi_device_delivery"];
+        self.check_delivery().await.context("a message to every device")?;
+        self.step = &["reconnect_heals"];
+        self.check_sync().await.context("a sync after a reconnect")?;
+        self.step = &[];
+        self.wait_for_presence().await?;
+        self.step = &[
             "presence_derives_from_connections",
             "multi_device_aggregation",
             "eventual_consistency_bound",
         ];
-        self.be_seen().await.context("presence")?;
-        self.act = &["privacy_enforced"];
-        self.hide().await.context("privacy")
+        self.check_presence().await.context("presence")?;
+        self.step = &["privacy_enforced"];
+        self.check_privacy().await.context("privacy")
     }
 
-    /// The invariant that was to be shown when it broke off.
-    pub(super) fn unshown(&self) -> Option<&'static str> {
-        let is_shown = |name: &str| self.shown.iter().any(|shown| shown.invariant == name);
-        self.act.iter().copied().find(|name| !is_shown(name))
+    /// The first invariant of the failed step without evidence.
+    pub(super) fn unproved(&self) -> Option<&'static str> {
+        let is_proved = |name: &str| self.evidence.iter().any(|it| it.invariant == name);
+        self.step.iter().copied().find(|name| !is_proved(name))
     }
 
-    /// What was shown, and what else was seen.
-    pub(super) fn into_shown(self) -> (Vec<Evidence>, Vec<Finding>) {
-        (self.shown, self.notes)
+    /// The evidence, and the other findings.
+    pub(super) fn into_evidence(self) -> (Vec<Evidence>, Vec<Finding>) {
+        (self.evidence, self.notes)
     }
 
-    /// Closes the devices and deletes what was made.
+    /// Closes the devices and deletes the chat and the users.
     pub(super) async fn clean_up(&mut self) -> Result<()> {
         let devices = [self.phone.take(), self.laptop.take(), self.watch.take()];
         for device in devices.into_iter().flatten() {
@@ -132,7 +132,7 @@ impl<'a> Script<'a> {
             ServerFrame::HeartbeatAck { server_time } => Some(*server_time),
             _ => None,
         };
-        let time = watch.hears("an answer to a heartbeat", SLACK, find).await?;
+        let time = watch.receive("a reply to a heartbeat", SLACK, find).await?;
         let between = asked_at.midpoint(self.probe.clock.wall().unix_ms);
         let ahead_ms = time.unix_ms.cast_signed() - between.cast_signed();
         let evidence = format!("{} is {ahead_ms} ms ahead of this machine", self.first_url());
@@ -144,38 +144,39 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// A message is acknowledged, stored, the same when it is repeated, and on every device.
-    async fn deliver(&mut self) -> Result<()> {
+    /// A message is acknowledged, stored once although it is sent twice, and pushed to every
+    /// device.
+    async fn check_delivery(&mut self) -> Result<()> {
         let members = json!({ "type": "group", "member_ids": [self.subject] });
         let made = self.rest(&self.observer, Method::POST, "/v1/chats", Some(&members)).await?;
         let chat_id: ChatId = serde_json::from_value(made["chat_id"].clone())?;
         self.chat_id = Some(chat_id);
         let ack = self.send("first").await?;
-        self.show("no_silent_message_loss", "the probe's send was acknowledged");
+        self.prove("no_silent_message_loss", "the probe's send was acknowledged");
         let path = format!("/v1/chats/{chat_id}/messages");
         let page = self.rest(&self.subject, Method::GET, &path, None).await?;
         let stored = page["items"].as_array().into_iter().flatten();
         let is_stored = |item: &Value| item["message_id"] == json!(ack.message_id);
-        ensure!(stored.into_iter().any(is_stored), "what was acknowledged is not in the chat");
+        ensure!(stored.into_iter().any(is_stored), "the acknowledged message is not in the chat");
         let again = self.send("first").await?;
         ensure!(
             again.duplicate && again.sequence == ack.sequence,
             "the repeated message was stored again, as {}",
             again.sequence
         );
-        self.show("failfast_persistence", "what the probe had acknowledged was stored");
+        self.prove("failfast_persistence", "the message that the probe sent was stored");
         let devices = [self.phone.as_mut(), self.laptop.as_mut()];
         for device in devices.into_iter().flatten() {
-            device.hears("the message", SLACK, |frame| pushed(frame, ack.sequence)).await?;
+            device.receive("the message", SLACK, |frame| pushed(frame, ack.sequence)).await?;
         }
         if self.probe.is_multi_device {
-            self.show("multi_device_delivery", "the probe's message came to both devices");
+            self.prove("multi_device_delivery", "the probe's message reached both devices");
         }
         Ok(())
     }
 
-    /// Who was away while something was said gets it afterwards.
-    async fn catch_up(&mut self) -> Result<()> {
+    /// A device that was disconnected syncs the messages that it missed.
+    async fn check_sync(&mut self) -> Result<()> {
         let chat_id = self.chat_id.ok_or_else(missing)?;
         if let Some(phone) = self.phone.take() {
             phone.close().await;
@@ -195,29 +196,30 @@ impl<'a> Script<'a> {
             }
             _ => None,
         };
-        let has_it = phone.hears("its page", SLACK, find).await?;
+        let has_it = phone.receive("the sync response", SLACK, find).await?;
         self.phone = Some(phone);
-        ensure!(has_it, "the page does not hold what was said meanwhile");
-        self.show("reconnect_heals", "the probe synced what was said while it was away");
+        ensure!(has_it, "the sync response lacks the message that was sent meanwhile");
+        self.prove("reconnect_heals", "the probe synced a message that it had missed");
         Ok(())
     }
 
-    /// Waits until nodes tell who is online: after a wipe or a start that takes one lease.
-    async fn settled(&self) -> Result<()> {
-        for _ in 0..SETTLING_POLLS {
-            if self.seen().await?.get("stale").is_none() {
+    /// Waits until nodes know who is online: after a start or a loss of Redis this takes one lease.
+    async fn wait_for_presence(&self) -> Result<()> {
+        for _ in 0..REBUILD_POLLS {
+            if self.read_presence().await?.get("stale").is_none() {
                 return Ok(());
             }
-            sleep(SETTLING_POLL).await;
+            sleep(REBUILD_POLL).await;
         }
-        Err(anyhow!("presence stays stale: the nodes cannot tell who is online"))
+        Err(anyhow!("presence stays stale: the nodes do not know who is online"))
     }
 
-    /// The subject is online while any device is connected, and others hear of the last one's end.
-    async fn be_seen(&mut self) -> Result<()> {
+    /// The subject is online while any device is connected; the last disconnect reaches the
+    /// observer.
+    async fn check_presence(&mut self) -> Result<()> {
         let subject = self.subject.clone();
         let watch = self.watch.as_mut().ok_or_else(missing)?;
-        watch.forget();
+        watch.discard_received();
         let request =
             PresenceUsers { request_id: "watch".parse()?, user_ids: vec![subject.clone()] };
         watch.send(&ClientFrame::PresenceSubscribe(request)).await?;
@@ -225,61 +227,74 @@ impl<'a> Script<'a> {
             ServerFrame::PresenceSnapshot { users, .. } => users.first().cloned(),
             _ => None,
         };
-        let snapshot = watch.hears("a snapshot", SLACK, find).await?;
-        ensure!(snapshot.status == PresenceStatus::Online, "connected, and shown {snapshot:?}");
-        self.show("presence_derives_from_connections", "the probe was online while connected");
+        let snapshot = watch.receive("a snapshot", SLACK, find).await?;
+        ensure!(
+            snapshot.status == PresenceStatus::Online,
+            "the user is connected, but its presence is {snapshot:?}"
+        );
+        self.prove("presence_derives_from_connections", "the probe was online while connected");
         if let Some(laptop) = self.laptop.take() {
             laptop.close().await;
-            sleep(DEPARTURE_PAUSE).await;
-            let seen = self.seen().await?;
-            ensure!(seen["status"] == "online", "one of two devices left, and it is {seen}");
-            self.show("multi_device_aggregation", "the probe stayed online with one of two");
+            sleep(DISCONNECT_PAUSE).await;
+            let seen = self.read_presence().await?;
+            ensure!(
+                seen["status"] == "online",
+                "one of two devices is connected, but presence is {seen}"
+            );
+            self.prove(
+                "multi_device_aggregation",
+                "the probe stayed online with one of two devices",
+            );
         }
         let left_at = self.probe.clock.now();
         if let Some(phone) = self.phone.take() {
             phone.close().await;
         }
         let within = self.probe.departure_within;
-        self.told(PresenceStatus::Offline, within).await?;
+        self.receive_status(PresenceStatus::Offline, within).await?;
         let took = self.probe.clock.now() - left_at;
-        let text = format!("the probe's end was told after {} ms", took.as_millis());
-        self.show("eventual_consistency_bound", &text);
-        self.show("presence_staleness_bounded", &text);
+        let text =
+            format!("the probe's disconnect reached the observer after {} ms", took.as_millis());
+        self.prove("eventual_consistency_bound", &text);
+        self.prove("presence_staleness_bounded", &text);
         self.phone = Some(self.connect(&self.subject, "phone", self.last_url()).await?);
-        self.told(PresenceStatus::Online, within).await
+        self.receive_status(PresenceStatus::Online, within).await
     }
 
-    /// Who hides is unknown, on the socket and over REST.
-    async fn hide(&mut self) -> Result<()> {
+    /// A hidden user is unknown, on the socket and over REST.
+    async fn check_privacy(&mut self) -> Result<()> {
         let hidden = json!({ "visibility": "nobody" });
         self.rest(&self.subject, Method::PUT, "/v1/presence/visibility", Some(&hidden)).await?;
-        self.told(PresenceStatus::Unknown, SLACK).await?;
-        let seen = self.seen().await?;
+        self.receive_status(PresenceStatus::Unknown, SLACK).await?;
+        let seen = self.read_presence().await?;
         let expected = json!({ "user_id": self.subject, "status": "unknown" });
-        ensure!(seen == expected, "a user who is seen by nobody is told as {seen}");
-        self.show("privacy_enforced", "the probe hid, and was unknown on the socket and by REST");
+        ensure!(seen == expected, "a user who is visible to nobody has the presence {seen}");
+        self.prove(
+            "privacy_enforced",
+            "the probe hid, and was unknown on the socket and over REST",
+        );
         Ok(())
     }
 
-    /// Waits until the observer is told this, and forgets what it was told.
-    async fn told(&mut self, status: PresenceStatus, within: Duration) -> Result<()> {
+    /// Waits until the observer receives this status, and discards its frames.
+    async fn receive_status(&mut self, status: PresenceStatus, within: Duration) -> Result<()> {
         let subject = self.subject.clone();
         let watch = self.watch.as_mut().ok_or_else(missing)?;
         let find = |frame: &ServerFrame| match frame {
-            ServerFrame::PresenceChanged(Presence { user_id, status: told, stale, .. }) => {
-                (*user_id == subject && *told == status && !stale).then_some(())
+            ServerFrame::PresenceChanged(Presence { user_id, status: pushed, stale, .. }) => {
+                (*user_id == subject && *pushed == status && !stale).then_some(())
             }
             _ => None,
         };
-        watch.hears(&format!("that the user is {status:?}"), within, find).await?;
-        watch.forget();
+        watch.receive(&format!("that the user is {status:?}"), within, find).await?;
+        watch.discard_received();
         Ok(())
     }
 
-    /// Sends under an id of this content's own, and waits for the answer.
+    /// Sends a message whose id is derived from its content, and waits for the acknowledgement.
     async fn send(&mut self, content: &str) -> Result<MessageAck> {
         let watch = self.watch.as_mut().ok_or_else(missing)?;
-        watch.forget();
+        watch.discard_received();
         let message = SendMessage {
             request_id: "send".parse()?,
             chat_id: self.chat_id.ok_or_else(missing)?,
@@ -292,11 +307,11 @@ impl<'a> Script<'a> {
             ServerFrame::MessageAck(ack) => Some(ack.clone()),
             _ => None,
         };
-        watch.hears("an acknowledgement", SLACK, find).await
+        watch.receive("an acknowledgement", SLACK, find).await
     }
 
-    /// What the observer sees over REST.
-    async fn seen(&self) -> Result<Value> {
+    /// The presence of the subject as the observer reads it over REST.
+    async fn read_presence(&self) -> Result<Value> {
         let path = format!("/v1/presence/{}", self.subject);
         self.rest(&self.observer, Method::GET, &path, None).await
     }
@@ -328,8 +343,8 @@ impl<'a> Script<'a> {
         self.probe.web.call(method, &url, token, body).await
     }
 
-    fn show(&mut self, invariant: &'static str, text: &str) {
-        self.shown.push(Evidence::holds(invariant, text));
+    fn prove(&mut self, invariant: &'static str, text: &str) {
+        self.evidence.push(Evidence::holds(invariant, text));
     }
 
     fn first_url(&self) -> &'a str {
@@ -341,12 +356,12 @@ impl<'a> Script<'a> {
     }
 }
 
-/// A message push of this number.
+/// A push of the message with this sequence.
 fn pushed(frame: &ServerFrame, sequence: u64) -> Option<()> {
     matches!(frame, ServerFrame::Message(message) if message.sequence == sequence).then_some(())
 }
 
-/// The acts are in an order in which everything is there.
+/// The error for a missing device or chat; the order of the steps rules it out.
 fn missing() -> anyhow::Error {
     anyhow!("the probe lost one of its devices")
 }

@@ -1,4 +1,4 @@
-//! How many sends are under way, in each chat and altogether.
+//! Counts the pending sends, in each chat and on the node.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,9 @@ use heartline_runtime::Map;
 
 use super::IngestLimits;
 
-/// Counts the sends under way.
+/// The numbers of pending sends, with their limits.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct PendingSends {
     limits: IngestLimits,
     counts: Mutex<Counts>,
 }
@@ -21,20 +21,20 @@ struct Counts {
     chats: Map<ChatId, usize>,
 }
 
-/// A send's place among those under way, given up when it is dropped.
+/// One pending send; dropping it ends the count.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct PendingSend {
+    all: Arc<PendingSends>,
     chat_id: ChatId,
 }
 
-impl Places {
+impl PendingSends {
     pub(super) fn new(limits: IngestLimits) -> Self {
         Self { limits, counts: Mutex::default() }
     }
 
-    /// A place for one more send in this chat, if there is one.
-    pub(super) fn take(self: &Arc<Self>, chat_id: ChatId) -> Option<Place> {
+    /// Adds a send in this chat, unless a limit is reached.
+    pub(super) fn add(self: &Arc<Self>, chat_id: ChatId) -> Option<PendingSend> {
         let mut counts = self.lock();
         if counts.total >= self.limits.per_node {
             return None;
@@ -45,7 +45,7 @@ impl Places {
         }
         *chat += 1;
         counts.total += 1;
-        Some(Place { places: Arc::clone(self), chat_id })
+        Some(PendingSend { all: Arc::clone(self), chat_id })
     }
 
     #[cfg(test)]
@@ -58,9 +58,9 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for PendingSend {
     fn drop(&mut self) {
-        let mut counts = self.places.lock();
+        let mut counts = self.all.lock();
         counts.total -= 1;
         if let Entry::Occupied(mut chat) = counts.chats.entry(self.chat_id) {
             *chat.get_mut() -= 1;
