@@ -1,93 +1,93 @@
-//! What a client knows of the presence of others.
+//! The presence of other users as a client knows it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use heartline_protocol::UserId;
 use heartline_protocol::server_frame::Presence;
 
-/// Users whose presence is kept although nobody asked for it. The oldest give way.
-const UNASKED_MAX: usize = 1000;
+/// Users without a subscription whose presence is kept; the oldest are evicted.
+const UNSUBSCRIBED_MAX: usize = 1000;
 
-/// The presence of others as far as this client was told.
+/// The presence of other users as far as this client knows it.
 ///
-/// What the server says may come late or twice: a state counts only if its version is newer than
-/// the one known. `unknown` has no version. It always counts, and so does whatever follows it, and
-/// whatever is said first on another connection.
+/// Statuses may arrive late or more than once: a status is applied only if its version is higher
+/// than the known one. `unknown` has no version. An `unknown`, the next status after it, and the
+/// first status on another connection are always applied.
 #[derive(Debug, Default)]
 pub struct PresenceView {
     known: HashMap<UserId, Known>,
-    /// Users who are asked for and therefore never give way.
-    watched: HashSet<UserId>,
-    /// Known users who are not, in the order of their coming.
-    unasked: VecDeque<UserId>,
+    /// Users with a subscription, who are never evicted.
+    subscribed: HashSet<UserId>,
+    /// Known users without a subscription, oldest first.
+    unsubscribed: VecDeque<UserId>,
 }
 
 #[derive(Debug)]
 struct Known {
     presence: Presence,
-    /// Only what is newer counts; none if whatever follows does.
+    /// Only a higher version is applied; none if any status is.
     version: Option<u64>,
 }
 
 impl PresenceView {
-    /// What is known of a user; none if nothing was ever said.
+    /// The known presence of a user.
     pub fn get(&self, user_id: &UserId) -> Option<&Presence> {
         self.known.get(user_id).map(|known| &known.presence)
     }
 
-    /// Takes what the server says. Answers whether that is news: what is late, and what says only
-    /// what is known, is not.
-    pub fn take(&mut self, presence: &Presence) -> bool {
+    /// Applies a status from the server. Returns whether something changed for the application; a
+    /// late status and one that repeats the known state do not.
+    pub fn apply(&mut self, presence: &Presence) -> bool {
         let version = presence.version;
         if let Some(known) = self.known.get_mut(&presence.user_id) {
             if known.version.is_some() && version.is_some() && version <= known.version {
                 return false;
             }
-            let is_news = !is_same(&known.presence, presence);
+            let is_change = !is_same(&known.presence, presence);
             *known = Known { presence: presence.clone(), version };
-            return is_news;
+            return is_change;
         }
         let user_id = presence.user_id.clone();
-        if !self.watched.contains(&user_id) {
-            self.unasked.push_back(user_id.clone());
+        if !self.subscribed.contains(&user_id) {
+            self.unsubscribed.push_back(user_id.clone());
         }
         self.known.insert(user_id, Known { presence: presence.clone(), version });
-        self.make_room();
+        self.evict_oldest();
         true
     }
 
-    /// A user is asked for from now on. What was known is forgotten, so that the answer is news.
-    pub fn watch(&mut self, user_id: &UserId) {
-        self.forget(user_id);
-        self.watched.insert(user_id.clone());
+    /// Begins a subscription. The known presence is removed, so that the answer counts as a change.
+    pub fn subscribe(&mut self, user_id: &UserId) {
+        self.remove(user_id);
+        self.subscribed.insert(user_id.clone());
     }
 
-    /// A user is asked for no longer, and nothing of them is known.
-    pub fn forget(&mut self, user_id: &UserId) {
+    /// Ends a subscription and removes the known presence.
+    pub fn remove(&mut self, user_id: &UserId) {
         self.known.remove(user_id);
-        self.watched.remove(user_id);
-        self.unasked.retain(|unasked| unasked != user_id);
+        self.subscribed.remove(user_id);
+        self.unsubscribed.retain(|unsubscribed| unsubscribed != user_id);
     }
 
-    /// The connection is over: whatever the next one says counts. Until then the last word stands.
+    /// The connection ended: any status of the next one is applied. Until then the known presence
+    /// stays.
     pub fn disconnected(&mut self) {
         self.known.values_mut().for_each(|known| known.version = None);
     }
 
-    fn make_room(&mut self) {
-        while self.unasked.len() > UNASKED_MAX
-            && let Some(oldest) = self.unasked.pop_front()
+    fn evict_oldest(&mut self) {
+        while self.unsubscribed.len() > UNSUBSCRIBED_MAX
+            && let Some(oldest) = self.unsubscribed.pop_front()
         {
             self.known.remove(&oldest);
         }
     }
 }
 
-/// Whether two states say the same to a person. A version that rose without anybody's having seen
-/// a change says nothing.
+/// Whether two statuses are the same to a person. A higher version alone is not a change.
 fn is_same(one: &Presence, other: &Presence) -> bool {
-    let said = |presence: &Presence| (presence.status, presence.last_seen, presence.stale);
-    said(one) == said(other)
+    let state = |presence: &Presence| (presence.status, presence.last_seen, presence.stale);
+    state(one) == state(other)
 }
 
 #[cfg(test)]

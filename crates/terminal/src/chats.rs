@@ -1,30 +1,30 @@
-//! What the terminal does about chats: commands, what was said, and what changed.
+//! The commands about chats, and the events of chats.
 
 use std::io::Write;
 use std::time::Duration;
 
 use futures_util::Stream;
-use heartline_client::{ChatEvent, Draft, SendError, WatchError};
-use heartline_protocol::limits::CONTENT_BYTES_MAX;
+use heartline_client::{ChatEvent, Draft, SendError, SubscribeError};
+use heartline_protocol::limits::{CONTENT_BYTES_MAX, PRESENCE_USERS_PER_CONNECTION_MAX};
 use heartline_protocol::rest::{CreateChat, ListedChat};
 use heartline_protocol::server_frame::{Chat, ChatKind, Message, Role};
 use heartline_protocol::{ChatId, UserId};
 use heartline_runtime::Clock;
 use tokio::io::AsyncRead;
 
-use super::book::{Found, role_name};
+use super::chat_list::{Found, role_name};
 use super::line::Line;
-use super::request::{Answer, Desk, Request};
+use super::request::{Api, Request, Response};
 use super::rest::RestError;
-use super::terminal::{Done, Flow, GO_ON, Progress, Terminal};
-use super::view::people;
-use super::view::speech::{Said, counted};
+use super::terminal::{CONTINUE, Done, Flow, Progress, Terminal};
+use super::view::message::{ShownMessage, count};
+use super::view::presence;
 
-/// How long an answer may take before its message is shown as waiting.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
-/// What to do without a chat.
-const NO_CHAT: &str = "you are in no chat: /join goes to one of /chats, /new NAME USER… makes a \
-                       group, /direct USER talks with one user";
+/// The time without an answer after which a message is shown as waiting.
+const SHOW_WAITING_AFTER: Duration = Duration::from_secs(1);
+/// The hint for a command that needs a current chat.
+const NO_CHAT: &str = "you are in no chat: /chats lists yours, /join CHAT opens one, /new NAME \
+                       USER… creates a group, /direct USER opens a direct chat";
 
 impl<R, S, O, E> Terminal<R, S, O, E>
 where
@@ -33,306 +33,317 @@ where
     O: Write,
     E: Write,
 {
-    // === what was typed ===
+    // === commands ===
 
-    /// A command about chats.
+    /// Handles a command about chats.
     pub(super) fn on_chat_line(&mut self, line: Line, progress: &mut Progress) -> Flow {
         let request = match line {
             Line::New { name, member_ids } => {
                 let (kind, name) = (ChatKind::Group, Some(name));
-                Request::Make(CreateChat { kind, name, member_ids })
+                Request::CreateChat(CreateChat { kind, name, member_ids })
             }
             Line::Direct(user_id) => {
                 let (kind, name, member_ids) = (ChatKind::Direct, None, vec![user_id]);
-                Request::Make(CreateChat { kind, name, member_ids })
+                Request::CreateChat(CreateChat { kind, name, member_ids })
             }
             Line::Watch(user_ids) => return self.watch(user_ids, progress),
             Line::Unwatch(user_id) => return self.unwatch(user_id, progress),
-            Line::Visibility(visibility) => Request::Show(visibility),
-            Line::Contact(user_id) => Request::Befriend(user_id),
-            Line::Uncontact(user_id) => Request::Unfriend(user_id),
+            Line::Visibility(visibility) => Request::SetVisibility(visibility),
+            Line::Contact(user_id) => Request::AddContact(user_id),
+            Line::Uncontact(user_id) => Request::RemoveContact(user_id),
             Line::Chats => Request::Chats,
-            Line::Join(text) => match self.book.find(&text) {
+            Line::Join(text) => match self.chat_list.find(&text) {
                 Found::Known(chat_id) | Found::Unlisted(chat_id) => Request::Join(chat_id),
-                Found::Unclear(sentence) => return self.explain(&sentence),
+                Found::NoMatch(sentence) => return self.explain(&sentence),
             },
-            line => match self.book.current() {
+            line => match self.chat_list.current() {
                 Some(chat_id) => return self.on_line_in(chat_id, line, progress),
                 None => return self.explain(NO_CHAT),
             },
         };
-        self.ask(request, progress)
+        self.request(request, progress)
     }
 
-    /// A command about the chat that one is in.
+    /// Handles a command about the current chat.
     fn on_line_in(&mut self, chat_id: ChatId, line: Line, progress: &mut Progress) -> Flow {
         let request = match line {
-            Line::Say(text) => return self.speak(chat_id, text, progress),
+            Line::Send(text) => return self.send_message(chat_id, text, progress),
             Line::Typing => return self.typing(chat_id, progress),
             Line::Add { user_id, role } => {
-                let known = self.book.role(chat_id, &user_id);
+                let known = self.chat_list.role(chat_id, &user_id);
                 if let Some(known) = known.filter(|known| role.is_none_or(|role| role == *known)) {
-                    return self.is_already(&user_id, known);
+                    return self.explain_role(&user_id, known);
                 }
                 Request::Add { chat_id, user_id, role }
             }
-            Line::Remove(user_id) if Some(&user_id) == self.book.me.as_ref() => {
-                return self.explain("that is you: /leave leaves the chat");
+            Line::Remove(user_id) if Some(&user_id) == self.chat_list.me.as_ref() => {
+                return self.explain("you cannot remove yourself: use /leave");
             }
             Line::Remove(user_id) => Request::Remove { chat_id, user_id },
             Line::Rename(name) => Request::Rename { chat_id, name },
             Line::History(count) => Request::History { chat_id, count },
-            Line::Who => Request::Who(chat_id),
+            Line::Who => Request::Members(chat_id),
             Line::Leave => Request::Leave(chat_id),
-            _ => return GO_ON,
+            _ => return CONTINUE,
         };
-        self.ask(request, progress)
+        self.request(request, progress)
     }
 
-    fn speak(&mut self, chat_id: ChatId, text: String, progress: &mut Progress) -> Flow {
+    fn send_message(&mut self, chat_id: ChatId, text: String, progress: &mut Progress) -> Flow {
         let draft = Draft::new(chat_id, text);
-        let patience = if progress.is_connected { ANSWER_PATIENCE } else { Duration::ZERO };
-        self.pending.push(draft.clone(), Clock::system().now() + patience);
+        let delay = if progress.is_connected { SHOW_WAITING_AFTER } else { Duration::ZERO };
+        self.pending.push(draft.clone(), Clock::system().now() + delay);
         let sender = self.client.sender();
         progress.work = Some(Box::pin(async move {
-            let taken = sender.send_draft(draft.clone()).await;
-            Done::Taken(draft, taken)
+            let result = sender.send_draft(draft.clone()).await;
+            Done::Queued(draft, result)
         }));
-        GO_ON
+        CONTINUE
     }
 
     fn typing(&mut self, chat_id: ChatId, progress: &mut Progress) -> Flow {
         if !progress.is_connected {
-            return self.explain("there is no connection at the moment, so nobody would see it");
+            return self.explain("not connected: try again when the connection is back");
         }
         let sender = self.client.sender();
         progress.work = Some(Box::pin(async move {
             let _ = sender.typing(chat_id, true).await;
-            Done::Passed
+            Done::Sent
         }));
-        GO_ON
+        CONTINUE
     }
 
     fn watch(&mut self, user_ids: Vec<UserId>, progress: &mut Progress) -> Flow {
         let sender = self.client.sender();
-        progress.work =
-            Some(Box::pin(async move { Done::Watched(sender.presence_subscribe(user_ids).await) }));
-        GO_ON
+        let subscribing =
+            async move { Done::Subscribed(sender.presence_subscribe(user_ids).await) };
+        progress.work = Some(Box::pin(subscribing));
+        CONTINUE
     }
 
     fn unwatch(&mut self, user_id: UserId, progress: &mut Progress) -> Flow {
         let sender = self.client.sender();
         progress.work = Some(Box::pin(async move {
             let _ = sender.presence_unsubscribe(vec![user_id]).await;
-            Done::Passed
+            Done::Sent
         }));
-        GO_ON
+        CONTINUE
     }
 
-    fn is_already(&mut self, user_id: &UserId, role: Role) -> Flow {
+    fn explain_role(&mut self, user_id: &UserId, role: Role) -> Flow {
         let (article, role) = role_name(role);
-        self.explain(&format!("{user_id} is {article} {role} already"))
+        self.explain(&format!("{user_id} is already {article} {role}"))
     }
 
-    fn ask(&mut self, request: Request, progress: &mut Progress) -> Flow {
-        progress.is_making = matches!(request, Request::Make(_));
-        match self.desk(progress) {
-            Ok(desk) => {
-                let asking = async move { Done::Answered(desk.ask(request).await) };
-                progress.work = Some(Box::pin(asking));
-                GO_ON
+    fn request(&mut self, request: Request, progress: &mut Progress) -> Flow {
+        progress.is_creating_chat = matches!(request, Request::CreateChat(_));
+        match self.api(progress) {
+            Ok(api) => {
+                let requesting = async move { Done::Requested(api.send(request).await) };
+                progress.work = Some(Box::pin(requesting));
+                CONTINUE
             }
-            Err(why) => self.explain(&why),
+            Err(error) => self.explain(&error),
         }
     }
 
-    /// Reads the chats anew.
+    /// Reads the list of chats.
     pub(super) fn list(&mut self, progress: &mut Progress) {
         progress.wants_list = false;
-        // Without a token the connection itself has its say.
-        if let Ok(desk) = self.desk(progress) {
+        // Without a token, the connection reports the error.
+        if let Ok(api) = self.api(progress) {
             progress.is_listing = true;
-            let listing = async move { Done::Listed(desk.ask(Request::Chats).await) };
+            let listing = async move { Done::Listed(api.send(Request::Chats).await) };
             progress.work = Some(Box::pin(listing));
         }
     }
 
-    fn desk(&self, progress: &Progress) -> Result<Desk, String> {
-        let token = self.tokens.now()?;
-        Ok(Desk { rest: self.rest.clone(), base: progress.base.clone(), token })
+    fn api(&self, progress: &Progress) -> Result<Api, String> {
+        let token = self.tokens.current()?;
+        Ok(Api { rest: self.rest.clone(), base: progress.base.clone(), token })
     }
 
-    // === what came of it ===
+    // === results ===
 
-    /// The work for a line is done.
+    /// Handles the result of the work for a line.
     pub(super) fn on_done(&mut self, done: Done, progress: &mut Progress) -> Flow {
         match done {
-            Done::Passed | Done::Taken(_, Ok(())) | Done::Watched(Ok(())) => GO_ON,
-            // The last event says why.
-            Done::Watched(Err(WatchError::Stopped)) => GO_ON,
-            Done::Watched(Err(error @ WatchError::TooMany)) => {
-                self.explain(&format!("{error}: /unwatch USER makes room"))
-            }
-            Done::Taken(draft, Err(error)) => {
+            Done::Sent | Done::Queued(_, Ok(())) | Done::Subscribed(Ok(())) => CONTINUE,
+            // The last event has the reason.
+            Done::Subscribed(Err(SubscribeError::Stopped)) => CONTINUE,
+            Done::Subscribed(Err(SubscribeError::TooMany)) => self.explain(&format!(
+                "you can watch at most {PRESENCE_USERS_PER_CONNECTION_MAX} users: /unwatch USER \
+                     removes one"
+            )),
+            Done::Queued(draft, Err(error)) => {
                 self.pending.answered(&draft.client_message_id);
                 match error {
                     SendError::InvalidContent => self.explain(&format!(
-                        "a message has at most {CONTENT_BYTES_MAX} bytes, and this one has {}: \
-                         say it in parts",
+                        "a message can have at most {CONTENT_BYTES_MAX} bytes, and this one has \
+                         {}: split it",
                         draft.content.len()
                     )),
                     SendError::Full => self.explain(
-                        "too many messages wait for the server: say it again when some are sent",
+                        "too many messages are waiting for the server: send it again later",
                     ),
-                    // The last event says why.
-                    SendError::Stopped => GO_ON,
+                    // The last event has the reason.
+                    SendError::Stopped => CONTINUE,
                     error => self.explain(&error.to_string()),
                 }
             }
-            Done::Answered(answer) => {
-                progress.is_making = false;
-                match answer {
-                    Ok(answer) => self.on_answer(answer),
+            Done::Requested(response) => {
+                progress.is_creating_chat = false;
+                match response {
+                    Ok(response) => self.on_response(response),
                     Err(error) => self.explain(&super::view::printable(&error.to_string())),
                 }
             }
-            Done::Listed(answer) => {
+            Done::Listed(response) => {
                 progress.is_listing = false;
-                self.on_listed(answer, progress)
+                self.on_listed(response, progress)
             }
         }
     }
 
-    fn on_listed(&mut self, answer: Result<Answer, RestError>, progress: &mut Progress) -> Flow {
-        match answer {
-            Ok(Answer::Chats(chats)) => self.book.replace(&chats),
-            Ok(_) => return GO_ON,
+    fn on_listed(
+        &mut self,
+        response: Result<Response, RestError>,
+        progress: &mut Progress,
+    ) -> Flow {
+        match response {
+            Ok(Response::Chats(chats)) => self.chat_list.replace(&chats),
+            Ok(_) => return CONTINUE,
             Err(error) => {
-                let sentence = format!("the chats cannot be read at the moment: {error}");
-                self.screen.state(Clock::system().wall(), &sentence)?;
-                return GO_ON;
+                let sentence = format!("reading your chats failed: {error}");
+                self.screen.info(Clock::system().wall(), &sentence)?;
+                return CONTINUE;
             }
         }
-        if std::mem::replace(&mut progress.has_greeted, true) {
-            return GO_ON;
+        if std::mem::replace(&mut progress.has_shown_hint, true) {
+            return CONTINUE;
         }
-        let sentence = match self.book.first() {
-            (0, _) | (_, None) => "you have no chats yet: /new NAME USER… makes a group, /direct \
-                                   USER talks with one user, /help shows the rest"
+        let sentence = match self.chat_list.first() {
+            (0, _) | (_, None) => "you have no chats yet: /new NAME USER… creates a group, \
+                                   /direct USER opens a direct chat, /help lists all commands"
                 .to_owned(),
             (1, Some(chat_id)) => {
-                self.book.enter(chat_id);
-                format!("you are in {}: what you type is said there", self.book.label(chat_id))
+                self.chat_list.set_current(chat_id);
+                format!("you are in {}: type a message to send it", self.chat_list.label(chat_id))
             }
             (count, Some(_)) => {
-                format!("you have {count} chats: /chats lists them, /join goes to one")
+                format!("you have {count} chats: /chats lists them, /join CHAT opens one")
             }
         };
-        self.screen.state(Clock::system().wall(), &sentence)?;
-        GO_ON
+        self.screen.info(Clock::system().wall(), &sentence)?;
+        CONTINUE
     }
 
-    fn on_answer(&mut self, answer: Answer) -> Flow {
-        match answer {
-            Answer::Chats(chats) => return self.show_chats(&chats),
-            Answer::Made(chat) | Answer::Joined(chat) => {
-                self.book.learn(&chat);
-                self.book.enter(chat.chat_id);
-                let label = self.book.label_of(&chat);
+    fn on_response(&mut self, response: Response) -> Flow {
+        match response {
+            Response::Chats(chats) => return self.show_chats(&chats),
+            Response::Created(chat) | Response::Joined(chat) => {
+                self.chat_list.update(&chat);
+                self.chat_list.set_current(chat.chat_id);
+                let label = self.chat_list.label_of(&chat);
                 let messages = match chat.head_sequence {
-                    0 => "nothing was said yet".to_owned(),
-                    head => format!("{}; /history shows the last", counted(head, "message")),
+                    0 => "no messages yet".to_owned(),
+                    head => format!("{}; /history shows the last ones", count(head, "message")),
                 };
                 self.screen
-                    .state(Clock::system().wall(), &format!("you are in {label}: {messages}"))?;
+                    .info(Clock::system().wall(), &format!("you are in {label}: {messages}"))?;
             }
-            Answer::Who(chat) => {
-                self.book.learn(&chat);
-                let label = self.book.label_of(&chat);
-                self.screen.show(&self.screen.view.members(&label, &chat))?;
+            Response::Members(chat) => {
+                self.chat_list.update(&chat);
+                let label = self.chat_list.label_of(&chat);
+                self.screen.write(&self.screen.view.members(&label, &chat))?;
             }
-            Answer::History { messages, .. } if messages.is_empty() => {
-                self.screen.say("nothing was said here yet")?;
+            Response::History { messages, .. } if messages.is_empty() => {
+                self.screen.print("this chat has no messages yet")?;
             }
-            Answer::History { chat_id, messages } => {
+            Response::History { chat_id, messages } => {
                 for message in messages {
-                    let own = Some(&message.sender_id) == self.book.me.as_ref();
+                    let own = Some(&message.sender_id) == self.chat_list.me.as_ref();
                     self.show_message(&message, own, Some(chat_id))?;
                 }
             }
-            Answer::Changed(chat) => self.show_changes(&chat)?,
-            Answer::Left(chat_id) => self.show_leaving(chat_id)?,
-            Answer::Shown(visibility) => self.screen.say(people::visibility(visibility))?,
-            Answer::Befriended(user_id) => {
-                let other =
-                    format!("{user_id} is your contact, and you are theirs when they say so");
-                self.screen.say(&other)?;
+            Response::Changed(chat) => self.show_changes(&chat)?,
+            Response::Left(chat_id) => self.show_leaving(chat_id)?,
+            Response::Visibility(visibility) => {
+                self.screen.print(presence::visibility(visibility))?
             }
-            Answer::Unfriended(user_id) => {
-                self.screen.say(&format!("{user_id} is no contact of yours"))?;
+            Response::ContactAdded(user_id) => {
+                let sentence = format!(
+                    "{user_id} is added; you are contacts once {user_id} has added you too"
+                );
+                self.screen.print(&sentence)?;
+            }
+            Response::ContactRemoved(user_id) => {
+                self.screen.print(&format!("{user_id} is removed from your contacts"))?;
             }
         }
-        GO_ON
+        CONTINUE
     }
 
-    // === what happens ===
+    // === events ===
 
-    /// Something happened in a chat.
+    /// Handles an event of a chat.
     pub(super) fn on_chat(&mut self, event: ChatEvent, progress: &mut Progress) -> Flow {
         match event {
             ChatEvent::Connection(_) | ChatEvent::Synced => {}
             ChatEvent::Message { message, own } => {
                 self.pending.answered(&message.client_message_id);
-                self.show_message(&message, own, self.book.current())?;
+                self.show_message(&message, own, self.chat_list.current())?;
             }
             ChatEvent::Sent { ack } => _ = self.pending.answered(&ack.client_message_id),
-            ChatEvent::Refused { chat_id, client_message_id, error } => {
+            ChatEvent::Rejected { chat_id, client_message_id, error } => {
                 let draft = self.pending.answered(&client_message_id);
                 let content = draft.as_ref().map(|draft| draft.content.as_str());
-                let label = self.book.label(chat_id);
+                let label = self.chat_list.label(chat_id);
                 let line =
-                    self.screen.view.refused(Clock::system().wall(), content, &label, &error);
-                self.screen.show(&line)?;
+                    self.screen.view.rejected(Clock::system().wall(), content, &label, &error);
+                self.screen.write(&line)?;
             }
             ChatEvent::ChatChanged { chat_id, chat: None, .. } => self.show_leaving(chat_id)?,
             ChatEvent::ChatChanged { chat: Some(chat), .. } => {
-                if self.book.chat(chat.chat_id).is_some() || progress.is_making {
+                if self.chat_list.chat(chat.chat_id).is_some() || progress.is_creating_chat {
                     self.show_changes(&chat)?;
                 } else {
                     self.show_new_chat(&chat)?;
                 }
             }
             ChatEvent::Typing { chat_id, user_id, is_typing: true } => {
-                let label = self.book.label(chat_id);
+                let label = self.chat_list.label(chat_id);
                 self.screen
-                    .state(Clock::system().wall(), &format!("{user_id} is typing in {label}"))?;
+                    .info(Clock::system().wall(), &format!("{user_id} is typing in {label}"))?;
             }
             ChatEvent::Typing { .. } => {}
             ChatEvent::Presence(presence) => {
                 let line = self.screen.view.presence(Clock::system().wall(), &presence);
-                self.screen.show(&line)?;
+                self.screen.write(&line)?;
             }
-            ChatEvent::WatchRefused { user_ids, error } => {
-                let (who, why) = (people::listed(&user_ids), &error.message);
-                let line =
-                    self.screen.view.trouble(Clock::system().wall(), &format!("{who}: {why}"));
-                self.screen.show(&line)?;
+            ChatEvent::SubscriptionRejected { user_ids, error } => {
+                let users = presence::listed(&user_ids);
+                let line = self.screen.view.error(
+                    Clock::system().wall(),
+                    &format!("watching {users} failed: {}", error.message),
+                );
+                self.screen.write(&line)?;
             }
             ChatEvent::Outgoing { text } => self.screen.sent(Clock::system().wall(), &text)?,
         }
-        GO_ON
+        CONTINUE
     }
 
-    /// Shows the messages whose answers take long.
+    /// Shows the messages that have waited for an answer for some time.
     pub(super) fn show_waiting(&mut self) -> Flow {
         for draft in self.pending.take_due(Clock::system().now()) {
-            let place = self.place(draft.chat_id, self.book.current());
-            let me = self.book.me.as_ref();
+            let place = self.place(draft.chat_id, self.chat_list.current());
+            let me = self.chat_list.me.as_ref();
             let line =
                 self.screen.view.waiting(Clock::system().wall(), &draft, me, place.as_deref());
-            self.screen.show(&line)?;
+            self.screen.write(&line)?;
         }
-        GO_ON
+        CONTINUE
     }
 
     fn show_message(
@@ -342,62 +353,62 @@ where
         here: Option<ChatId>,
     ) -> std::io::Result<()> {
         let place = self.place(message.chat_id, here);
-        let said = Said { message, own, place: place.as_deref() };
-        let line = self.screen.view.said(Clock::system().wall(), said);
-        self.screen.show(&line)
+        let shown = ShownMessage { message, own, place: place.as_deref() };
+        let line = self.screen.view.message(Clock::system().wall(), shown);
+        self.screen.write(&line)
     }
 
-    /// The name of a chat that is not the one here.
+    /// The name of a chat, unless it is the chat `here`.
     fn place(&self, chat_id: ChatId, here: Option<ChatId>) -> Option<String> {
-        (here != Some(chat_id)).then(|| self.book.label(chat_id))
+        (here != Some(chat_id)).then(|| self.chat_list.label(chat_id))
     }
 
     fn show_chats(&mut self, chats: &[ListedChat]) -> Flow {
-        self.book.replace(chats);
+        self.chat_list.replace(chats);
         if chats.is_empty() {
             return self.explain(NO_CHAT);
         }
         for (index, listed) in chats.iter().enumerate() {
-            let is_current = self.book.current() == Some(listed.chat.chat_id);
-            let label = self.book.label_of(&listed.chat);
+            let is_current = self.chat_list.current() == Some(listed.chat.chat_id);
+            let label = self.chat_list.label_of(&listed.chat);
             let line = self.screen.view.listed(index + 1, is_current, &label, listed);
-            self.screen.show(&line)?;
+            self.screen.write(&line)?;
         }
-        GO_ON
+        CONTINUE
     }
 
     fn show_changes(&mut self, chat: &Chat) -> std::io::Result<()> {
-        for sentence in self.book.learn(chat) {
-            self.screen.state(Clock::system().wall(), &sentence)?;
+        for sentence in self.chat_list.update(chat) {
+            self.screen.info(Clock::system().wall(), &sentence)?;
         }
         Ok(())
     }
 
     fn show_new_chat(&mut self, chat: &Chat) -> std::io::Result<()> {
-        self.book.learn(chat);
-        let label = self.book.label_of(chat);
-        let what_now = match self.book.current() {
-            Some(_) => format!("/join {label} goes there"),
+        self.chat_list.update(chat);
+        let label = self.chat_list.label_of(chat);
+        let hint = match self.chat_list.current() {
+            Some(_) => format!("/join {label} opens it"),
             None => {
-                self.book.enter(chat.chat_id);
-                "what you type is said there".to_owned()
+                self.chat_list.set_current(chat.chat_id);
+                "type a message to send it".to_owned()
             }
         };
         let sentence = match chat.kind {
-            ChatKind::Direct => format!("{label} wants to talk with you: {what_now}"),
+            ChatKind::Direct => format!("new direct chat with {label}: {hint}"),
             ChatKind::Group => {
-                let members = counted(chat.members.len() as u64, "member");
-                format!("you are now in {label} ({members}): {what_now}")
+                let members = count(chat.members.len() as u64, "member");
+                format!("you are now a member of {label} ({members}): {hint}")
             }
         };
-        self.screen.state(Clock::system().wall(), &sentence)
+        self.screen.info(Clock::system().wall(), &sentence)
     }
 
     fn show_leaving(&mut self, chat_id: ChatId) -> std::io::Result<()> {
-        match self.book.forget(chat_id) {
+        match self.chat_list.remove(chat_id) {
             Some(label) => {
-                let sentence = format!("you are no longer in {label}");
-                self.screen.state(Clock::system().wall(), &sentence)
+                let sentence = format!("you are no longer a member of {label}");
+                self.screen.info(Clock::system().wall(), &sentence)
             }
             None => Ok(()),
         }

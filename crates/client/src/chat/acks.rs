@@ -1,4 +1,4 @@
-//! Telling the server how far the application has come, without a frame for every message.
+//! Acknowledges delivered messages, several with one frame.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,72 +7,78 @@ use heartline_protocol::ChatId;
 use heartline_protocol::client_frame::Ack;
 use tokio::time::Instant;
 
-/// An ack goes out at the latest when so many messages of a chat were handed over…
+/// The number of delivered messages of a chat after which an ack is sent at once.
 const MESSAGES_MAX: u64 = 10;
-/// …or when the first of them was handed over that long ago.
+/// The longest delay between the delivery of a message and its ack.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// What was handed to the application and not yet told to the server.
+/// The messages that were delivered to the application and not yet acknowledged to the server.
 #[derive(Debug, Default)]
-pub(crate) struct Receipts {
-    chats: BTreeMap<ChatId, Untold>,
+pub(crate) struct Acks {
+    chats: BTreeMap<ChatId, Unacked>,
 }
 
 #[derive(Debug)]
-struct Untold {
-    /// Everything up to here was handed over.
+struct Unacked {
+    /// Every message up to this sequence was delivered.
     sequence: u64,
-    /// How many messages that is since the last ack.
+    /// The number of messages delivered since the last ack.
     messages: u64,
-    /// When the first of them was handed over.
+    /// When the first of those messages was delivered.
     since: Instant,
 }
 
-impl Receipts {
-    /// A message was handed over, and everything before it.
-    pub(crate) fn handed_over(&mut self, chat_id: ChatId, sequence: u64, now: Instant) {
-        let untold =
-            self.chats.entry(chat_id).or_insert(Untold { sequence, messages: 0, since: now });
-        untold.sequence = untold.sequence.max(sequence);
-        untold.messages += 1;
+impl Acks {
+    /// A message, and every message before it, was delivered.
+    pub(crate) fn delivered(&mut self, chat_id: ChatId, sequence: u64, now: Instant) {
+        let unacked =
+            self.chats.entry(chat_id).or_insert(Unacked { sequence, messages: 0, since: now });
+        unacked.sequence = unacked.sequence.max(sequence);
+        unacked.messages += 1;
     }
 
-    /// The server says how far it knows this user to be. An ack can be lost with its connection,
-    /// so a server that knows less than this device is told again.
-    pub(crate) fn server_knows(&mut self, chat_id: ChatId, known: u64, handed: u64, now: Instant) {
-        if known < handed {
-            self.handed_over(chat_id, handed, now);
+    /// Compares the watermark of the server with the delivered sequence. An ack can be lost with
+    /// its connection, so a lower watermark is acknowledged again.
+    pub(crate) fn reconcile(
+        &mut self,
+        chat_id: ChatId,
+        watermark: u64,
+        delivered: u64,
+        now: Instant,
+    ) {
+        if watermark < delivered {
+            self.delivered(chat_id, delivered, now);
         }
     }
 
     /// The user is no longer a member.
-    pub(crate) fn forget(&mut self, chat_id: ChatId) {
+    pub(crate) fn remove(&mut self, chat_id: ChatId) {
         self.chats.remove(&chat_id);
     }
 
-    /// When the next ack is due, if one is.
+    /// When the next ack is due.
     pub(crate) fn due_at(&self) -> Option<Instant> {
-        self.chats.values().map(Untold::due_at).min()
+        self.chats.values().map(Unacked::due_at).min()
     }
 
     /// The ack to send now.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Ack> {
-        let (&chat_id, untold) = self.chats.iter().min_by_key(|(_, untold)| untold.due_at())?;
-        if untold.due_at() > now {
+        let (&chat_id, unacked) = self.chats.iter().min_by_key(|(_, unacked)| unacked.due_at())?;
+        if unacked.due_at() > now {
             return None;
         }
         let last_acked_sequence = self.chats.remove(&chat_id)?.sequence;
         Some(Ack { chat_id, last_acked_sequence })
     }
 
-    /// Everything that the server does not know yet, due or not.
+    /// All outstanding acks, due or not.
     pub(crate) fn take_all(&mut self) -> Vec<Ack> {
         let chats = std::mem::take(&mut self.chats).into_iter();
         chats.map(|(chat_id, u)| Ack { chat_id, last_acked_sequence: u.sequence }).collect()
     }
 }
 
-impl Untold {
+impl Unacked {
     fn due_at(&self) -> Instant {
         if self.messages >= MESSAGES_MAX { self.since } else { self.since + DELAY_MAX }
     }
@@ -89,43 +95,43 @@ mod tests {
     const OTHER: ChatId = ChatId(Ulid(2));
 
     #[test]
-    fn ten_messages_make_one_ack_at_once() {
+    fn ten_messages_are_acknowledged_at_once_with_one_ack() {
         let now = clock::now();
-        let mut receipts = Receipts::default();
+        let mut acks = Acks::default();
         for sequence in 1..=9 {
-            receipts.handed_over(CHAT, sequence, now);
+            acks.delivered(CHAT, sequence, now);
         }
-        assert_eq!(receipts.next(now), None);
-        receipts.handed_over(CHAT, 10, now);
-        assert_eq!(receipts.next(now), Some(Ack { chat_id: CHAT, last_acked_sequence: 10 }));
-        assert_eq!((receipts.next(now), receipts.due_at()), (None, None));
+        assert_eq!(acks.next(now), None);
+        acks.delivered(CHAT, 10, now);
+        assert_eq!(acks.next(now), Some(Ack { chat_id: CHAT, last_acked_sequence: 10 }));
+        assert_eq!((acks.next(now), acks.due_at()), (None, None));
     }
 
     #[test]
-    fn a_single_message_waits_five_seconds_for_company() {
+    fn a_single_message_is_acknowledged_after_five_seconds() {
         let now = clock::now();
-        let mut receipts = Receipts::default();
-        receipts.handed_over(CHAT, 3, now);
-        receipts.handed_over(CHAT, 4, now + Duration::from_secs(4));
-        assert_eq!(receipts.due_at(), Some(now + DELAY_MAX));
+        let mut acks = Acks::default();
+        acks.delivered(CHAT, 3, now);
+        acks.delivered(CHAT, 4, now + Duration::from_secs(4));
+        assert_eq!(acks.due_at(), Some(now + DELAY_MAX));
         let ack = Some(Ack { chat_id: CHAT, last_acked_sequence: 4 });
-        assert_eq!(receipts.next(now + DELAY_MAX), ack);
+        assert_eq!(acks.next(now + DELAY_MAX), ack);
     }
 
     #[test]
-    fn a_server_that_knows_less_is_told_again() {
+    fn a_lower_watermark_of_the_server_is_acknowledged_again() {
         let now = clock::now();
-        let mut receipts = Receipts::default();
-        receipts.server_knows(CHAT, 7, 7, now);
-        receipts.server_knows(OTHER, 3, 7, now);
-        assert_eq!(receipts.take_all(), [Ack { chat_id: OTHER, last_acked_sequence: 7 }]);
+        let mut acks = Acks::default();
+        acks.reconcile(CHAT, 7, 7, now);
+        acks.reconcile(OTHER, 3, 7, now);
+        assert_eq!(acks.take_all(), [Ack { chat_id: OTHER, last_acked_sequence: 7 }]);
     }
 
     #[test]
-    fn a_forgotten_chat_is_not_acknowledged() {
-        let mut receipts = Receipts::default();
-        receipts.handed_over(CHAT, 1, clock::now());
-        receipts.forget(CHAT);
-        assert_eq!(receipts.take_all(), []);
+    fn a_removed_chat_is_not_acknowledged() {
+        let mut acks = Acks::default();
+        acks.delivered(CHAT, 1, clock::now());
+        acks.remove(CHAT);
+        assert_eq!(acks.take_all(), []);
     }
 }

@@ -1,4 +1,5 @@
-//! Whose presence the application wants to know, and telling the server so on every connection.
+//! The users whose presence the application subscribes to, and the requests that subscribe again on
+//! every connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,35 +9,34 @@ use heartline_protocol::{ClientFrame, ErrorFrame, RequestId, UserId};
 use tokio::time::Instant;
 
 use crate::back_off::BackOff;
-use crate::chat::pace::Pace;
-use crate::chat::verdict::{Verdict, judge};
+use crate::chat::rate_limit::RateLimit;
+use crate::chat::retry_decision::{RetryDecision, decide};
 
-/// Why users are not watched.
+/// The reason why users are not subscribed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum WatchError {
-    /// They would be more than one connection may watch; none of them is.
-    #[error("at most {PRESENCE_USERS_PER_CONNECTION_MAX} users can be watched")]
+pub enum SubscribeError {
+    /// The limit of one connection would be exceeded; no user is added.
+    #[error("at most {PRESENCE_USERS_PER_CONNECTION_MAX} users can be subscribed to")]
     TooMany,
-    /// The client has stopped; the last event said why.
+    /// The client has stopped; the last event has the reason.
     #[error("the client has stopped")]
     Stopped,
 }
 
-/// Whom the application watches.
+/// The presence subscriptions of the application.
 #[derive(Debug)]
-pub(crate) struct Watching {
-    /// What the application wants, whatever happens to connections.
+pub(crate) struct PresenceSubscriptions {
+    /// The users that the application subscribed to, over all connections.
     wanted: BTreeSet<UserId>,
-    /// Whom this connection watches as far as the server has answered.
-    served: BTreeSet<UserId>,
-    /// What the server is still to be told: whether to begin or to end. A later wish takes the
-    /// place of an earlier one.
-    untold: BTreeMap<UserId, Wish>,
-    /// The request on its way. There is one at a time, so that wishes arrive in their order.
-    asked: Option<Asked>,
-    /// Nothing is asked before, because the server asked for a pause.
+    /// The users of this connection's subscriptions that the server confirmed.
+    confirmed: BTreeSet<UserId>,
+    /// The changes that are not sent yet, one per user; a later change replaces an earlier one.
+    unsent: BTreeMap<UserId, Change>,
+    /// The request under way. Only one at a time, so that changes arrive in order.
+    in_flight: Option<InFlight>,
+    /// No request is sent before this time, because the server asked for a delay.
     paused_until: Option<Instant>,
-    pace: Pace,
+    rate_limit: RateLimit,
     users_per_frame: usize,
     /// Requests since the start.
     requests: u64,
@@ -44,177 +44,180 @@ pub(crate) struct Watching {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Begin,
-    End,
+enum Change {
+    Subscribe,
+    Unsubscribe,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct InFlight {
     request_id: RequestId,
     user_ids: Vec<UserId>,
-    wish: Wish,
+    change: Change,
 }
 
-/// What an error meant here.
+/// The effect of an error frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// It is about something else.
-    NotMine,
-    /// The same is asked for again.
-    ForNow,
-    /// These users are not watched.
-    Definitely(Vec<UserId>),
+pub(crate) enum ErrorEffect {
+    /// The error is not about a presence request.
+    Unrelated,
+    /// The request is sent again.
+    Retry,
+    /// The server rejected the subscription to these users.
+    Rejected(Vec<UserId>),
 }
 
-impl Watching {
-    /// Nobody is watched.
+impl PresenceSubscriptions {
+    /// No subscriptions.
     pub(crate) fn new(back_off: BackOff) -> Self {
         let limits = ClientLimits::default();
         Self {
             wanted: BTreeSet::new(),
-            served: BTreeSet::new(),
-            untold: BTreeMap::new(),
-            asked: None,
+            confirmed: BTreeSet::new(),
+            unsent: BTreeMap::new(),
+            in_flight: None,
             paused_until: None,
-            pace: pace(&limits),
+            rate_limit: rate_limit(&limits),
             users_per_frame: users_per_frame(&limits),
             requests: 0,
             back_off,
         }
     }
 
-    /// The application wants to watch users: all or, if they are too many, none.
-    pub(crate) fn subscribe(&mut self, user_ids: &[UserId]) -> Result<(), WatchError> {
+    /// Subscribes to users: to all, or to none if there are too many.
+    pub(crate) fn subscribe(&mut self, user_ids: &[UserId]) -> Result<(), SubscribeError> {
         let new: BTreeSet<_> = user_ids.iter().filter(|id| !self.wanted.contains(*id)).collect();
         if self.wanted.len() + new.len() > PRESENCE_USERS_PER_CONNECTION_MAX {
-            return Err(WatchError::TooMany);
+            return Err(SubscribeError::TooMany);
         }
         for user_id in user_ids {
             self.wanted.insert(user_id.clone());
-            self.untold.insert(user_id.clone(), Wish::Begin);
+            self.unsent.insert(user_id.clone(), Change::Subscribe);
         }
         Ok(())
     }
 
-    /// It does no longer. The server need not hear of users whom it was never asked for.
+    /// Unsubscribes from users. Nothing is sent for users for whom no subscribe was sent.
     pub(crate) fn unsubscribe(&mut self, user_ids: &[UserId]) {
         for user_id in user_ids {
             self.wanted.remove(user_id);
-            if self.served.contains(user_id) || self.has_asked(user_id).is_some() {
-                self.untold.insert(user_id.clone(), Wish::End);
+            if self.confirmed.contains(user_id) || self.change_in_flight(user_id).is_some() {
+                self.unsent.insert(user_id.clone(), Change::Unsubscribe);
             } else {
-                self.untold.remove(user_id);
+                self.unsent.remove(user_id);
             }
         }
     }
 
-    /// What is being asked for a user, if anything is.
-    fn has_asked(&self, user_id: &UserId) -> Option<Wish> {
-        let asked = self.asked.as_ref().filter(|asked| asked.user_ids.contains(user_id));
-        asked.map(|asked| asked.wish)
+    /// The change under way for a user.
+    fn change_in_flight(&self, user_id: &UserId) -> Option<Change> {
+        let in_flight =
+            self.in_flight.as_ref().filter(|in_flight| in_flight.user_ids.contains(user_id));
+        in_flight.map(|in_flight| in_flight.change)
     }
 
-    /// Whether what the server still says of a user is of no interest any more.
-    pub(crate) fn is_ending(&self, user_id: &UserId) -> bool {
-        let untold = self.untold.get(user_id).copied();
-        untold.or(self.has_asked(user_id)) == Some(Wish::End)
+    /// Whether an unsubscribe is pending for a user.
+    pub(crate) fn is_unsubscribing(&self, user_id: &UserId) -> bool {
+        let unsent = self.unsent.get(user_id).copied();
+        unsent.or(self.change_in_flight(user_id)) == Some(Change::Unsubscribe)
     }
 
-    /// A connection begins, which watches nobody yet.
+    /// A connection begins, without subscriptions.
     pub(crate) fn connected(&mut self, limits: &ClientLimits) {
         self.disconnected();
-        (self.pace, self.users_per_frame) = (pace(limits), users_per_frame(limits));
-        self.untold = self.wanted.iter().map(|user_id| (user_id.clone(), Wish::Begin)).collect();
+        (self.rate_limit, self.users_per_frame) = (rate_limit(limits), users_per_frame(limits));
+        self.unsent =
+            self.wanted.iter().map(|user_id| (user_id.clone(), Change::Subscribe)).collect();
     }
 
-    /// The connection is over, and its watches with it.
+    /// The connection ended, and with it its subscriptions.
     pub(crate) fn disconnected(&mut self) {
-        (self.asked, self.paused_until) = (None, None);
-        self.untold.clear();
-        self.served.clear();
+        (self.in_flight, self.paused_until) = (None, None);
+        self.unsent.clear();
+        self.confirmed.clear();
     }
 
-    /// A newer token is in force: what waited for it goes on.
+    /// The server accepted a newer token: requests that waited for it continue.
     pub(crate) fn token_refreshed(&mut self) {
         self.paused_until = None;
     }
 
-    /// When there is something to tell the server, if there is.
+    /// When to send the next request.
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
-        if self.asked.is_some() || self.untold.is_empty() {
+        if self.in_flight.is_some() || self.unsent.is_empty() {
             return None;
         }
-        let ready_at = self.pace.ready_at(now);
+        let ready_at = self.rate_limit.ready_at(now);
         Some(self.paused_until.map_or(ready_at, |until| until.max(ready_at)))
     }
 
-    /// What to tell it now. Ends come first, because they make room.
+    /// The request to send now. Unsubscribes come first, because they make room.
     pub(crate) fn next(&mut self, now: Instant) -> Option<ClientFrame> {
         if self.due_at(now)? > now {
             return None;
         }
-        let has_ends = self.untold.values().any(|wish| *wish == Wish::End);
-        let wish = if has_ends { Wish::End } else { Wish::Begin };
-        let of_wish = self.untold.iter().filter(|(_, other)| **other == wish);
+        let has_unsubscribes = self.unsent.values().any(|change| *change == Change::Unsubscribe);
+        let change = if has_unsubscribes { Change::Unsubscribe } else { Change::Subscribe };
+        let of_change = self.unsent.iter().filter(|(_, other)| **other == change);
         let user_ids: Vec<UserId> =
-            of_wish.map(|(user_id, _)| user_id.clone()).take(self.users_per_frame).collect();
-        user_ids.iter().for_each(|user_id| _ = self.untold.remove(user_id));
+            of_change.map(|(user_id, _)| user_id.clone()).take(self.users_per_frame).collect();
+        user_ids.iter().for_each(|user_id| _ = self.unsent.remove(user_id));
         self.requests += 1;
         let request_id: RequestId = format!("heartline-client-presence-{}", self.requests)
             .parse()
-            .expect("a fixed prefix and a number are a legal request id");
-        self.pace.spend(now);
+            .expect("a fixed prefix and a number are a valid request id");
+        self.rate_limit.spend(now);
         let frame = PresenceUsers { request_id: request_id.clone(), user_ids: user_ids.clone() };
-        self.asked = Some(Asked { request_id, user_ids, wish });
-        Some(match wish {
-            Wish::Begin => ClientFrame::PresenceSubscribe(frame),
-            Wish::End => ClientFrame::PresenceUnsubscribe(frame),
+        self.in_flight = Some(InFlight { request_id, user_ids, change });
+        Some(match change {
+            Change::Subscribe => ClientFrame::PresenceSubscribe(frame),
+            Change::Unsubscribe => ClientFrame::PresenceUnsubscribe(frame),
         })
     }
 
-    /// A snapshot came, perhaps to what was asked here.
+    /// A snapshot arrived, possibly in answer to the request under way.
     pub(crate) fn answered(&mut self, request_id: &RequestId) {
-        let is_it = |asked: &mut Asked| asked.request_id == *request_id;
-        let Some(Asked { user_ids, wish, .. }) = self.asked.take_if(is_it) else { return };
+        let is_it = |in_flight: &mut InFlight| in_flight.request_id == *request_id;
+        let Some(InFlight { user_ids, change, .. }) = self.in_flight.take_if(is_it) else { return };
         self.back_off.reset();
-        match wish {
-            Wish::Begin => self.served.extend(user_ids),
-            Wish::End => self.served.retain(|user_id| !user_ids.contains(user_id)),
+        match change {
+            Change::Subscribe => self.confirmed.extend(user_ids),
+            Change::Unsubscribe => self.confirmed.retain(|user_id| !user_ids.contains(user_id)),
         }
     }
 
-    /// An error came.
-    pub(crate) fn refused(&mut self, error: &ErrorFrame, now: Instant) -> Refused {
-        let is_it = |asked: &mut Asked| error.request_id.as_ref() == Some(&asked.request_id);
-        let Some(Asked { user_ids, wish, .. }) = self.asked.take_if(is_it) else {
-            return Refused::NotMine;
+    /// An error arrived.
+    pub(crate) fn on_error(&mut self, error: &ErrorFrame, now: Instant) -> ErrorEffect {
+        let is_it =
+            |in_flight: &mut InFlight| error.request_id.as_ref() == Some(&in_flight.request_id);
+        let Some(InFlight { user_ids, change, .. }) = self.in_flight.take_if(is_it) else {
+            return ErrorEffect::Unrelated;
         };
-        match (judge(error, &mut self.back_off), wish) {
-            (Verdict::PauseAll(pause) | Verdict::PauseOne(pause), wish) => {
-                self.paused_until = Some(now + pause);
+        match (decide(error, &mut self.back_off), change) {
+            (RetryDecision::RetryAll(delay) | RetryDecision::RetryOne(delay), change) => {
+                self.paused_until = Some(now + delay);
                 for user_id in user_ids {
-                    self.untold.entry(user_id).or_insert(wish);
+                    self.unsent.entry(user_id).or_insert(change);
                 }
-                Refused::ForNow
+                ErrorEffect::Retry
             }
-            (Verdict::Final, Wish::Begin) => {
-                // Who was asked for again meanwhile has another chance.
-                let is_over = |user_id: &UserId| !self.untold.contains_key(user_id);
+            (RetryDecision::GiveUp, Change::Subscribe) => {
+                // Users that were subscribed to again in the meantime are retried.
+                let is_over = |user_id: &UserId| !self.unsent.contains_key(user_id);
                 let user_ids: Vec<UserId> = user_ids.into_iter().filter(is_over).collect();
                 user_ids.iter().for_each(|user_id| _ = self.wanted.remove(user_id));
-                Refused::Definitely(user_ids)
+                ErrorEffect::Rejected(user_ids)
             }
-            (Verdict::Final, Wish::End) => Refused::ForNow,
+            (RetryDecision::GiveUp, Change::Unsubscribe) => ErrorEffect::Retry,
         }
     }
 }
 
-/// One less than the server takes, so that frames which the network bunches together are not too
-/// many.
-fn pace(limits: &ClientLimits) -> Pace {
+/// The rate limit of presence requests: one less than the server allows, because the network may
+/// deliver frames in bursts.
+fn rate_limit(limits: &ClientLimits) -> RateLimit {
     let rate = limits.presence_rate.saturating_sub(1);
-    Pace::within(rate, rate)
+    RateLimit::new(rate, rate)
 }
 
 fn users_per_frame(limits: &ClientLimits) -> usize {

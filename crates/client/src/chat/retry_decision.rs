@@ -1,4 +1,4 @@
-//! What an error frame means for the request that it answers.
+//! Decides from an error frame whether its request is retried.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use heartline_protocol::{ErrorCode, ErrorFrame, Outcome};
 
 use crate::back_off::BackOff;
 
-/// What to do with a refused request.
+/// Whether and when a rejected request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Try it again after the pause, and hold everything of its kind until then: the whole
-    /// connection was meant.
-    PauseAll(Duration),
-    /// Try it again after the pause; others may go on.
-    PauseOne(Duration),
-    /// The refusal is definite.
-    Final,
+pub(crate) enum RetryDecision {
+    /// Retry after the delay, and send no other request of its kind until then: the error concerns
+    /// the whole connection.
+    RetryAll(Duration),
+    /// Retry after the delay; other requests continue.
+    RetryOne(Duration),
+    /// Do not retry: the rejection is final.
+    GiveUp,
 }
 
-/// Judges an error. One that leaves the outcome open is never definite, whatever else it says.
-pub(crate) fn judge(error: &ErrorFrame, back_off: &mut BackOff) -> Verdict {
+/// Decides about an error. An error with an unknown outcome is always retried, whatever its code.
+pub(crate) fn decide(error: &ErrorFrame, back_off: &mut BackOff) -> RetryDecision {
     let outcome = error.details.as_ref().and_then(|details| details.outcome);
     if !error.retryable && outcome != Some(Outcome::Unknown) {
-        return Verdict::Final;
+        return RetryDecision::GiveUp;
     }
-    let pause = back_off.after_refusal(error.retry_after_seconds);
+    let delay = back_off.after_rejection(error.retry_after_seconds);
     match error.code {
         ErrorCode::RateLimited | ErrorCode::ServerBusy | ErrorCode::Unauthorized => {
-            Verdict::PauseAll(pause)
+            RetryDecision::RetryAll(delay)
         }
         ErrorCode::InvalidMessage
         | ErrorCode::Forbidden
@@ -38,7 +38,7 @@ pub(crate) fn judge(error: &ErrorFrame, back_off: &mut BackOff) -> Verdict {
         | ErrorCode::SlowConsumer
         | ErrorCode::ServiceUnavailable
         | ErrorCode::ChatHalted
-        | ErrorCode::InternalError => Verdict::PauseOne(pause),
+        | ErrorCode::InternalError => RetryDecision::RetryOne(delay),
     }
 }
 
@@ -49,37 +49,37 @@ mod tests {
     use super::*;
     use crate::back_off::BackOffConfig;
 
-    fn judged(error: &ErrorFrame) -> Verdict {
-        judge(error, &mut BackOff::new(BackOffConfig::default(), 1))
+    fn decided(error: &ErrorFrame) -> RetryDecision {
+        decide(error, &mut BackOff::new(BackOffConfig::default(), 1))
     }
 
     #[test]
     fn every_code_is_final_or_retried_as_the_protocol_says() {
         for code in ErrorCode::ALL {
-            let verdict = judged(&ErrorFrame::new(code, "no"));
-            assert_eq!(verdict == Verdict::Final, !code.retryable(), "{code:?}");
+            let decision = decided(&ErrorFrame::new(code, "no"));
+            assert_eq!(decision == RetryDecision::GiveUp, !code.retryable(), "{code:?}");
         }
     }
 
     #[test]
-    fn an_open_outcome_is_never_final() {
+    fn an_unknown_outcome_is_always_retried() {
         let mut error = ErrorFrame::new(ErrorCode::ChatHalted, "perhaps");
         let outcome = Some(Outcome::Unknown);
         error.details = Some(ErrorDetails { outcome, ..ErrorDetails::default() });
-        assert!(matches!(judged(&error), Verdict::PauseOne(_)));
+        assert!(matches!(decided(&error), RetryDecision::RetryOne(_)));
     }
 
     #[test]
-    fn the_servers_pause_is_kept_and_an_absurd_one_is_cut() {
+    fn the_servers_delay_is_kept_and_a_too_long_one_limited() {
         let mut error = ErrorFrame::new(ErrorCode::RateLimited, "slowly");
         error.retry_after_seconds = Some(7);
-        let Verdict::PauseAll(pause) = judged(&error) else { panic!("one") };
-        assert!((7.0..=8.4).contains(&pause.as_secs_f64()), "{pause:?}");
+        let RetryDecision::RetryAll(delay) = decided(&error) else { panic!("one") };
+        assert!((7.0..=8.4).contains(&delay.as_secs_f64()), "{delay:?}");
         error.retry_after_seconds = Some(u64::MAX);
-        let Verdict::PauseAll(pause) = judged(&error) else { panic!("one") };
-        assert!(pause <= Duration::from_secs(2 * 60 * 60), "{pause:?}");
+        let RetryDecision::RetryAll(delay) = decided(&error) else { panic!("one") };
+        assert!(delay <= Duration::from_secs(2 * 60 * 60), "{delay:?}");
         error.retry_after_seconds = Some(0);
-        let Verdict::PauseAll(pause) = judged(&error) else { panic!("one") };
-        assert!(pause >= Duration::from_millis(800), "{pause:?}");
+        let RetryDecision::RetryAll(delay) = decided(&error) else { panic!("one") };
+        assert!(delay >= Duration::from_millis(800), "{delay:?}");
     }
 }

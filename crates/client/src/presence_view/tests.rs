@@ -1,4 +1,4 @@
-//! What counts and what does not.
+//! Which statuses are applied.
 
 use heartline_protocol::Timestamp;
 use heartline_protocol::server_frame::PresenceStatus;
@@ -29,63 +29,66 @@ fn bo() -> UserId {
 }
 
 #[test]
-fn only_what_is_newer_counts() {
+fn only_a_higher_version_is_applied() {
     let mut view = PresenceView::default();
     assert_eq!(view.get(&bo()), None);
-    assert!(view.take(&online(5)));
-    assert!(!view.take(&offline(4)) && !view.take(&offline(5)) && !view.take(&online(5)));
+    assert!(view.apply(&online(5)));
+    assert!(!view.apply(&offline(4)) && !view.apply(&offline(5)) && !view.apply(&online(5)));
     assert_eq!(view.get(&bo()), Some(&online(5)));
-    assert!(!view.take(&online(7)), "nothing has changed, but the version counts");
-    assert!(!view.take(&offline(6)));
-    assert!(view.take(&offline(8)));
-    assert!(view.take(&offline(9)), "they were here meanwhile");
+    assert!(!view.apply(&online(7)), "nothing has changed, but the version counts");
+    assert!(!view.apply(&offline(6)));
+    assert!(view.apply(&offline(8)));
+    assert!(view.apply(&offline(9)), "the user was online in between");
 }
 
 #[test]
-fn unknown_always_counts_and_so_does_what_follows_it() {
+fn unknown_and_the_status_after_it_are_always_applied() {
     let mut view = PresenceView::default();
-    assert!(view.take(&unknown()), "the first word is news, whatever it is");
-    assert!(!view.take(&unknown()));
-    assert!(view.take(&online(5)));
-    assert!(view.take(&unknown()));
-    assert!(view.take(&offline(3)), "an earlier state is the newest that there is");
-    assert!(view.take(&Presence { stale: true, ..unknown() }));
-    assert!(view.take(&unknown()), "it is not for this client to know");
+    assert!(view.apply(&unknown()), "the first status is a change");
+    assert!(!view.apply(&unknown()));
+    assert!(view.apply(&online(5)));
+    assert!(view.apply(&unknown()));
+    assert!(view.apply(&offline(3)), "after unknown any version is applied");
+    assert!(view.apply(&Presence { stale: true, ..unknown() }));
+    assert!(view.apply(&unknown()), "no longer stale");
 }
 
 #[test]
-fn a_new_connection_begins_anew_and_tells_only_what_differs() {
+fn a_new_connection_ignores_versions_and_reports_only_changes() {
     let mut view = PresenceView::default();
-    view.take(&online(5));
+    view.apply(&online(5));
     view.disconnected();
-    assert_eq!(view.get(&bo()), Some(&online(5)), "the last word stands");
-    assert!(!view.take(&online(2)));
-    assert!(view.take(&offline(3)), "the versions of another server");
+    assert_eq!(view.get(&bo()), Some(&online(5)), "the known presence stays");
+    assert!(!view.apply(&online(2)));
+    assert!(view.apply(&offline(3)), "versions of another server may be lower");
     view.disconnected();
-    assert!(view.take(&online(1)));
+    assert!(view.apply(&online(1)));
 }
 
 #[test]
-fn who_is_asked_for_again_is_told_of_again() {
+fn a_repeated_subscription_reports_the_status_again() {
     let mut view = PresenceView::default();
-    view.watch(&bo());
-    assert!(view.take(&online(5)));
-    view.watch(&bo());
+    view.subscribe(&bo());
+    assert!(view.apply(&online(5)));
+    view.subscribe(&bo());
     assert_eq!(view.get(&bo()), None);
-    assert!(view.take(&online(5)));
-    view.forget(&bo());
-    assert!(view.take(&online(5)), "told of without being asked for");
+    assert!(view.apply(&online(5)));
+    view.remove(&bo());
+    assert!(view.apply(&online(5)), "reported without a subscription");
 }
 
 #[test]
-fn those_who_come_unasked_are_bounded_and_those_who_are_watched_stay() {
+fn users_without_a_subscription_are_evicted() {
     let mut view = PresenceView::default();
-    view.watch(&bo());
-    view.take(&online(1));
-    for number in 0..5 * UNASKED_MAX {
-        view.take(&state(&format!("user-{number}"), PresenceStatus::Online, Some(1)));
+    view.subscribe(&bo());
+    view.apply(&online(1));
+    for number in 0..5 * UNSUBSCRIBED_MAX {
+        view.apply(&state(&format!("user-{number}"), PresenceStatus::Online, Some(1)));
     }
-    assert_eq!((view.known.len(), view.unasked.len()), (UNASKED_MAX + 1, UNASKED_MAX));
+    assert_eq!(
+        (view.known.len(), view.unsubscribed.len()),
+        (UNSUBSCRIBED_MAX + 1, UNSUBSCRIBED_MAX)
+    );
     assert!(view.get(&bo()).is_some());
     assert!(view.get(&"user-0".parse().unwrap()).is_none());
     assert!(view.get(&"user-4999".parse().unwrap()).is_some());
@@ -93,7 +96,7 @@ fn those_who_come_unasked_are_bounded_and_those_who_are_watched_stay() {
 
 proptest! {
     #[test]
-    fn however_states_are_shuffled_and_repeated_the_newest_stands(
+    fn the_highest_version_wins_in_any_order(
         versions in prop::collection::vec(1_u64..50, 1..60),
     ) {
         let mut view = PresenceView::default();
@@ -102,7 +105,7 @@ proptest! {
             _ => offline(version),
         };
         for version in &versions {
-            view.take(&at(*version));
+            view.apply(&at(*version));
         }
         let newest = at(*versions.iter().max().unwrap());
         prop_assert_eq!(view.get(&bo()), Some(&newest));

@@ -1,4 +1,4 @@
-//! Wishes and what the server hears of them.
+//! Subscriptions and the requests that they cause.
 
 use heartline_protocol::ErrorCode;
 use proptest::prelude::*;
@@ -11,15 +11,18 @@ fn users(numbers: std::ops::Range<usize>) -> Vec<UserId> {
     numbers.map(|number| format!("user-{number:04}").parse().unwrap()).collect()
 }
 
-fn connected() -> (Watching, Instant) {
-    let mut watching = Watching::new(back_off());
-    watching.connected(&ClientLimits::default());
-    (watching, clock::now())
+fn connected() -> (PresenceSubscriptions, Instant) {
+    let mut subscriptions = PresenceSubscriptions::new(back_off());
+    subscriptions.connected(&ClientLimits::default());
+    (subscriptions, clock::now())
 }
 
-/// The next frame: whether it begins, and whom it names.
-fn told(watching: &mut Watching, now: Instant) -> Option<(RequestId, bool, Vec<UserId>)> {
-    match watching.next(now)? {
+/// The next request: whether it subscribes, and its users.
+fn next_request(
+    subscriptions: &mut PresenceSubscriptions,
+    now: Instant,
+) -> Option<(RequestId, bool, Vec<UserId>)> {
+    match subscriptions.next(now)? {
         ClientFrame::PresenceSubscribe(frame) => Some((frame.request_id, true, frame.user_ids)),
         ClientFrame::PresenceUnsubscribe(frame) => Some((frame.request_id, false, frame.user_ids)),
         other => panic!("{other:?}"),
@@ -27,19 +30,19 @@ fn told(watching: &mut Watching, now: Instant) -> Option<(RequestId, bool, Vec<U
 }
 
 #[test]
-fn wishes_go_out_a_hundred_at_a_time_and_slower_than_the_server_takes_them() {
-    let (mut watching, start) = connected();
-    assert_eq!(watching.subscribe(&users(0..1000)), Ok(()));
-    assert_eq!(watching.subscribe(&users(999..1001)), Err(WatchError::TooMany));
+fn requests_have_a_hundred_users_and_keep_within_the_rate() {
+    let (mut subscriptions, start) = connected();
+    assert_eq!(subscriptions.subscribe(&users(0..1000)), Ok(()));
+    assert_eq!(subscriptions.subscribe(&users(999..1001)), Err(SubscribeError::TooMany));
     let (mut now, mut named, mut times) = (start, Vec::new(), Vec::new());
-    while let Some(due_at) = watching.due_at(now) {
+    while let Some(due_at) = subscriptions.due_at(now) {
         now = due_at.max(now);
-        let (request_id, begins, user_ids) = told(&mut watching, now).unwrap();
-        assert!(begins && user_ids.len() == 100);
-        assert_eq!(watching.due_at(now), None, "one at a time");
+        let (request_id, subscribes, user_ids) = next_request(&mut subscriptions, now).unwrap();
+        assert!(subscribes && user_ids.len() == 100);
+        assert_eq!(subscriptions.due_at(now), None, "one at a time");
         named.extend(user_ids);
         times.push(now);
-        watching.answered(&request_id);
+        subscriptions.answered(&request_id);
     }
     assert_eq!(named, users(0..1000));
     for (before, time) in times.iter().enumerate() {
@@ -49,99 +52,106 @@ fn wishes_go_out_a_hundred_at_a_time_and_slower_than_the_server_takes_them() {
 }
 
 #[test]
-fn the_last_wish_counts_and_ends_make_room_first() {
-    let (mut watching, now) = connected();
-    watching.subscribe(&users(0..2)).unwrap();
-    let (first, ..) = told(&mut watching, now).unwrap();
-    watching.subscribe(&users(2..4)).unwrap();
-    watching.unsubscribe(&users(1..3));
-    watching.unsubscribe(&users(7..9));
-    assert!(watching.is_ending(&users(1..2)[0]) && !watching.is_ending(&users(3..4)[0]));
-    watching.answered(&first);
-    let (second, begins, user_ids) = told(&mut watching, now).unwrap();
-    assert_eq!((begins, user_ids), (false, users(1..2)), "the others were never asked for");
-    assert!(watching.is_ending(&users(1..2)[0]));
-    watching.answered(&second);
-    assert!(!watching.is_ending(&users(1..2)[0]));
-    let (third, begins, user_ids) = told(&mut watching, now).unwrap();
-    assert_eq!((begins, user_ids), (true, users(3..4)));
-    watching.answered(&third);
-    assert_eq!(watching.due_at(now), None);
+fn the_last_change_counts_and_unsubscribes_come_first() {
+    let (mut subscriptions, now) = connected();
+    subscriptions.subscribe(&users(0..2)).unwrap();
+    let (first, ..) = next_request(&mut subscriptions, now).unwrap();
+    subscriptions.subscribe(&users(2..4)).unwrap();
+    subscriptions.unsubscribe(&users(1..3));
+    subscriptions.unsubscribe(&users(7..9));
+    assert!(
+        subscriptions.is_unsubscribing(&users(1..2)[0])
+            && !subscriptions.is_unsubscribing(&users(3..4)[0])
+    );
+    subscriptions.answered(&first);
+    let (second, subscribes, user_ids) = next_request(&mut subscriptions, now).unwrap();
+    assert_eq!((subscribes, user_ids), (false, users(1..2)), "the others were never sent");
+    assert!(subscriptions.is_unsubscribing(&users(1..2)[0]));
+    subscriptions.answered(&second);
+    assert!(!subscriptions.is_unsubscribing(&users(1..2)[0]));
+    let (third, subscribes, user_ids) = next_request(&mut subscriptions, now).unwrap();
+    assert_eq!((subscribes, user_ids), (true, users(3..4)));
+    subscriptions.answered(&third);
+    assert_eq!(subscriptions.due_at(now), None);
 }
 
 #[test]
-fn wishes_taken_back_before_the_server_heard_of_them_leave_nothing_behind() {
-    let (mut watching, now) = connected();
+fn changes_undone_before_they_were_sent_leave_nothing_behind() {
+    let (mut subscriptions, now) = connected();
     for user_id in users(0..5000) {
-        watching.subscribe(std::slice::from_ref(&user_id)).unwrap();
-        watching.unsubscribe(&[user_id]);
+        subscriptions.subscribe(std::slice::from_ref(&user_id)).unwrap();
+        subscriptions.unsubscribe(&[user_id]);
     }
-    assert_eq!((watching.untold.len(), watching.due_at(now)), (0, None));
-    // What the server has heard of it must hear the end of.
-    watching.subscribe(&users(0..1)).unwrap();
-    let (request_id, ..) = told(&mut watching, now).unwrap();
-    watching.answered(&request_id);
-    watching.subscribe(&users(0..1)).unwrap();
-    watching.unsubscribe(&users(0..1));
-    let (_, begins, user_ids) = told(&mut watching, now).unwrap();
-    assert_eq!((begins, user_ids), (false, users(0..1)));
+    assert_eq!((subscriptions.unsent.len(), subscriptions.due_at(now)), (0, None));
+    // A confirmed subscription must be ended on the server.
+    subscriptions.subscribe(&users(0..1)).unwrap();
+    let (request_id, ..) = next_request(&mut subscriptions, now).unwrap();
+    subscriptions.answered(&request_id);
+    subscriptions.subscribe(&users(0..1)).unwrap();
+    subscriptions.unsubscribe(&users(0..1));
+    let (_, subscribes, user_ids) = next_request(&mut subscriptions, now).unwrap();
+    assert_eq!((subscribes, user_ids), (false, users(0..1)));
 }
 
 #[test]
-fn every_connection_is_told_everything_that_is_wanted() {
-    let (mut watching, now) = connected();
-    watching.subscribe(&users(0..3)).unwrap();
-    told(&mut watching, now).unwrap();
-    watching.disconnected();
-    watching.unsubscribe(&users(1..2));
-    assert_eq!(watching.subscribe(&users(5..6)), Ok(()));
-    watching.connected(&ClientLimits { presence_users_per_frame: 2, ..ClientLimits::default() });
+fn every_connection_subscribes_to_all_users() {
+    let (mut subscriptions, now) = connected();
+    subscriptions.subscribe(&users(0..3)).unwrap();
+    next_request(&mut subscriptions, now).unwrap();
+    subscriptions.disconnected();
+    subscriptions.unsubscribe(&users(1..2));
+    assert_eq!(subscriptions.subscribe(&users(5..6)), Ok(()));
+    subscriptions
+        .connected(&ClientLimits { presence_users_per_frame: 2, ..ClientLimits::default() });
     let expected = [users(0..1), users(2..3), users(5..6)].concat();
-    let (first, _, mut named) = told(&mut watching, now).unwrap();
-    watching.answered(&first);
-    named.extend(told(&mut watching, now).unwrap().2);
+    let (first, _, mut named) = next_request(&mut subscriptions, now).unwrap();
+    subscriptions.answered(&first);
+    named.extend(next_request(&mut subscriptions, now).unwrap().2);
     assert_eq!(named, expected);
 }
 
 #[test]
-fn a_refusal_for_now_is_tried_again_and_a_definite_one_is_told() {
-    let (mut watching, now) = connected();
-    watching.subscribe(&users(0..2)).unwrap();
-    let (request_id, ..) = told(&mut watching, now).unwrap();
+fn a_temporary_rejection_is_retried_and_a_final_one_reported() {
+    let (mut subscriptions, now) = connected();
+    subscriptions.subscribe(&users(0..2)).unwrap();
+    let (request_id, ..) = next_request(&mut subscriptions, now).unwrap();
     let other = "somebody-elses".parse().unwrap();
-    assert_eq!(watching.refused(&error(&other, ErrorCode::Conflict), now), Refused::NotMine);
-    watching.unsubscribe(&users(1..2));
+    assert_eq!(
+        subscriptions.on_error(&error(&other, ErrorCode::Conflict), now),
+        ErrorEffect::Unrelated
+    );
+    subscriptions.unsubscribe(&users(1..2));
     let busy = error(&request_id, ErrorCode::ServerBusy);
-    assert_eq!(watching.refused(&busy, now), Refused::ForNow);
-    assert_eq!(told(&mut watching, now), None, "not at once");
-    let now = watching.due_at(now).unwrap();
-    let (request_id, begins, user_ids) = told(&mut watching, now).unwrap();
-    assert_eq!((begins, user_ids), (false, users(1..2)), "the later wish stands");
-    watching.answered(&request_id);
-    let (request_id, begins, user_ids) = told(&mut watching, now).unwrap();
-    assert_eq!((begins, user_ids), (true, users(0..1)));
+    assert_eq!(subscriptions.on_error(&busy, now), ErrorEffect::Retry);
+    assert_eq!(next_request(&mut subscriptions, now), None, "not at once");
+    let now = subscriptions.due_at(now).unwrap();
+    let (request_id, subscribes, user_ids) = next_request(&mut subscriptions, now).unwrap();
+    assert_eq!((subscribes, user_ids), (false, users(1..2)), "the later change counts");
+    subscriptions.answered(&request_id);
+    let (request_id, subscribes, user_ids) = next_request(&mut subscriptions, now).unwrap();
+    assert_eq!((subscribes, user_ids), (true, users(0..1)));
     let conflict = error(&request_id, ErrorCode::Conflict);
-    assert_eq!(watching.refused(&conflict, now), Refused::Definitely(users(0..1)));
-    watching.connected(&ClientLimits::default());
-    assert_eq!(watching.due_at(now), None, "it is not asked for again");
+    assert_eq!(subscriptions.on_error(&conflict, now), ErrorEffect::Rejected(users(0..1)));
+    subscriptions.connected(&ClientLimits::default());
+    assert_eq!(subscriptions.due_at(now), None, "it is not requested again");
 }
 
 #[test]
-fn an_ended_token_holds_wishes_back_until_there_is_a_newer_one() {
-    let (mut watching, now) = connected();
-    watching.subscribe(&users(0..1)).unwrap();
-    let (request_id, ..) = told(&mut watching, now).unwrap();
-    watching.refused(&error(&request_id, ErrorCode::Unauthorized), now);
-    assert_eq!(told(&mut watching, now), None);
-    watching.token_refreshed();
-    assert!(told(&mut watching, now).is_some());
+fn an_expired_token_delays_requests_until_there_is_a_newer_one() {
+    let (mut subscriptions, now) = connected();
+    subscriptions.subscribe(&users(0..1)).unwrap();
+    let (request_id, ..) = next_request(&mut subscriptions, now).unwrap();
+    subscriptions.on_error(&error(&request_id, ErrorCode::Unauthorized), now);
+    assert_eq!(next_request(&mut subscriptions, now), None);
+    subscriptions.token_refreshed();
+    assert!(next_request(&mut subscriptions, now).is_some());
 }
 
 #[derive(Debug, Clone)]
 enum Step {
     Subscribe(usize),
     Unsubscribe(usize),
-    /// The server hears the next frame and answers it, well or badly.
+    /// The server handles the next request, with this error if there is one.
     Serve(Option<ErrorCode>),
     Reconnect,
 }
@@ -161,43 +171,43 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn in_the_end_the_server_watches_whom_the_application_wants(
+    fn in_the_end_the_server_has_the_subscriptions_of_the_application(
         steps in prop::collection::vec(step(), 0..60),
     ) {
-        let (mut watching, mut now) = connected();
-        let (mut wanted, mut served) = (BTreeSet::new(), BTreeSet::new());
-        let mut serve = |watching: &mut Watching, served: &mut BTreeSet<UserId>, failure| {
-            now = watching.due_at(now).map_or(now, |due_at| due_at.max(now));
-            let Some((request_id, begins, user_ids)) = told(watching, now) else { return false };
-            match (failure, begins) {
+        let (mut subs, mut now) = connected();
+        let (mut wanted, mut confirmed) = (BTreeSet::new(), BTreeSet::new());
+        let mut serve = |subs: &mut PresenceSubscriptions, confirmed: &mut BTreeSet<UserId>, failure| {
+            now = subs.due_at(now).map_or(now, |due_at| due_at.max(now));
+            let Some((request_id, subscribes, user_ids)) = next_request(subs, now) else { return false };
+            match (failure, subscribes) {
                 (Some(code), _) => {
-                    assert_eq!(watching.refused(&error(&request_id, code), now), Refused::ForNow);
+                    assert_eq!(subs.on_error(&error(&request_id, code), now), ErrorEffect::Retry);
                     return true;
                 }
-                (None, true) => served.extend(user_ids),
-                (None, false) => served.retain(|user_id| !user_ids.contains(user_id)),
+                (None, true) => confirmed.extend(user_ids),
+                (None, false) => confirmed.retain(|user_id| !user_ids.contains(user_id)),
             }
-            watching.answered(&request_id);
+            subs.answered(&request_id);
             true
         };
         for step in steps {
             match step {
                 Step::Subscribe(number) => {
-                    watching.subscribe(&users(number..number + 1)).unwrap();
+                    subs.subscribe(&users(number..number + 1)).unwrap();
                     wanted.extend(users(number..number + 1));
                 }
                 Step::Unsubscribe(number) => {
-                    watching.unsubscribe(&users(number..number + 1));
+                    subs.unsubscribe(&users(number..number + 1));
                     wanted.retain(|user_id| *user_id != users(number..number + 1)[0]);
                 }
-                Step::Serve(failure) => _ = serve(&mut watching, &mut served, failure),
+                Step::Serve(failure) => _ = serve(&mut subs, &mut confirmed, failure),
                 Step::Reconnect => {
-                    watching.connected(&ClientLimits::default());
-                    served.clear();
+                    subs.connected(&ClientLimits::default());
+                    confirmed.clear();
                 }
             }
         }
-        while serve(&mut watching, &mut served, None) {}
-        prop_assert_eq!(served, wanted);
+        while serve(&mut subs, &mut confirmed, None) {}
+        prop_assert_eq!(confirmed, wanted);
     }
 }
