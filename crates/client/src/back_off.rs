@@ -1,4 +1,4 @@
-//! The growing pause between attempts.
+//! The delay between attempts, which grows with every failure.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use heartline_protocol::limits::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::policy::SERVER_DELAY_MAX;
+use crate::reconnect_policy::SERVER_DELAY_MAX;
 
-/// How pauses grow. The default is the protocol's: 1 s doubling to 16 s, moved by up to 20%.
+/// How delays grow. By default they double from 1 s to 16 s and vary by up to 20% at random, as the
+/// protocol requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackOffConfig {
-    /// The pause after the first failure.
+    /// The delay after the first failure.
     pub delay_min: Duration,
-    /// The longest pause, before jitter.
+    /// The longest delay, before jitter.
     pub delay_max: Duration,
-    /// How far a pause is moved up or down at random, in percent.
+    /// The random variation of a delay up or down, in percent.
     pub jitter_percent: u32,
 }
 
@@ -31,8 +32,8 @@ impl Default for BackOffConfig {
     }
 }
 
-/// The pauses of one client. The jitter keeps the clients of a fallen server from returning in
-/// step, so every client has its own seed.
+/// The delays of one client. The jitter prevents all clients of a failed server from reconnecting
+/// at the same time, so every client has its own seed.
 #[derive(Debug)]
 pub struct BackOff {
     config: BackOffConfig,
@@ -42,12 +43,12 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    /// Pauses that follow `seed`.
+    /// Delays whose jitter follows from `seed`.
     pub fn new(config: BackOffConfig, seed: u64) -> Self {
         Self { config, failures: 0, rng: StdRng::seed_from_u64(seed) }
     }
 
-    /// The pause after one more failure.
+    /// The delay after one more failure.
     pub fn next_delay(&mut self) -> Duration {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.failures = self.failures.saturating_add(1);
@@ -56,22 +57,22 @@ impl BackOff {
         delay.mul_f64(self.rng.random_range(1.0 - jitter..=1.0 + jitter))
     }
 
-    /// A pause that the server asked for in the same words of everybody: never shorter, and a
-    /// little longer at random.
+    /// A delay that the server sends to all clients alike: never shorter, and slightly longer at
+    /// random.
     pub fn at_least(&mut self, delay: Duration) -> Duration {
         let jitter = self.jitter();
         delay.mul_f64(self.rng.random_range(1.0..=1.0 + jitter))
     }
 
-    /// The pause after a refused request: what the server asked for, or one of the client's own.
-    pub(crate) fn after_refusal(&mut self, retry_after_seconds: Option<u64>) -> Duration {
+    /// The delay after a rejected request: the server's if it sent one, else the client's own.
+    pub(crate) fn after_rejection(&mut self, retry_after_seconds: Option<u64>) -> Duration {
         match retry_after_seconds {
             None | Some(0) => self.next_delay(),
             Some(seconds) => self.at_least(Duration::from_secs(seconds).min(SERVER_DELAY_MAX)),
         }
     }
 
-    /// The next failure is the first again.
+    /// Resets the delay to the shortest one, after a success.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_from_one_to_sixteen_seconds_within_a_fifth() {
+    fn delays_double_from_one_to_sixteen_seconds_within_a_fifth() {
         for seed in 0..200 {
             let mut back_off = BackOff::new(BackOffConfig::default(), seed);
             for middle in [1, 2, 4, 8, 16, 16, 16] {
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_at_the_longest_pause_however_often_it_fails() {
+    fn delays_never_exceed_the_longest() {
         let mut back_off = BackOff::new(BackOffConfig::default(), 7);
         for _ in 0..1000 {
             back_off.next_delay();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clients_pause_differently_and_one_seed_repeats_itself() {
+    fn delays_differ_between_clients_and_repeat_with_a_seed() {
         let delays = |seed| {
             let mut back_off = BackOff::new(BackOffConfig::default(), seed);
             [back_off.next_delay(), back_off.next_delay(), back_off.next_delay()]
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_the_server_asked_for_is_never_shortened() {
+    fn a_delay_that_the_server_sent_is_never_shortened() {
         let mut back_off = BackOff::new(BackOffConfig::default(), 3);
         let asked = Duration::from_secs(10);
         for _ in 0..1000 {

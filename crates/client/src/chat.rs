@@ -1,12 +1,15 @@
-//! Chats on top of a connection: every message once and in order, and every send answered.
+//! Chats on top of a connection: delivers every message once and in order, and retries every send
+//! until it is stored or rejected.
 //!
-//! A [`ChatClient`] adds memory to a [`Client`]. The rules are pure and stand apart from the
-//! task: `outbox` keeps what is to be sent until its definite answer, `cursor` knows how far each
-//! chat has come, `manifest` and `sync` ask for what is missing, `receipts` tell the server what
-//! has arrived, `catch_up` notices when everything has, `watching` names the users whose presence
-//! is wanted, `pace` and `verdict` keep to what the server allows. `state` puts them together, `incoming` says what follows from each event of the
-//! connection, and `task` runs it.
+//! A [`ChatClient`] adds the state of chats to a [`Client`]. The rules are pure and separate from
+//! the task: `outbox` holds messages until they are stored or rejected, `cursor` holds the position
+//! in each chat, `manifest` and `sync` request missing messages, `acks` acknowledges delivered
+//! messages, `catch_up` detects when every chat is up to date, `presence_subscriptions` holds the
+//! users whose presence is subscribed to, `rate_limit` and `retry_decision` keep within the
+//! server's limits. `state` combines them, `on_event` handles the events of the connection, and
+//! `task` runs everything.
 
+mod acks;
 mod catch_up;
 mod config;
 mod cursor;
@@ -14,16 +17,15 @@ mod draft;
 mod event;
 #[cfg(test)]
 mod fixtures;
-mod incoming;
 mod manifest;
+mod on_event;
 mod outbox;
-mod pace;
-mod receipts;
+mod presence_subscriptions;
+mod rate_limit;
+mod retry_decision;
 mod state;
 mod sync;
 mod task;
-mod verdict;
-mod watching;
 
 use heartline_protocol::{ChatId, ClientMessageId, UserId};
 use heartline_runtime::Random;
@@ -39,22 +41,22 @@ use task::{ChatTask, Command};
 pub use config::{Backlog, ChatConfig};
 pub use draft::{Draft, SendError};
 pub use event::ChatEvent;
-pub use watching::WatchError;
+pub use presence_subscriptions::SubscribeError;
 
-/// Commands that may wait for the task, which takes them at once.
+/// Commands that may wait for the task.
 const COMMAND_CAPACITY: usize = 64;
 
-/// A running chat client. Dropping it ends it at once, without a Close frame;
-/// [`ChatClient::close`] ends it in order.
+/// A running chat client. Dropping the handle stops the client at once, without a Close frame;
+/// [`ChatClient::close`] closes the connection properly.
 #[derive(Debug)]
 pub struct ChatClient {
     sender: ChatSender,
     closing: CancellationToken,
-    /// Holds the one task, and ends it when the handle is dropped.
+    /// The client's one task, which is aborted when the handle is dropped.
     task: JoinSet<Vec<Draft>>,
 }
 
-/// Sends messages of a chat client, from anywhere in the application.
+/// Sends messages and commands to a chat client; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ChatSender {
     commands: mpsc::Sender<Command>,
@@ -63,8 +65,9 @@ pub struct ChatSender {
 }
 
 impl ChatClient {
-    /// Starts a chat client on the current runtime. Its events must be received: while they wait,
-    /// the socket is not read, and when their receiver is dropped, the client ends.
+    /// Starts a chat client on the current runtime. The caller must receive the events: while the
+    /// event queue is full, the socket is not read, and when the receiver is dropped, the client
+    /// stops.
     pub fn start(
         config: ClientConfig,
         chat_config: ChatConfig,
@@ -119,7 +122,7 @@ impl ChatClient {
     }
 
     /// See [`ChatSender::presence_subscribe`].
-    pub async fn presence_subscribe(&self, user_ids: Vec<UserId>) -> Result<(), WatchError> {
+    pub async fn presence_subscribe(&self, user_ids: Vec<UserId>) -> Result<(), SubscribeError> {
         self.sender.presence_subscribe(user_ids).await
     }
 
@@ -138,16 +141,16 @@ impl ChatClient {
         self.sender.drop_socket().await
     }
 
-    /// Tells the server how far the application has come, closes the connection in order and ends
-    /// the client. The result is every message without a definite answer, in the order in which
-    /// they were given: sent again with [`ChatSender::send_draft`], none of them is stored twice.
-    /// The last events are dropped if there is no room for them.
+    /// Acknowledges all delivered messages, closes the connection with a Close frame and stops the
+    /// client. Returns every message that is neither stored nor rejected, in the order of sending.
+    /// Sending those again with [`ChatSender::send_draft`] stores none of them twice. The last
+    /// events are dropped if the event queue is full.
     pub async fn close(mut self) -> Vec<Draft> {
         self.closing.cancel();
         match self.task.join_next().await {
             Some(Ok(drafts)) => drafts,
             Some(Err(error)) => {
-                tracing::error!(%error, "the chat client's task failed");
+                tracing::error!(%error, "chat client task failed");
                 Vec::new()
             }
             None => Vec::new(),
@@ -156,59 +159,62 @@ impl ChatClient {
 }
 
 impl ChatSender {
-    /// Takes a message for sending and gives it an id. It is sent as soon as there is a
-    /// connection, and again after every failure, until
-    /// [`Sent`](ChatEvent::Sent) or [`Refused`](ChatEvent::Refused) says how it ended. Messages
-    /// of one chat are stored in the order in which they were taken.
+    /// Queues a message for sending and gives it an id. The client sends the message once
+    /// connected, and again after every failure, until [`Sent`](ChatEvent::Sent) or
+    /// [`Rejected`](ChatEvent::Rejected) reports the result. Messages of one chat are stored in the
+    /// order in which they were queued.
     pub async fn send(
         &self,
         chat_id: ChatId,
         content: impl Into<String>,
         content_type: Option<String>,
     ) -> Result<ClientMessageId, SendError> {
-        let draft = Draft { content_type, ..Draft::drawn(self.random, chat_id, content) };
+        let draft = Draft { content_type, ..Draft::with_random(self.random, chat_id, content) };
         let client_message_id = draft.client_message_id.clone();
         self.send_draft(draft).await?;
         Ok(client_message_id)
     }
 
-    /// The same for a message that has its id already, perhaps from before a restart.
+    /// Like [`ChatSender::send`] for a message that has an id already, for example from before a
+    /// restart.
     pub async fn send_draft(&self, draft: Draft) -> Result<(), SendError> {
-        let (taken, answer) = oneshot::channel();
-        let command = Command::Send { draft, taken };
+        let (result, receiver) = oneshot::channel();
+        let command = Command::Send { draft, result };
         self.command(command).await.map_err(|_| SendError::Stopped)?;
-        answer.await.unwrap_or(Err(SendError::Stopped))
+        receiver.await.unwrap_or(Err(SendError::Stopped))
     }
 
-    /// Tells a chat that the user is typing, or no longer; nothing happens without a connection.
+    /// Reports to a chat that the user started or stopped typing; does nothing without a
+    /// connection.
     pub async fn typing(&self, chat_id: ChatId, is_typing: bool) -> Result<(), ClientStopped> {
         self.command(Command::Typing { chat_id, is_typing }).await
     }
 
-    /// Watches users from now on, on this connection and every later one. Each is told of as a
-    /// [`Presence`](ChatEvent::Presence) event, also if they were watched already, and again
-    /// whenever it changes. If they are too many together with those who are watched, none is.
-    pub async fn presence_subscribe(&self, user_ids: Vec<UserId>) -> Result<(), WatchError> {
-        let (taken, answer) = oneshot::channel();
-        let command = Command::Watch { user_ids, taken };
-        self.command(command).await.map_err(|_| WatchError::Stopped)?;
-        answer.await.unwrap_or(Err(WatchError::Stopped))
+    /// Subscribes to the presence of users, on this connection and every later one. The status of
+    /// each user arrives as a [`Presence`](ChatEvent::Presence) event, also for users that were
+    /// subscribed to already, and again on every change. If the limit would be exceeded, no user is
+    /// added.
+    pub async fn presence_subscribe(&self, user_ids: Vec<UserId>) -> Result<(), SubscribeError> {
+        let (result, receiver) = oneshot::channel();
+        let command = Command::Subscribe { user_ids, result };
+        self.command(command).await.map_err(|_| SubscribeError::Stopped)?;
+        receiver.await.unwrap_or(Err(SubscribeError::Stopped))
     }
 
-    /// Watches users no longer. Those who share an active chat with this user are told of all the
-    /// same.
+    /// Unsubscribes from the presence of users. Events about users who share an active chat with
+    /// this user still arrive.
     pub async fn presence_unsubscribe(&self, user_ids: Vec<UserId>) -> Result<(), ClientStopped> {
-        self.command(Command::Unwatch { user_ids }).await
+        self.command(Command::Unsubscribe { user_ids }).await
     }
 
-    /// Sends any text as a frame, as [`FrameSender::send_text`] does. Its answer is seen in
-    /// [`ChatEvent::Connection`]; a message sent like this is not tried again.
+    /// Sends any text as a frame, as [`FrameSender::send_text`] does. The answer arrives as
+    /// [`ChatEvent::Connection`]; a message sent this way is not retried.
     pub async fn send_text(&self, text: impl Into<String>) -> Result<(), ClientStopped> {
         self.frames.send_text(text).await
     }
 
-    /// Breaks the present connection without a Close frame, as a failing network would; the
-    /// client then reconnects.
+    /// Drops the current connection without a Close frame, as a failing network would; the client
+    /// then reconnects.
     pub async fn drop_socket(&self) -> Result<(), ClientStopped> {
         self.command(Command::DropSocket).await
     }

@@ -1,4 +1,4 @@
-//! The handle of a client, and the task that makes one connection after the other.
+//! The handle of a client, and the task that reconnects.
 
 use std::convert::Infallible;
 
@@ -10,50 +10,50 @@ use tokio_util::sync::CancellationToken;
 
 use crate::back_off::BackOff;
 use crate::config::{ClientConfig, ConfigError};
-use crate::connection::{self, Finish, Surroundings};
+use crate::connection::{self, ConnectionContext, ConnectionEnd};
 use crate::dial;
 use crate::endpoint::Endpoint;
 use crate::event::{ClientEvent, Ending, StopReason};
-use crate::policy::{Next, Policy};
+use crate::reconnect_policy::{NextStep, ReconnectPolicy};
 use crate::token::{self, TokenNeed};
 
-/// A running client. Dropping it ends it at once, without a Close frame; [`Client::close`] ends
-/// it in order.
+/// A running client. Dropping the handle stops the client at once, without a Close frame;
+/// [`Client::close`] closes the connection properly.
 #[derive(Debug)]
 pub struct Client {
     sender: FrameSender,
     closing: CancellationToken,
-    breaks: watch::Sender<()>,
-    /// Holds the client's one task, and ends it when the handle is dropped.
+    disconnects: watch::Sender<()>,
+    /// The client's one task, which is aborted when the handle is dropped.
     task: JoinSet<()>,
 }
 
-/// Sends frames to a client's server, from anywhere in the application.
+/// Sends frames to the server; cheap to clone.
 ///
-/// Frames wait in a bounded queue until a connection is established. One that was handed to a
-/// socket which then broke is lost: whoever needs its answer sends it again, with the same
-/// `client_message_id` if it is a message.
+/// Frames wait in a bounded queue until a connection is established. A frame that was written to a
+/// socket that then broke is lost: the caller must send it again, a message with the same
+/// `client_message_id`.
 #[derive(Debug, Clone)]
 pub struct FrameSender {
     frames: mpsc::Sender<Outgoing>,
 }
 
-/// A frame on its way to a socket.
+/// A frame that is queued for the socket.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) text: String,
-    /// The one connection that it makes sense on; it is dropped when that is over.
+    /// The only connection on which the frame may be sent; on any other it is dropped.
     pub(crate) only_on: Option<ConnectionId>,
 }
 
-/// The client has stopped; the last event said why.
+/// The client has stopped; the last event has the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the client has stopped")]
 pub struct ClientStopped;
 
 impl Client {
-    /// Starts a client on the current runtime. Its events must be received: while they wait, the
-    /// socket is not read, and when their receiver is dropped, the client ends.
+    /// Starts a client on the current runtime. The caller must receive the events: while the event
+    /// queue is full, the socket is not read, and when the receiver is dropped, the client stops.
     pub fn start(config: ClientConfig) -> Result<(Self, mpsc::Receiver<ClientEvent>), ConfigError> {
         if config.urls.is_empty() {
             return Err(ConfigError::NoUrl);
@@ -65,24 +65,27 @@ impl Client {
             config.urls.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let (event_sender, events) = mpsc::channel(config.event_capacity);
         let (frame_sender, frames) = mpsc::channel(config.frame_capacity);
-        let (breaks, breaks_receiver) = watch::channel(());
+        let (disconnects, disconnects_receiver) = watch::channel(());
         let closing = CancellationToken::new();
         let back_off = BackOff::new(config.back_off, config.random.draw());
-        let keeper = Keeper {
+        let reconnector = Reconnector {
             tls: dial::tls_connector(&config, &endpoints),
-            around: Surroundings {
-                policy: Policy::new(back_off, endpoints.len()),
+            context: ConnectionContext {
+                policy: ReconnectPolicy::new(back_off, endpoints.len()),
                 config,
                 events: event_sender,
                 frames,
                 closing: closing.clone(),
-                breaks: breaks_receiver,
+                disconnects: disconnects_receiver,
             },
             endpoints,
         };
         let mut task = JoinSet::new();
-        task.spawn(keeper.run());
-        Ok((Self { sender: FrameSender { frames: frame_sender }, closing, breaks, task }, events))
+        task.spawn(reconnector.run());
+        Ok((
+            Self { sender: FrameSender { frames: frame_sender }, closing, disconnects, task },
+            events,
+        ))
     }
 
     /// A sender that other tasks may hold.
@@ -100,19 +103,19 @@ impl Client {
         self.sender.send_text(text).await
     }
 
-    /// Breaks the present connection without a Close frame, as a failing network would; the
-    /// client then reconnects. Without a connection it does nothing.
+    /// Drops the current connection without a Close frame, as a failing network would; the client
+    /// then reconnects. Does nothing without a connection.
     pub fn drop_socket(&self) {
-        self.breaks.send_replace(());
+        self.disconnects.send_replace(());
     }
 
-    /// Closes the connection in order and ends the client: what was sent before is written first.
-    /// The last events are dropped if there is no room for them.
+    /// Writes all queued frames, closes the connection with a Close frame and stops the client. The
+    /// last events are dropped if the event queue is full.
     pub async fn close(mut self) {
         self.closing.cancel();
         while let Some(ended) = self.task.join_next().await {
             if let Err(error) = ended {
-                tracing::error!(%error, "the client's task failed");
+                tracing::error!(%error, "client task failed");
             }
         }
     }
@@ -124,45 +127,45 @@ impl FrameSender {
         self.send_text(encode_client(frame)).await
     }
 
-    /// Sends any text as a frame, even one that the protocol does not know.
+    /// Sends any text as a frame, also one that the protocol does not define.
     pub async fn send_text(&self, text: impl Into<String>) -> Result<(), ClientStopped> {
         let outgoing = Outgoing { text: text.into(), only_on: None };
         self.frames.send(outgoing).await.map_err(|_| ClientStopped)
     }
 
-    /// Room for one frame; waits while the queue is full.
+    /// A slot in the queue for one frame; waits while the queue is full.
     pub(crate) async fn reserve(&self) -> Result<mpsc::Permit<'_, Outgoing>, ClientStopped> {
         self.frames.reserve().await.map_err(|_| ClientStopped)
     }
 
-    /// Room for one frame, if there is some at once.
+    /// A slot in the queue for one frame; none if the queue is full.
     pub(crate) fn try_reserve(&self) -> Option<mpsc::Permit<'_, Outgoing>> {
         self.frames.try_reserve().ok()
     }
 }
 
-/// Keeps the device connected.
-struct Keeper {
-    around: Surroundings,
+/// The task that connects, and reconnects after every loss.
+struct Reconnector {
+    context: ConnectionContext,
     endpoints: Vec<Endpoint>,
     tls: Option<TlsConnector>,
 }
 
-impl Keeper {
+impl Reconnector {
     async fn run(mut self) {
         let Err(reason) = self.keep_connected().await;
-        tracing::debug!(?reason, "the client stopped");
+        tracing::debug!(?reason, "client stopped");
         let by_caller = reason == StopReason::ClosedByCaller;
         let stopped = ClientEvent::Stopped(reason);
         if by_caller {
-            // The caller may be waiting for the end instead of receiving events.
-            let _ = self.around.events.try_send(stopped);
+            // The caller may be waiting in `close` and receive no events.
+            let _ = self.context.events.try_send(stopped);
         } else {
             let _ = self.emit(stopped).await;
         }
     }
 
-    /// Makes one connection after the other until there is a reason to stop.
+    /// Connects again and again until there is a reason to stop.
     async fn keep_connected(&mut self) -> Result<Infallible, StopReason> {
         let mut last_token = None;
         let mut need = TokenNeed::Connect;
@@ -175,64 +178,68 @@ impl Keeper {
                 }
                 Err(ending) => ending,
             };
-            let next = self.around.policy.ended(&ending);
+            let next = self.context.policy.ended(&ending);
             let (after, next_need) = match next {
-                Next::Retry { after } => (after, TokenNeed::Connect),
-                Next::RetryWithNewToken { after } => (after, TokenNeed::Refused),
-                Next::Stop(reason) => {
+                NextStep::Retry { after } => (after, TokenNeed::Connect),
+                NextStep::RetryWithNewToken { after } => (after, TokenNeed::Rejected),
+                NextStep::Stop(reason) => {
                     self.emit(ClientEvent::Disconnected { ending, retry_in: None }).await?;
                     return Err(reason);
                 }
             };
-            // A provider that could not give a different token still owes one.
-            let still_refused = matches!(ending, Ending::NoToken(_)) && need == TokenNeed::Refused;
-            need = if still_refused { TokenNeed::Refused } else { next_need };
+            // The provider failed to return a different token, so a different one is still needed.
+            let still_rejected =
+                matches!(ending, Ending::NoToken(_)) && need == TokenNeed::Rejected;
+            need = if still_rejected { TokenNeed::Rejected } else { next_need };
             self.emit(ClientEvent::Disconnected { ending, retry_in: Some(after) }).await?;
             self.unless_closing(tokio::time::sleep(after)).await?;
         }
     }
 
-    /// Asks the provider. The inner error is an ending that the policy judges.
+    /// Requests a token from the provider. The inner error is an ending for the reconnect policy to
+    /// decide about.
     async fn obtain_token(
         &self,
         need: TokenNeed,
         last_token: Option<&Token>,
     ) -> Result<Result<Token, Ending>, StopReason> {
-        match self.unless_closing(self.around.config.token.token(need)).await? {
+        match self.unless_closing(self.context.config.token.token(need)).await? {
             Err(error) => Ok(Err(Ending::NoToken(error))),
-            Ok(token) if need == TokenNeed::Refused && Some(&token) == last_token => {
-                Err(StopReason::TokenRefused)
+            Ok(token) if need == TokenNeed::Rejected && Some(&token) == last_token => {
+                Err(StopReason::TokenRejected)
             }
-            Ok(token) if !token::is_legal(&token) => {
-                Err(StopReason::NoToken("no header can carry the token".to_owned()))
-            }
+            Ok(token) if !token::is_valid_in_header(&token) => Err(StopReason::NoToken(
+                "the token is empty, too long, or has characters that a header cannot carry"
+                    .to_owned(),
+            )),
             Ok(token) => Ok(Ok(token)),
         }
     }
 
-    /// One attempt and, if it succeeds, one connection; and the token that it ended with.
+    /// Makes one attempt and, if it succeeds, runs the connection. Returns how it ended and the
+    /// last valid token.
     async fn connect(&mut self, token: Token) -> Result<(Ending, Token), StopReason> {
-        let endpoint = &self.endpoints[self.around.policy.url_index()];
-        let (url, attempt) = (endpoint.url.clone(), self.around.policy.attempt());
+        let endpoint = &self.endpoints[self.context.policy.url_index()];
+        let (url, attempt) = (endpoint.url.clone(), self.context.policy.attempt());
         self.emit(ClientEvent::Connecting { url, attempt }).await?;
-        let dialling = dial::dial(&self.around.config, endpoint, self.tls.as_ref(), &token);
+        let dialling = dial::dial(&self.context.config, endpoint, self.tls.as_ref(), &token);
         let socket = match self.unless_closing(dialling).await? {
             Ok(socket) => socket,
             Err(ending) => return Ok((ending, token)),
         };
-        match connection::run(socket, token, &mut self.around).await {
-            (Finish::Ended(ending), token) => Ok((ending, token)),
-            (Finish::ClosedByCaller, _) => Err(StopReason::ClosedByCaller),
+        match connection::run(socket, token, &mut self.context).await {
+            (ConnectionEnd::Ended(ending), token) => Ok((ending, token)),
+            (ConnectionEnd::ClosedByCaller, _) => Err(StopReason::ClosedByCaller),
         }
     }
 
     async fn emit(&self, event: ClientEvent) -> Result<(), StopReason> {
-        let sent = self.unless_closing(self.around.events.send(event)).await?;
+        let sent = self.unless_closing(self.context.events.send(event)).await?;
         sent.map_err(|_| StopReason::ClosedByCaller)
     }
 
     async fn unless_closing<T>(&self, future: impl Future<Output = T>) -> Result<T, StopReason> {
-        let result = self.around.closing.run_until_cancelled(future).await;
+        let result = self.context.closing.run_until_cancelled(future).await;
         result.ok_or(StopReason::ClosedByCaller)
     }
 }

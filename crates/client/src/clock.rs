@@ -1,9 +1,9 @@
-//! The time, for tests of rules that take it as an argument.
+//! The current time, for tests of code that takes the time as an argument.
 
 use heartline_runtime::Clock;
 use tokio::time::Instant;
 
-/// A moment to begin with.
+/// The current monotonic time.
 pub(crate) fn now() -> Instant {
     Clock::system().now()
 }

@@ -1,4 +1,4 @@
-//! What the client needs to know before it starts.
+//! The configuration of a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,73 +12,74 @@ use crate::back_off::BackOffConfig;
 use crate::dial::{self, Dialer, TcpDialer};
 use crate::token::TokenProvider;
 
-/// The client's configuration. Start from [`ClientConfig::new`] and change what differs.
+/// The configuration of a client. Start from [`ClientConfig::new`] and change individual fields.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// Where the server is: `ws`, `wss`, `http` or `https` URLs, tried in turn. A URL without a
-    /// path means the protocol's own, `/v1/ws`.
+    /// The URLs of the server, tried in turn: `ws`, `wss`, `http` or `https`. A URL without a path
+    /// means `/v1/ws`.
     pub urls: Vec<String>,
-    /// Where tokens come from.
+    /// The source of tokens.
     pub token: Arc<dyn TokenProvider>,
-    /// The device; without one, and without one in the token, the server makes a new one for
-    /// every connection.
+    /// The device id. If neither this nor the token has one, the server creates a new id for every
+    /// connection.
     pub device_id: Option<DeviceId>,
-    /// How the token travels.
+    /// How the client sends the token.
     pub authentication: Authentication,
-    /// How long to pause after failures.
+    /// The delays after failures.
     pub back_off: BackOffConfig,
-    /// The clocks: the machine's, unless a test simulates time.
+    /// The clocks: those of the machine, unless a test simulates time.
     pub clock: Clock,
-    /// The random source of ids and pauses: the machine's, unless a test repeats them.
+    /// The random source of ids and jitter: that of the machine, unless a test needs repeatable
+    /// values.
     pub random: Random,
-    /// Opens sockets: by TCP, unless a test connects inside the process.
+    /// Opens sockets: over TCP, unless a test connects inside the process.
     pub dialer: Arc<dyn Dialer>,
-    /// How long the TCP connection, TLS and the upgrade may take together.
+    /// The time limit for the TCP connection, TLS and the upgrade together.
     pub connect_timeout: Duration,
-    /// How long `connection_established` may take after the upgrade.
+    /// The time limit for `connection_established` after the upgrade.
     pub establish_timeout: Duration,
-    /// Events that may wait for their consumer; when they are that many, the socket is not read.
+    /// The capacity of the event queue; while it is full, the socket is not read.
     pub event_capacity: usize,
-    /// Frames that may wait to be written; when they are that many, sending waits.
+    /// The capacity of the queue of outgoing frames; while it is full, sending waits.
     pub frame_capacity: usize,
-    /// Bytes of the largest frame that is accepted from the server.
+    /// Bytes of the largest frame that the client accepts from the server.
     pub frame_bytes_max: usize,
-    /// The TLS configuration for `wss` and `https`; without one the public roots are trusted.
+    /// The TLS configuration for `wss` and `https`; by default the public roots are trusted.
     pub tls: Option<Arc<rustls::ClientConfig>>,
 }
 
-/// How the token travels to the server.
+/// How the client sends the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authentication {
     /// In the `Authorization` header of the upgrade.
     Header,
-    /// In the list of subprotocols, as browsers must do it.
+    /// In the list of subprotocols, as browsers must.
     Subprotocol,
     /// In an `authenticate` frame, as the answer to `auth_challenge`.
     Message,
 }
 
-/// Why a client cannot start.
+/// The reason why a client cannot start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// There is nowhere to connect to.
-    #[error("the client needs at least one URL")]
+    /// The list of URLs is empty.
+    #[error("the client has no URL: configure at least one")]
     NoUrl,
-    /// A URL cannot be used.
-    #[error("{url} cannot be used: {reason}")]
+    /// A URL is invalid.
+    #[error("the URL {url} is invalid: {reason}")]
     InvalidUrl {
-        /// The URL as it was given.
+        /// The URL as configured.
         url: String,
-        /// What is wrong with it.
+        /// The reason, for people.
         reason: &'static str,
     },
-    /// A queue that can hold nothing would stop everything.
+    /// A queue has no capacity.
     #[error("event_capacity and frame_capacity must be at least 1")]
     ZeroCapacity,
 }
 
 impl ClientConfig {
-    /// A client of one server with the protocol's own pauses and bounds.
+    /// A client of one server with the default delays and limits of the protocol.
     pub fn new(url: impl Into<String>, token: impl TokenProvider + 'static) -> Self {
         Self {
             urls: vec![url.into()],
@@ -98,9 +99,9 @@ impl ClientConfig {
         }
     }
 
-    /// The TLS configuration in force, for what the application asks of the same server outside
-    /// the socket.
-    pub fn trust(&self) -> Arc<rustls::ClientConfig> {
+    /// The TLS configuration in use, for requests of the application to the same server outside the
+    /// socket.
+    pub fn tls_config(&self) -> Arc<rustls::ClientConfig> {
         self.tls.clone().unwrap_or_else(dial::public_roots)
     }
 }

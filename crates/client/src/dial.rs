@@ -1,4 +1,4 @@
-//! From a URL to an open WebSocket: TCP, TLS, upgrade.
+//! Opens a WebSocket to a URL: TCP, TLS, upgrade.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use tokio_websockets::{ClientBuilder, Limits, WebSocketStream};
 
 use crate::config::{Authentication, ClientConfig};
 use crate::endpoint::Endpoint;
-use crate::event::{Ending, Loss, Refusal};
+use crate::event::{Ending, Loss, Rejection};
 use crate::upgrade::{self, ResponseHead};
 
 /// Opens sockets to servers.
@@ -30,7 +30,7 @@ pub trait Dialer: Send + Sync + fmt::Debug {
     async fn dial(&self, host: &str, port: u16) -> io::Result<Arc<dyn Stream>>;
 }
 
-/// Opens sockets by TCP, to the first of a name's addresses that answers.
+/// Opens TCP sockets, to the first address of the host that accepts.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpDialer;
 
@@ -43,8 +43,8 @@ impl Dialer for TcpDialer {
     }
 }
 
-/// Plain or encrypted. The buffer holds what came with the head of the upgrade's response; later
-/// reads are larger than it and go past it.
+/// A plain or encrypted stream. The buffer holds bytes that arrived together with the head of the
+/// upgrade's response; later reads are larger than the buffer and bypass it.
 pub(crate) type Transport = BufReader<Either<SocketIo, Box<TlsStream<SocketIo>>>>;
 
 /// An open WebSocket.
@@ -52,10 +52,10 @@ pub(crate) type Socket = WebSocketStream<Transport>;
 
 /// Bytes of the buffer for the upgrade's response.
 const HEAD_BUFFER_BYTES: usize = 1024;
-/// How long the body of a refusal may take; its status counts even without one.
+/// The time limit for the body of a rejection; without the body, its status is used alone.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Opens a socket within the configured time, or says why there is none.
+/// Opens a socket within the configured time limit.
 pub(crate) async fn dial(
     config: &ClientConfig,
     endpoint: &Endpoint,
@@ -65,21 +65,23 @@ pub(crate) async fn dial(
     let opening = open(config, endpoint, tls, token);
     match tokio::time::timeout(config.connect_timeout, opening).await {
         Ok(Ok(Ok(socket))) => Ok(socket),
-        Ok(Ok(Err(refusal))) => Err(Ending::Refused(refusal)),
+        Ok(Ok(Err(rejection))) => Err(Ending::Rejected(rejection)),
         Ok(Err(error)) => Err(Ending::Lost(Loss::Unreachable(error.to_string()))),
-        Err(_) => Err(Ending::Lost(Loss::Unreachable("no answer in time".to_owned()))),
+        Err(_) => {
+            Err(Ending::Lost(Loss::Unreachable("the server did not answer in time".to_owned())))
+        }
     }
 }
 
-/// The configured TLS, or the public roots; none if no URL needs it.
+/// The configured TLS, or one that trusts the public roots; none if no URL needs it.
 pub(crate) fn tls_connector(config: &ClientConfig, endpoints: &[Endpoint]) -> Option<TlsConnector> {
     if !endpoints.iter().any(|endpoint| endpoint.secure) {
         return None;
     }
-    Some(config.trust().into())
+    Some(config.tls_config().into())
 }
 
-/// What trusts the certificate authorities that browsers trust.
+/// A TLS configuration that trusts the certificate authorities that browsers trust.
 pub(crate) fn public_roots() -> Arc<rustls::ClientConfig> {
     let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -96,7 +98,7 @@ async fn open(
     endpoint: &Endpoint,
     tls: Option<&TlsConnector>,
     token: &Token,
-) -> io::Result<Result<Socket, Refusal>> {
+) -> io::Result<Result<Socket, Rejection>> {
     let mut transport = connect(config, endpoint, tls).await?;
     let key = upgrade::new_key(config.random);
     let request = request(config, endpoint, token, &key);
@@ -104,13 +106,15 @@ async fn open(
     transport.flush().await?;
     let head = upgrade::read_head(&mut transport).await?;
     if head.status != 101 {
-        return Ok(Err(refusal(&head, &mut transport).await));
+        return Ok(Err(rejection(&head, &mut transport).await));
     }
-    if head.header("sec-websocket-accept") != Some(&upgrade::accept_of(&key)) {
-        return Err(io::Error::other("the server did not read the WebSocket key"));
+    if head.header("sec-websocket-accept") != Some(&upgrade::expected_accept(&key)) {
+        return Err(io::Error::other("the server's Sec-WebSocket-Accept does not match the key"));
     }
     if head.header("sec-websocket-protocol") != Some(SUBPROTOCOL) {
-        return Err(io::Error::other(format!("the server does not speak {SUBPROTOCOL}")));
+        return Err(io::Error::other(format!(
+            "the server did not select the subprotocol {SUBPROTOCOL}"
+        )));
     }
     let limits = Limits::default().max_payload_len(Some(config.frame_bytes_max));
     Ok(Ok(ClientBuilder::new().limits(limits).take_over(transport)))
@@ -157,8 +161,9 @@ fn request(config: &ClientConfig, endpoint: &Endpoint, token: &Token, key: &str)
     upgrade::request_head(&endpoint.host_header, &endpoint.path, key, &headers)
 }
 
-/// What a refusal says. Its body is a courtesy: whatever is wrong with it, the status stands.
-async fn refusal(head: &ResponseHead, transport: &mut Transport) -> Refusal {
+/// Reads the details of a rejected upgrade. The body is optional: without a valid one, only the
+/// status is returned.
+async fn rejection(head: &ResponseHead, transport: &mut Transport) -> Rejection {
     let seconds = head.header("retry-after").and_then(|value| value.parse().ok());
     let length = head.header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
     let mut body = vec![0; std::cmp::min(length, REQUEST_HEAD_BYTES_MAX)];
@@ -168,11 +173,10 @@ async fn refusal(head: &ResponseHead, transport: &mut Transport) -> Refusal {
         Ok(Err(_)) | Err(_) => None,
     };
     let (code, message) = error.map(|error| (error.code, error.message)).unzip();
-    Refusal { status: head.status, code, message, retry_after: seconds.map(Duration::from_secs) }
+    Rejection { status: head.status, code, message, retry_after: seconds.map(Duration::from_secs) }
 }
 
-/// Ends the connection at once: nothing is waited for and nothing more is sent, not even what
-/// the kernel still holds.
+/// Resets the connection at once: nothing more is sent, not even bytes in the kernel's buffer.
 pub(crate) fn abort(socket: Socket) {
     let stream = match socket.get_ref().get_ref() {
         Either::Left(stream) => stream,

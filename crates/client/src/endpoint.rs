@@ -1,21 +1,21 @@
-//! A URL of the server, taken apart.
+//! A parsed URL of the server.
 
 use http::Uri;
 
 use crate::config::ConfigError;
 
-/// Where sockets are served unless the URL says otherwise.
+/// The path of a URL that has none.
 const DEFAULT_PATH: &str = "/v1/ws";
 
-/// Where to connect to, and what to ask for there.
+/// The parts of a URL that a connection needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// The URL as it was configured.
+    /// The URL as configured.
     pub(crate) url: String,
     /// The host without the brackets of an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Whether the connection goes through TLS.
+    /// Whether the connection uses TLS.
     pub(crate) secure: bool,
     /// The value of the `Host` header.
     pub(crate) host_header: String,
@@ -24,22 +24,22 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Takes a URL apart, or says what is wrong with it.
+    /// Parses a URL.
     pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
         let invalid = |reason| ConfigError::InvalidUrl { url: url.to_owned(), reason };
-        let uri: Uri = url.parse().map_err(|_| invalid("it is not a URL"))?;
+        let uri: Uri = url.parse().map_err(|_| invalid("not a URL"))?;
         let secure = match uri.scheme_str() {
             Some("ws" | "http") => false,
             Some("wss" | "https") => true,
-            _ => return Err(invalid("it must begin with ws://, wss://, http:// or https://")),
+            _ => return Err(invalid("must begin with ws://, wss://, http:// or https://")),
         };
-        let authority = uri.authority().ok_or_else(|| invalid("it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| invalid("has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(invalid("credentials do not belong into a URL"));
+            return Err(invalid("must not contain credentials"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
-            return Err(invalid("it names no host"));
+            return Err(invalid("has no host"));
         }
         let path = match uri.path_and_query() {
             Some(path) if path.as_str() != "/" => path.as_str(),
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_host_means_the_protocols_own_path_and_the_schemes_port() {
+    fn a_url_without_path_and_port_gets_the_defaults() {
         let plain = Endpoint::parse("http://example.com").unwrap();
         assert_eq!((plain.port, plain.secure, &*plain.path), (80, false, "/v1/ws"));
         let secure = Endpoint::parse("wss://example.com/").unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_a_reason() {
+    fn an_invalid_url_is_rejected() {
         for url in ["", "example.com", "ftp://example.com", "ws://ana:secret@example.com", "ws://"]
         {
             assert!(Endpoint::parse(url).is_err(), "{url}");

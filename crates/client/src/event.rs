@@ -1,4 +1,4 @@
-//! What a client tells its application.
+//! The events of a client.
 
 use std::time::Duration;
 
@@ -7,96 +7,98 @@ use heartline_protocol::{CloseReason, ErrorCode, ServerFrame};
 
 use crate::token::TokenError;
 
-/// Something that happened to the connection, in order.
+/// An event of the connection. Events arrive in the order in which they happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// An attempt begins.
+    /// An attempt to connect begins.
     Connecting {
-        /// The URL, as it was configured.
+        /// The URL as configured.
         url: String,
-        /// 1 for the first attempt since the start or since the last established connection.
+        /// The number of the attempt since the start or the last established connection; 1 is the
+        /// first.
         attempt: u32,
     },
-    /// The connection is admitted: from here on pushes arrive, so now is the time to sync.
+    /// The connection is established. Pushes arrive from now on, so an application that syncs does
+    /// it now.
     Connected(Box<ConnectionEstablished>),
-    /// Every other frame from the server.
+    /// Any other frame from the server.
     Frame {
-        /// What it says; [`ServerFrame::Unknown`] if this version cannot tell.
+        /// The decoded frame; [`ServerFrame::Unknown`] if this version does not know its type.
         frame: Box<ServerFrame>,
-        /// The text as it came.
+        /// The text of the frame as received.
         text: String,
     },
-    /// The attempt or the connection is over.
+    /// The attempt failed or the connection ended.
     Disconnected {
-        /// How it ended.
+        /// How the attempt or the connection ended.
         ending: Ending,
-        /// How long the client pauses before the next attempt; none when it stops.
+        /// The delay before the next attempt; none if the client stops.
         retry_in: Option<Duration>,
     },
-    /// The client gave up, or was closed. It is the last event.
+    /// The client stopped. This is the last event.
     Stopped(StopReason),
 }
 
 /// How an attempt or a connection ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// The server answered the upgrade with another status.
-    Refused(Refusal),
+    /// The server answered the upgrade with a status other than 101.
+    Rejected(Rejection),
     /// The server closed the connection.
     Closed {
-        /// What it said before, if it said something.
+        /// The server's `connection_closing`, if it sent one.
         closing: Option<ConnectionClosing>,
-        /// The code of its Close frame, if one came.
+        /// The code of the server's Close frame, if it sent one.
         code: Option<u16>,
     },
-    /// Nobody said anything.
+    /// The connection failed without a message from the server.
     Lost(Loss),
-    /// There was no token to connect with.
+    /// The provider returned no token.
     NoToken(TokenError),
 }
 
-/// The server's answer to an upgrade that it did not accept.
+/// The server's response to an upgrade that it rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// The HTTP status.
     pub status: u16,
     /// The code of the error body, if there is one.
     pub code: Option<ErrorCode>,
-    /// The error body's sentence for a person.
+    /// The message of the error body, for people.
     pub message: Option<String>,
-    /// When to try again, if the server said so.
+    /// The delay of `Retry-After`, if the server sent one.
     pub retry_after: Option<Duration>,
 }
 
-/// How a connection can end without a word.
+/// How a connection failed without a message from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
-    /// It could not be made.
+    /// The connection could not be opened.
     Unreachable(String),
-    /// The upgrade went well, but `connection_established` did not come in time.
+    /// The upgrade succeeded, but `connection_established` did not arrive in time.
     NotEstablished,
-    /// A heartbeat and everything after it stayed unanswered.
+    /// The server sent nothing for the heartbeat timeout after a heartbeat.
     HeartbeatTimeout,
-    /// It broke.
+    /// The socket failed or was closed.
     Broken(String),
-    /// The application broke it.
+    /// The application dropped the connection.
     Dropped,
 }
 
-/// Why the client makes no further attempt.
+/// The reason why the client stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
-    /// The application closed it.
+    /// The application closed the client.
     ClosedByCaller,
-    /// The server ended the session and does not want it back.
+    /// The server closed the connection with a reason that forbids reconnecting.
     ClosedByServer(CloseReason),
-    /// The server refused the upgrade in a way that no further attempt can change.
-    Refused {
+    /// The server rejected the upgrade with a status after which no retry can succeed.
+    Rejected {
         /// The HTTP status.
         status: u16,
     },
-    /// The server did not accept the token, and there is no other that it accepts.
-    TokenRefused,
-    /// The provider says that there will be no token, or gave one that no header can carry.
+    /// The server rejected the token, and the provider has no other that the server accepts.
+    TokenRejected,
+    /// The provider will have no token any more, or returned one that a header cannot carry.
     NoToken(String),
 }

@@ -1,10 +1,10 @@
-//! When to say "I am alive", and when the server is not.
+//! When to send a heartbeat, and when the server counts as lost.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A shorter advertised interval is a mistake of the server and would keep the client spinning.
+/// The shortest interval. A shorter one from the server would keep the client busy.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The heartbeats of one established connection.
@@ -13,44 +13,44 @@ pub(crate) struct Heartbeat {
     interval: Duration,
     timeout: Duration,
     next_at: Instant,
-    /// When the oldest heartbeat was sent that nothing has followed from the server.
+    /// When the first heartbeat was sent after which nothing arrived from the server.
     unanswered_since: Option<Instant>,
 }
 
 impl Heartbeat {
-    /// Heartbeats as the server advertised them.
+    /// Heartbeats with the interval and timeout that the server sent.
     pub(crate) fn new(interval: Duration, timeout: Duration, now: Instant) -> Self {
         let interval = interval.max(INTERVAL_MIN);
         let timeout = timeout.max(interval);
         Self { interval, timeout, next_at: now + interval, unanswered_since: None }
     }
 
-    /// When the next one is due.
+    /// When the next heartbeat is due.
     pub(crate) fn next_at(&self) -> Instant {
         self.next_at
     }
 
-    /// One was sent.
+    /// A heartbeat was sent.
     pub(crate) fn sent(&mut self, now: Instant) {
         self.next_at = now + self.interval;
         self.unanswered_since.get_or_insert(now);
     }
 
-    /// Something came from the server: whatever it is, it is alive.
-    pub(crate) fn heard(&mut self) {
+    /// The server sent a message of any kind.
+    pub(crate) fn received(&mut self) {
         self.unanswered_since = None;
     }
 
-    /// The client did not read for a while, because its application was busy. That silence was
-    /// its own, so the wait for an answer begins anew.
-    pub(crate) fn resumed(&mut self, now: Instant) {
+    /// Reading resumes after the application was busy. The server is not responsible for that
+    /// silence, so the timeout starts again.
+    pub(crate) fn reading_resumed(&mut self, now: Instant) {
         if let Some(since) = &mut self.unanswered_since {
             *since = now;
         }
     }
 
-    /// When the server will count as dead, if nothing comes before.
-    pub(crate) fn dead_at(&self) -> Option<Instant> {
+    /// When the server counts as lost unless it sends something.
+    pub(crate) fn timeout_at(&self) -> Option<Instant> {
         self.unanswered_since.map(|since| since + self.timeout)
     }
 }
@@ -64,38 +64,38 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     #[test]
-    fn silence_alone_is_no_death_only_an_unanswered_heartbeat_is() {
+    fn the_timeout_starts_with_an_unanswered_heartbeat() {
         let start = clock::now();
         let mut heartbeat = Heartbeat::new(INTERVAL, TIMEOUT, start);
-        assert_eq!(heartbeat.dead_at(), None);
+        assert_eq!(heartbeat.timeout_at(), None);
         assert_eq!(heartbeat.next_at(), start + INTERVAL);
         heartbeat.sent(start + INTERVAL);
         heartbeat.sent(start + 2 * INTERVAL);
-        assert_eq!(heartbeat.dead_at(), Some(start + INTERVAL + TIMEOUT));
+        assert_eq!(heartbeat.timeout_at(), Some(start + INTERVAL + TIMEOUT));
     }
 
     #[test]
-    fn anything_heard_after_it_answers_a_heartbeat() {
+    fn any_message_after_a_heartbeat_ends_the_timeout() {
         let start = clock::now();
         let mut heartbeat = Heartbeat::new(INTERVAL, TIMEOUT, start);
         heartbeat.sent(start + INTERVAL);
-        heartbeat.heard();
-        assert_eq!(heartbeat.dead_at(), None);
+        heartbeat.received();
+        assert_eq!(heartbeat.timeout_at(), None);
     }
 
     #[test]
-    fn a_pause_of_the_client_is_not_held_against_the_server() {
+    fn the_timeout_starts_again_when_reading_resumes() {
         let start = clock::now();
         let mut heartbeat = Heartbeat::new(INTERVAL, TIMEOUT, start);
-        heartbeat.resumed(start);
-        assert_eq!(heartbeat.dead_at(), None);
+        heartbeat.reading_resumed(start);
+        assert_eq!(heartbeat.timeout_at(), None);
         heartbeat.sent(start + INTERVAL);
-        heartbeat.resumed(start + 20 * INTERVAL);
-        assert_eq!(heartbeat.dead_at(), Some(start + 20 * INTERVAL + TIMEOUT));
+        heartbeat.reading_resumed(start + 20 * INTERVAL);
+        assert_eq!(heartbeat.timeout_at(), Some(start + 20 * INTERVAL + TIMEOUT));
     }
 
     #[test]
-    fn an_interval_of_zero_does_not_spin() {
+    fn an_interval_of_zero_is_raised() {
         let start = clock::now();
         let heartbeat = Heartbeat::new(Duration::ZERO, Duration::ZERO, start);
         assert_eq!(heartbeat.next_at(), start + INTERVAL_MIN);

@@ -1,27 +1,26 @@
 //! An asynchronous client that keeps one device connected.
 //!
-//! [`Client::start`] takes a [`ClientConfig`] and gives back a handle and a stream of
-//! [`ClientEvent`]s. From then on the client does its duties by itself: it tries its URLs in turn,
-//! pauses as the protocol asks, sends heartbeats, notices a dead server, answers challenges and
-//! pings, and brings a newer token before the old one ends. What it does not do is remember chats.
+//! [`Client::start`] takes a [`ClientConfig`] and returns a handle and a stream of
+//! [`ClientEvent`]s. From then on the client tries its URLs in turn, backs off as the protocol
+//! requires, sends heartbeats, detects a dead server, answers challenges and Pings, and refreshes
+//! the token before it expires. It keeps no state about chats.
 //!
-//! [`ChatClient::start`] adds that: it syncs after every connection, hands over every message of
-//! every chat once and in order as a [`ChatEvent`], and sends messages again until each has a
-//! definite answer. It also watches the presence of whom the application names, on every
-//! connection anew; [`PresenceView`] is its rule of what counts.
+//! [`ChatClient::start`] adds chats: the client syncs after every connection, delivers every
+//! message of every chat once and in order as a [`ChatEvent`], and retries sends until each is
+//! stored or rejected. It also subscribes again on every connection to the presence of the users
+//! that the application named; [`PresenceView`] decides which status is newest.
 //!
-//! The rules are pure and stand apart from the sockets: [`back_off`] and [`policy`] say when to
-//! come back, `heartbeat` when the server is dead, `refresh` when a newer token is due.
-//! `connection` runs one socket and `client` runs one after the other. [`chat`] is built in the
-//! same way on top of it. [`raw`] is for tests and load generators that want to write the bytes of
-//! frames themselves.
+//! The rules are pure and separate from the sockets: [`back_off`] and [`reconnect_policy`] decide
+//! when to reconnect, `heartbeat` when the server counts as lost, `refresh` when a newer token is
+//! due. `connection` runs one connection and `client` reconnects. [`chat`] is built on top in the
+//! same way. [`raw`] is for tests and load generators that write frames as bytes.
 
 pub mod back_off;
 pub mod chat;
 pub mod config;
 pub mod event;
-pub mod policy;
-pub mod presence;
+pub mod reconnect_policy;
+pub mod presence_view;
 pub mod raw;
 pub mod token;
 
@@ -32,19 +31,19 @@ mod connection;
 mod dial;
 mod endpoint;
 mod heartbeat;
-mod link;
+mod frame_socket;
 mod refresh;
-mod session;
+mod connection_state;
 mod upgrade;
 
 pub use back_off::{BackOff, BackOffConfig};
 pub use chat::{
-    Backlog, ChatClient, ChatConfig, ChatEvent, ChatSender, Draft, SendError, WatchError,
+    Backlog, ChatClient, ChatConfig, ChatEvent, ChatSender, Draft, SendError, SubscribeError,
 };
 pub use client::{Client, ClientStopped, FrameSender};
 pub use config::{Authentication, ClientConfig, ConfigError};
 pub use dial::{Dialer, TcpDialer};
-pub use event::{ClientEvent, Ending, Loss, Refusal, StopReason};
-pub use policy::{Next, Policy};
-pub use presence::PresenceView;
+pub use event::{ClientEvent, Ending, Loss, Rejection, StopReason};
+pub use presence_view::PresenceView;
+pub use reconnect_policy::{NextStep, ReconnectPolicy};
 pub use token::{TokenError, TokenNeed, TokenProvider, expiry_of};

@@ -1,8 +1,7 @@
 //! A socket whose frames the caller writes and reads as bytes.
 //!
-//! For tests that must break the rules, and for load generators that hold very many sockets and
-//! cannot afford a task with timers for each. There are no duties here: no heartbeats, no pongs,
-//! no reconnecting.
+//! For tests that must violate the protocol, and for load generators with too many sockets for a
+//! task with timers each. Nothing happens automatically: no heartbeats, no Pongs, no reconnects.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,23 +19,23 @@ pub const OPCODE_CONTINUATION: u8 = 0x0;
 pub const OPCODE_TEXT: u8 = 0x1;
 /// A frame with bytes.
 pub const OPCODE_BINARY: u8 = 0x2;
-/// A frame that ends the connection.
+/// A frame that closes the connection.
 pub const OPCODE_CLOSE: u8 = 0x8;
-/// A frame that asks for a pong.
+/// A frame that requests a Pong.
 pub const OPCODE_PING: u8 = 0x9;
-/// The answer to a ping.
+/// The answer to a Ping.
 pub const OPCODE_PONG: u8 = 0xA;
 
 /// Bytes of the largest frame that [`read_server_frame`] accepts.
 pub const SERVER_FRAME_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The server's answer to an upgrade, and the connection. Frames can be exchanged on it when the
-/// status is 101; otherwise the body of the refusal is still to be read from it.
+/// The server's response to an upgrade, and the connection. With status 101 frames can be exchanged
+/// on it; otherwise the body of the response can be read from it.
 #[derive(Debug)]
 pub struct RawUpgrade {
     /// The HTTP status.
     pub status: u16,
-    /// The headers of the answer.
+    /// The headers of the response.
     pub headers: HeaderMap,
     /// The connection, read exactly to the end of the head.
     pub stream: TcpStream,
@@ -45,16 +44,16 @@ pub struct RawUpgrade {
 /// A frame from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawFrame {
-    /// What kind of frame it is.
+    /// The opcode of the frame.
     pub opcode: u8,
-    /// Whether it is the last of its message.
+    /// Whether the frame is the last one of its message.
     pub fin: bool,
-    /// Its content.
+    /// The payload of the frame.
     pub payload: Vec<u8>,
 }
 
-/// Connects and asks for an upgrade of `path`. The headers that every upgrade needs are there
-/// already; one that is given replaces the default of its name.
+/// Connects and requests an upgrade of `path`. A header replaces the default header of the same
+/// name.
 pub async fn connect_raw(
     address: SocketAddr,
     path: &str,
@@ -63,7 +62,7 @@ pub async fn connect_raw(
     upgrade_raw(TcpStream::connect(address).await?, path, headers).await
 }
 
-/// The same from a given local address, because one address has ports for only so many sockets.
+/// Like [`connect_raw`] from a given local address, because the ports of one address are limited.
 pub async fn connect_raw_from(
     source: IpAddr,
     address: SocketAddr,
@@ -87,13 +86,13 @@ async fn upgrade_raw(
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     loop {
-        // Frames may follow at once, so nothing is taken from the socket before it is known to
-        // belong to the head.
+        // Frames may follow at once, so only bytes that belong to the head are read from the
+        // socket.
         let available = stream.peek(&mut buffer).await?;
         if available == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let (taken, complete) = upgrade::take_head(&mut head, &buffer[..available])?;
+        let (taken, complete) = upgrade::append_head(&mut head, &buffer[..available])?;
         stream.read_exact(&mut buffer[..taken]).await?;
         if complete {
             let head = upgrade::parse_head(&head)?;
@@ -107,7 +106,7 @@ pub fn masked_text_frame(payload: &str) -> Vec<u8> {
     masked_frame(OPCODE_TEXT, true, payload.as_bytes())
 }
 
-/// The bytes of any frame, masked as a client must.
+/// The bytes of any frame, masked as the protocol requires of clients.
 pub fn masked_frame(opcode: u8, fin: bool, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(payload.len() + 14);
     frame.push(opcode | if fin { 0x80 } else { 0 });
@@ -128,13 +127,13 @@ pub fn masked_frame(opcode: u8, fin: bool, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Reads the next frame. It must not be given up half-way: what it has read would be lost.
+/// Reads the next frame. The future is not cancel-safe: bytes that it has read would be lost.
 pub async fn read_server_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<RawFrame> {
     let mut start = [0; 2];
     stream.read_exact(&mut start).await?;
     let [first, second] = start;
     if second & 0x80 != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a server must not mask"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame of the server is masked"));
     }
     let length = match second {
         126 => u64::from(stream.read_u16().await?),
@@ -142,7 +141,10 @@ pub async fn read_server_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
         length => u64::from(length),
     };
     if length > SERVER_FRAME_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the frame is too large"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a frame of the server is too large",
+        ));
     }
     let mut payload = vec![0; length as usize];
     stream.read_exact(&mut payload).await?;
@@ -153,7 +155,7 @@ pub async fn read_server_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
 mod tests {
     use super::*;
 
-    /// Undoes the mask, so that a client's frame can be read as a server's.
+    /// Removes the mask, so that a client's frame can be read as a server's.
     fn unmasked(frame: &[u8]) -> Vec<u8> {
         let length_bytes = match frame[1] & 0x7F {
             126 => 2,
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_of_any_length_survives_encoding_and_reading() {
+    async fn a_frame_of_any_length_is_read_as_encoded() {
         for length in [0, 1, 125, 126, 0xFFFF, 0x1_0000, 300_000] {
             let payload: Vec<u8> = (0..length).map(|index| index as u8).collect();
             let bytes = unmasked(&masked_frame(OPCODE_BINARY, false, &payload));
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_masked_or_endless_frame_from_a_server_is_refused() {
+    async fn a_masked_or_endless_frame_from_a_server_is_rejected() {
         let masked = masked_text_frame("hello");
         assert!(read_server_frame(&mut &masked[..]).await.is_err());
         let endless = [0x82, 127, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];

@@ -1,4 +1,4 @@
-//! When a newer token is due, and which one is on its way.
+//! When a newer token is due, and which one was offered to the server.
 
 use std::time::Duration;
 
@@ -7,42 +7,42 @@ use tokio::time::Instant;
 
 use crate::token::TokenNeed;
 
-/// How long to wait at least between two tokens, so that neither a short-lived token nor a
-/// provider without news makes the client spin.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The share of a token's remaining life after which a newer one is fetched.
+/// The shortest delay between two requests to the provider, so that neither a short-lived token nor
+/// a provider without a newer one causes a busy loop.
+const DELAY_MIN: Duration = Duration::from_secs(1);
+/// The share of a token's remaining lifetime after which a newer one is requested.
 const REMAINING_LIFE_SHARE: f64 = 0.8;
 
 /// The state of a connection's token.
 #[derive(Debug, Default)]
 pub(crate) struct Refresh {
-    /// When the token in force ends, if that is known.
+    /// The expiry of the accepted token, if known.
     expires_at: Option<Timestamp>,
-    /// When to ask the provider next.
+    /// When to request the next token from the provider.
     due_at: Option<Instant>,
-    /// The token that was offered to the server and not yet answered.
+    /// The token that was offered to the server and is not answered yet.
     offered: Option<(RequestId, Token)>,
-    /// Whether the last token that was offered was refused.
-    last_was_refused: bool,
-    /// How many were offered on this connection.
+    /// Whether the server rejected the last offered token.
+    last_was_rejected: bool,
+    /// The number of tokens offered on this connection.
     offer_count: u64,
 }
 
 impl Refresh {
-    /// The server took a token that ends at `expires_at`. If that is over already by the client's
-    /// clock, then the clock is wrong, and the server will say when the token ends.
-    pub(crate) fn in_force(
+    /// The server accepted a token that expires at `expires_at`. If that is in the past, the
+    /// client's clock is wrong, and the server will send `token_expired` in time.
+    pub(crate) fn set_expiry(
         &mut self,
         expires_at: Option<Timestamp>,
         now: Instant,
         wall: Timestamp,
     ) {
         self.expires_at = expires_at.filter(|end| *end > wall);
-        self.last_was_refused = false;
-        self.due_at = self.expires_at.map(|end| now + pause_before(end, wall));
+        self.last_was_rejected = false;
+        self.due_at = self.expires_at.map(|end| now + delay_before(end, wall));
     }
 
-    /// The server says that the token has ended. A fetch or an offer under way goes on.
+    /// The server sent `token_expired`. A request or an offer under way continues.
     pub(crate) fn expired(&mut self, now: Instant) {
         self.expires_at = None;
         if self.offered.is_none() {
@@ -50,52 +50,52 @@ impl Refresh {
         }
     }
 
-    /// When to ask the provider.
+    /// When to request a token from the provider.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         self.due_at
     }
 
-    /// The provider is being asked.
+    /// A request to the provider begins; returns the reason to pass to it.
     pub(crate) fn begin(&mut self) -> TokenNeed {
         self.due_at = None;
-        if self.last_was_refused { TokenNeed::Refused } else { TokenNeed::Refresh }
+        if self.last_was_rejected { TokenNeed::Rejected } else { TokenNeed::Refresh }
     }
 
-    /// The provider had nothing new: it is asked again later, and once a second in the end.
-    pub(crate) fn not_yet(&mut self, now: Instant, wall: Timestamp) {
-        let pause = self.expires_at.map_or(PAUSE_MIN, |end| pause_before(end, wall));
-        self.due_at = Some(now + pause);
+    /// The provider has no newer token: request again later, at last once a second.
+    pub(crate) fn retry_later(&mut self, now: Instant, wall: Timestamp) {
+        let delay = self.expires_at.map_or(DELAY_MIN, |end| delay_before(end, wall));
+        self.due_at = Some(now + delay);
     }
 
-    /// A newer token is sent to the server in this request.
+    /// Records that `token` is offered to the server; returns the id of the request.
     pub(crate) fn offer(&mut self, token: Token) -> RequestId {
         self.due_at = None;
         self.offer_count += 1;
         let request_id: RequestId = format!("heartline-client-refresh-{}", self.offer_count)
             .parse()
-            .expect("a fixed prefix and a number are a legal request id");
+            .expect("a fixed prefix and a number are a valid request id");
         self.offered = Some((request_id.clone(), token));
         request_id
     }
 
-    /// The server took the token of this request. Gives it back if it is one that was offered
-    /// here; the application may refresh tokens as well.
+    /// The server accepted the token of this request. Returns the token if it was offered here; the
+    /// application may refresh tokens too.
     pub(crate) fn accepted(&mut self, request_id: &RequestId) -> Option<Token> {
         let (_, token) = self.offered.take_if(|(offered, _)| offered == request_id)?;
         Some(token)
     }
 
-    /// The server refused this request. If it was an offer of a token, another one is fetched.
-    pub(crate) fn refused(&mut self, request_id: &RequestId, now: Instant, wall: Timestamp) {
+    /// The server rejected this request. If it offered a token, another one is requested.
+    pub(crate) fn rejected(&mut self, request_id: &RequestId, now: Instant, wall: Timestamp) {
         if self.offered.take_if(|(offered, _)| offered == request_id).is_some() {
-            self.last_was_refused = true;
-            self.not_yet(now, wall);
+            self.last_was_rejected = true;
+            self.retry_later(now, wall);
         }
     }
 }
 
-fn pause_before(end: Timestamp, wall: Timestamp) -> Duration {
-    wall.until(end).mul_f64(REMAINING_LIFE_SHARE).max(PAUSE_MIN)
+fn delay_before(end: Timestamp, wall: Timestamp) -> Duration {
+    wall.until(end).mul_f64(REMAINING_LIFE_SHARE).max(DELAY_MIN)
 }
 
 #[cfg(test)]
@@ -105,25 +105,25 @@ mod tests {
 
     const WALL: Timestamp = Timestamp { unix_ms: 1_700_000_000_000 };
 
-    fn in_force_for(seconds: u64, now: Instant) -> Refresh {
+    fn expiring_in(seconds: u64, now: Instant) -> Refresh {
         let mut refresh = Refresh::default();
-        refresh.in_force(Some(WALL.plus(Duration::from_secs(seconds))), now, WALL);
+        refresh.set_expiry(Some(WALL.plus(Duration::from_secs(seconds))), now, WALL);
         refresh
     }
 
     #[test]
-    fn a_newer_token_is_due_at_four_fifths_of_the_remaining_life() {
+    fn a_newer_token_is_due_at_four_fifths_of_the_remaining_lifetime() {
         let now = clock::now();
-        assert_eq!(in_force_for(100, now).due_at(), Some(now + Duration::from_secs(80)));
+        assert_eq!(expiring_in(100, now).due_at(), Some(now + Duration::from_secs(80)));
         let mut unknown = Refresh::default();
-        unknown.in_force(None, now, WALL);
+        unknown.set_expiry(None, now, WALL);
         assert_eq!(unknown.due_at(), None);
     }
 
     #[test]
     fn an_expired_token_is_replaced_at_once() {
         let now = clock::now();
-        let mut refresh = in_force_for(100, now);
+        let mut refresh = expiring_in(100, now);
         refresh.expired(now);
         assert_eq!(refresh.due_at(), Some(now));
         assert_eq!(refresh.begin(), TokenNeed::Refresh);
@@ -131,39 +131,39 @@ mod tests {
     }
 
     #[test]
-    fn a_client_whose_clock_is_ahead_waits_for_the_servers_word() {
+    fn a_client_whose_clock_is_ahead_waits_for_token_expired() {
         let now = clock::now();
         let mut refresh = Refresh::default();
-        refresh.in_force(Some(WALL), now, WALL.plus(Duration::from_secs(1)));
+        refresh.set_expiry(Some(WALL), now, WALL.plus(Duration::from_secs(1)));
         assert_eq!(refresh.due_at(), None);
         refresh.expired(now);
         assert_eq!(refresh.due_at(), Some(now));
     }
 
     #[test]
-    fn after_the_servers_word_the_tokens_own_claim_counts_no_more() {
+    fn after_token_expired_the_exp_claim_is_ignored() {
         let now = clock::now();
-        let mut refresh = in_force_for(3600, now);
+        let mut refresh = expiring_in(3600, now);
         refresh.begin();
         refresh.expired(now);
-        refresh.not_yet(now, WALL);
-        assert_eq!(refresh.due_at(), Some(now + PAUSE_MIN));
+        refresh.retry_later(now, WALL);
+        assert_eq!(refresh.due_at(), Some(now + DELAY_MIN));
     }
 
     #[test]
-    fn a_provider_without_news_is_asked_again_but_not_in_a_loop() {
+    fn a_provider_without_a_newer_token_is_asked_again_after_a_delay() {
         let now = clock::now();
-        let mut refresh = in_force_for(100, now);
-        refresh.not_yet(now, WALL.plus(Duration::from_secs(80)));
+        let mut refresh = expiring_in(100, now);
+        refresh.retry_later(now, WALL.plus(Duration::from_secs(80)));
         assert_eq!(refresh.due_at(), Some(now + Duration::from_secs(16)));
-        refresh.not_yet(now, WALL.plus(Duration::from_secs(1000)));
-        assert_eq!(refresh.due_at(), Some(now + PAUSE_MIN));
+        refresh.retry_later(now, WALL.plus(Duration::from_secs(1000)));
+        assert_eq!(refresh.due_at(), Some(now + DELAY_MIN));
     }
 
     #[test]
-    fn only_its_own_requests_are_its_business() {
+    fn requests_of_the_application_are_ignored() {
         let now = clock::now();
-        let mut refresh = in_force_for(100, now);
+        let mut refresh = expiring_in(100, now);
         let own = refresh.offer(Token("new".to_owned()));
         let other: RequestId = "other".parse().unwrap();
         assert_eq!(refresh.accepted(&other), None);
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn after_a_refused_offer_a_different_token_is_asked_for() {
+    fn after_a_rejected_offer_a_different_token_is_requested() {
         let now = clock::now();
-        let mut refresh = in_force_for(100, now);
+        let mut refresh = expiring_in(100, now);
         refresh.begin();
         let own = refresh.offer(Token("bad".to_owned()));
-        refresh.refused(&own, now, WALL);
+        refresh.rejected(&own, now, WALL);
         assert_eq!(refresh.due_at(), Some(now + Duration::from_secs(80)));
-        assert_eq!(refresh.begin(), TokenNeed::Refused);
+        assert_eq!(refresh.begin(), TokenNeed::Rejected);
     }
 }

@@ -1,4 +1,4 @@
-//! Where tokens come from, and when they end.
+//! The source of tokens, and their expiry.
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -7,34 +7,34 @@ use heartline_protocol::limits::TOKEN_BYTES_MAX;
 use heartline_protocol::{Timestamp, Token};
 use serde::Deserialize;
 
-/// Why the client asks for a token.
+/// The reason why the client requests a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenNeed {
-    /// To connect; the last token given is as good as a new one.
+    /// The client connects; the last token may be returned again.
     Connect,
-    /// The present one is about to end, or has ended: only a newer one helps.
+    /// The current token expires soon or has expired: only a newer one helps.
     Refresh,
-    /// The server did not accept the last one: only a different one helps.
-    Refused,
+    /// The server rejected the last token: only a different one helps.
+    Rejected,
 }
 
-/// Gives tokens to a client. It is asked before every attempt to connect and before a token ends.
+/// Provides tokens to a client, before every attempt to connect and before a token expires.
 ///
-/// The call may take as long as it needs, the connection goes on meanwhile; it bounds itself, for
-/// example with a timeout on its own request. A call that is no longer needed is dropped.
+/// The connection continues during the call. The implementation limits its own time, for example
+/// with a timeout on its request. A call that is no longer needed is cancelled.
 #[async_trait]
 pub trait TokenProvider: Send + Sync {
     /// The token to use now.
     async fn token(&self, need: TokenNeed) -> Result<Token, TokenError>;
 }
 
-/// Why there is no token.
+/// The reason why there is no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not now: the client asks again after its pause.
+    /// There is no token now; the client asks again after its delay.
     #[error("no token at the moment: {0}")]
     Unavailable(String),
-    /// Not any more: the client stops.
+    /// There will be no token any more; the client stops.
     #[error("there will be no token: {0}")]
     Ended(String),
 }
@@ -47,8 +47,8 @@ impl TokenProvider for Token {
     }
 }
 
-/// When a token says that it ends. Nothing is verified, the server does that; a token that is no
-/// JWT, or has no `exp`, has no known end.
+/// The expiry of a token by its `exp`. The token is not verified, because the server does that. A
+/// token that is not a JWT, or has no `exp`, has no known expiry.
 pub fn expiry_of(token: &Token) -> Option<Timestamp> {
     #[derive(Deserialize)]
     struct Claims {
@@ -60,10 +60,10 @@ pub fn expiry_of(token: &Token) -> Option<Timestamp> {
     (claims.exp >= 0.0).then(|| Timestamp::from_unix_seconds(claims.exp as u64))
 }
 
-/// Whether a token can stand in a header without changing what the header says.
-pub(crate) fn is_legal(token: &Token) -> bool {
-    let legal_byte = |byte: u8| byte.is_ascii_graphic() && byte != b',' && byte != b'"';
-    (1..=TOKEN_BYTES_MAX).contains(&token.0.len()) && token.0.bytes().all(legal_byte)
+/// Whether a header can carry the token without changing the meaning of the header.
+pub(crate) fn is_valid_in_header(token: &Token) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b',' && byte != b'"';
+    (1..=TOKEN_BYTES_MAX).contains(&token.0.len()) && token.0.bytes().all(is_valid)
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_has_no_known_end() {
+    fn a_text_that_is_not_a_jwt_has_no_known_expiry() {
         for text in ["", "opaque", "a.b", "a.%%%.c", "e30.e30.c2ln"] {
             assert_eq!(expiry_of(&Token(text.to_owned())), None, "{text}");
         }
@@ -91,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_cannot_smuggle_a_header() {
-        assert!(is_legal(&token_with("{}")));
+    fn a_token_cannot_inject_a_header() {
+        assert!(is_valid_in_header(&token_with("{}")));
         for text in ["", "a\r\nX-Other: b", "a b", "a,b", "é"] {
-            assert!(!is_legal(&Token(text.to_owned())), "{text:?}");
+            assert!(!is_valid_in_header(&Token(text.to_owned())), "{text:?}");
         }
     }
 }

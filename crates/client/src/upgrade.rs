@@ -1,7 +1,7 @@
-//! The HTTP/1.1 upgrade: the request's head and the response's, as bytes.
+//! The HTTP/1.1 upgrade: writes the head of the request and reads the head of the response.
 //!
-//! It is written out here because the client must see what a refusal says: its status, its
-//! `Retry-After` and its body.
+//! The client implements the upgrade itself because it needs the status, the `Retry-After` and the
+//! body of a rejection.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use heartline_runtime::Random;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// What RFC 6455 appends to a key before it is hashed.
+/// The text that RFC 6455 appends to a key before hashing.
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The head of the server's answer.
+/// The head of the server's response.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
@@ -23,7 +23,7 @@ pub(crate) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// A header's value, if it is there and is text.
+    /// The value of a header, if it is present and text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -34,15 +34,16 @@ pub(crate) fn new_key(random: Random) -> String {
     STANDARD.encode(random.draw::<[u8; 16]>())
 }
 
-/// The `Sec-WebSocket-Accept` that proves that the server read the key.
-pub(crate) fn accept_of(key: &str) -> String {
+/// The `Sec-WebSocket-Accept` that a server must return for a key.
+pub(crate) fn expected_accept(key: &str) -> String {
     let mut hash = sha1_smol::Sha1::new();
     hash.update(key.as_bytes());
     hash.update(ACCEPT_SUFFIX.as_bytes());
     STANDARD.encode(hash.digest().bytes())
 }
 
-/// The bytes of an upgrade request. A header that is given replaces the default of its name.
+/// The bytes of an upgrade request. A header in `headers` replaces the default header of the same
+/// name.
 pub(crate) fn request_head(host: &str, path: &str, key: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let defaults = [
         ("Host", host),
@@ -63,7 +64,7 @@ pub(crate) fn request_head(host: &str, path: &str, key: &str, headers: &[(&str, 
     head.into_bytes()
 }
 
-/// Reads the head of a response and not a byte more.
+/// Reads exactly the head of a response.
 pub(crate) async fn read_head(
     reader: &mut (impl AsyncBufRead + Unpin),
 ) -> io::Result<ResponseHead> {
@@ -73,7 +74,7 @@ pub(crate) async fn read_head(
         if available.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let (taken, complete) = take_head(&mut head, available)?;
+        let (taken, complete) = append_head(&mut head, available)?;
         reader.consume(taken);
         if complete {
             return parse_head(&head);
@@ -81,12 +82,12 @@ pub(crate) async fn read_head(
     }
 }
 
-/// Moves what belongs to the head out of `available`: how many bytes that is, and whether the
-/// head is now complete.
-pub(crate) fn take_head(head: &mut Vec<u8>, available: &[u8]) -> io::Result<(usize, bool)> {
+/// Appends the bytes of `available` that belong to the head. Returns how many bytes those are, and
+/// whether the head is complete.
+pub(crate) fn append_head(head: &mut Vec<u8>, available: &[u8]) -> io::Result<(usize, bool)> {
     let before = head.len();
     head.extend_from_slice(available);
-    // The blank line may have begun in what came before.
+    // The blank line may have begun in the bytes before.
     let search_from = before.saturating_sub(3);
     let end = head[search_from..].windows(4).position(|window| window == b"\r\n\r\n");
     if let Some(end) = end {
@@ -99,10 +100,10 @@ pub(crate) fn take_head(head: &mut Vec<u8>, available: &[u8]) -> io::Result<(usi
     Ok((available.len(), false))
 }
 
-/// Understands a complete head.
+/// Parses a complete head.
 pub(crate) fn parse_head(head: &[u8]) -> io::Result<ResponseHead> {
     let text =
-        std::str::from_utf8(head).map_err(|_| invalid("the head of the response is no text"))?;
+        std::str::from_utf8(head).map_err(|_| invalid("the head of the response is not UTF-8"))?;
     let mut lines = text.split("\r\n");
     let status = lines
         .next()
@@ -112,13 +113,13 @@ pub(crate) fn parse_head(head: &[u8]) -> io::Result<ResponseHead> {
     let mut headers = HeaderMap::new();
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) =
-            line.split_once(':').ok_or_else(|| invalid("a header of the response has no name"))?;
+            line.split_once(':').ok_or_else(|| invalid("a header of the response has no colon"))?;
         let name: HeaderName =
-            name.parse().map_err(|_| invalid("a header of the response has an illegal name"))?;
+            name.parse().map_err(|_| invalid("a header of the response has an invalid name"))?;
         let value: HeaderValue = value
             .trim()
             .parse()
-            .map_err(|_| invalid("a header of the response has an illegal value"))?;
+            .map_err(|_| invalid("a header of the response has an invalid value"))?;
         headers.append(name, value);
     }
     Ok(ResponseHead { status, headers })
@@ -133,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_accept_value_is_that_of_the_rfcs_example() {
-        assert_eq!(accept_of("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    fn the_accept_value_is_that_of_the_rfc() {
+        assert_eq!(expected_accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_is_read_to_its_end_however_it_is_cut() {
+    async fn a_head_is_read_exactly_in_parts_of_any_size() {
         let response = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\n\r\nbody";
         for capacity in 1..response.len() {
             let mut reader = tokio::io::BufReader::with_capacity(capacity, &response[..]);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endless_head_and_a_foreign_protocol_are_refused() {
+    async fn a_too_long_head_and_another_protocol_are_rejected() {
         let endless = vec![b'a'; 10 * REQUEST_HEAD_BYTES_MAX];
         assert!(read_head(&mut &endless[..]).await.is_err());
         assert!(read_head(&mut &b"SSH-2.0-OpenSSH\r\n\r\n"[..]).await.is_err());

@@ -1,4 +1,4 @@
-//! What a client may say.
+//! The frames that a client may send.
 
 use std::fmt;
 
@@ -10,37 +10,39 @@ use crate::ids::{ChatId, ClientMessageId, DeviceId, RequestId, UserId};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientFrame {
-    /// The answer to `auth_challenge`: answered by `connection_established`, or by
-    /// `connection_closing` when the token is not good. Once is enough: a second one is a `CONFLICT`.
+    /// The answer to `auth_challenge`. The server answers with `connection_established`, or with
+    /// `connection_closing` if the token is invalid. A second `authenticate` gets `CONFLICT`.
     Authenticate(Authenticate),
-    /// A newer token for the same user and device, answered by `token_refreshed`. When it is
-    /// refused, the old token stays in force.
+    /// A newer token for the same user and device, answered by `token_refreshed`. If the server
+    /// rejects it, the old token stays valid.
     RefreshToken(RefreshToken),
-    /// "I am alive", answered at once by `heartbeat_ack`.
+    /// A sign of life, answered at once by `heartbeat_ack`.
     Heartbeat(Heartbeat),
-    /// A message for a chat, answered by `message_ack` once it is stored. The other connections of
-    /// the sender and of every member get it as `message`; the one that sent it gets the ack alone.
+    /// A message for a chat, answered by `message_ack` once it is stored. All other connections of
+    /// the sender and of every member receive it as `message`; the sending connection receives only
+    /// the ack.
     SendMessage(SendMessage),
-    /// How far this user has received a chat; never answered. The highest number counts, on
-    /// whichever device, and one above the chat's newest is taken for the newest.
+    /// The highest sequence of a chat up to which the user has received every message; not
+    /// answered. The server keeps the highest value of all devices of the user. A value above the
+    /// chat's newest sequence counts as the newest sequence.
     Ack(Ack),
     /// A page of a chat's messages after a sequence, answered by `sync_response`.
     SyncRequest(SyncRequest),
-    /// Every chat of the user with its newest sequence, answered by `sync_manifest` in pages of
-    /// [`crate::limits::MANIFEST_PAGE_CHATS`] chats.
+    /// A list of the user's chats with their newest sequences, answered by `sync_manifest` in pages
+    /// of [`crate::limits::MANIFEST_PAGE_CHATS`] chats.
     SyncManifest(SyncManifestRequest),
-    /// Watch the presence of users, answered by `presence_snapshot`; `presence_changed` follows
-    /// with every change. Watches end with their connection.
+    /// Subscribes to the presence of users, answered by `presence_snapshot`; `presence_changed`
+    /// follows with every change. Subscriptions end with their connection.
     PresenceSubscribe(PresenceUsers),
-    /// Watch them no longer, answered by a `presence_snapshot` without users.
+    /// Unsubscribes from the presence of users, answered by a `presence_snapshot` without users.
     PresenceUnsubscribe(PresenceUsers),
-    /// The user is, or is no longer, typing; never answered. Too many are not refused: the latest
-    /// is passed on.
+    /// The user started or stopped typing; not answered. Frames over the rate are not rejected: the
+    /// server delivers the latest one when the rate allows.
     Typing(Typing),
 }
 
 impl ClientFrame {
-    /// The request that wants an answer, if this frame is one.
+    /// The id of the request, if this frame is one that is answered.
     pub fn request_id(&self) -> Option<&RequestId> {
         match self {
             Self::RefreshToken(frame) => Some(&frame.request_id),
@@ -55,7 +57,7 @@ impl ClientFrame {
     }
 }
 
-/// A JWT. Its `Debug` form hides it, so that no log can show it.
+/// A JWT. Its `Debug` form shows only its length, so that no log contains it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(pub String);
@@ -71,7 +73,7 @@ impl fmt::Debug for Token {
 pub struct Authenticate {
     /// The token to check.
     pub token: Token,
-    /// The device, unless the token or the upgrade named one.
+    /// The device, if neither the token nor the upgrade request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_id: Option<DeviceId>,
 }
@@ -94,14 +96,15 @@ pub struct Heartbeat {}
 pub struct SendMessage {
     /// Echoed by the answer.
     pub request_id: RequestId,
-    /// To which chat.
+    /// The chat that receives the message.
     pub chat_id: ChatId,
-    /// The sender's own name for the message, the same in every retry: it is stored once.
+    /// The message's id, chosen by the sender and the same in every retry, so that the message is
+    /// stored once.
     pub client_message_id: ClientMessageId,
-    /// What is said: 1 to [`crate::limits::CONTENT_BYTES_MAX`] bytes of UTF-8.
+    /// The content: 1 to [`crate::limits::CONTENT_BYTES_MAX`] bytes of UTF-8.
     pub content: String,
-    /// What kind of content it is, for the application: 1 to
-    /// [`crate::limits::CONTENT_TYPE_BYTES_MAX`] bytes, `text/plain` unless said.
+    /// The type of the content, for the application: 1 to
+    /// [`crate::limits::CONTENT_TYPE_BYTES_MAX`] bytes; `text/plain` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
 }
@@ -111,7 +114,7 @@ pub struct SendMessage {
 pub struct Ack {
     /// The chat.
     pub chat_id: ChatId,
-    /// Everything up to and including this number was received.
+    /// The user has received every message up to and including this sequence.
     pub last_acked_sequence: u64,
 }
 
@@ -122,11 +125,11 @@ pub struct SyncRequest {
     pub request_id: RequestId,
     /// The chat.
     pub chat_id: ChatId,
-    /// The page begins after this number; 0 begins with the first message.
+    /// The page begins after this sequence; 0 begins with the first message.
     pub after_sequence: u64,
-    /// How many messages at most: [`crate::limits::SYNC_PAGE_MESSAGES`] unless said, and never more
-    /// than [`crate::limits::SYNC_PAGE_MESSAGES_MAX`] or [`crate::limits::SYNC_PAGE_BYTES_MAX`] bytes
-    /// of content.
+    /// The largest number of messages in the page: [`crate::limits::SYNC_PAGE_MESSAGES`] by
+    /// default, and never more than [`crate::limits::SYNC_PAGE_MESSAGES_MAX`] messages or
+    /// [`crate::limits::SYNC_PAGE_BYTES_MAX`] bytes of content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -136,7 +139,7 @@ pub struct SyncRequest {
 pub struct SyncManifestRequest {
     /// Echoed by the answer.
     pub request_id: RequestId,
-    /// The `next_page` of the page before; absent for the first.
+    /// The `next_page` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
 }
@@ -146,15 +149,15 @@ pub struct SyncManifestRequest {
 pub struct PresenceUsers {
     /// Echoed by the answer.
     pub request_id: RequestId,
-    /// Whom: 1 to [`crate::limits::PRESENCE_USERS_PER_FRAME_MAX`] a frame, and at most
-    /// [`crate::limits::PRESENCE_USERS_PER_CONNECTION_MAX`] a connection.
+    /// The users: 1 to [`crate::limits::PRESENCE_USERS_PER_FRAME_MAX`] per frame, and at most
+    /// [`crate::limits::PRESENCE_USERS_PER_CONNECTION_MAX`] per connection.
     pub user_ids: Vec<UserId>,
 }
 
 /// See [`ClientFrame::Typing`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Typing {
-    /// In which chat.
+    /// The chat.
     pub chat_id: ChatId,
     /// Whether the user is typing.
     pub is_typing: bool,

@@ -1,61 +1,66 @@
-//! Every way a connection can end: reason, close code, and whether to come back.
+//! Closing reasons: for each its close code and whether the client reconnects.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::CLOSE_REASON_BYTES_MAX;
 
-/// Why the server ends a connection. It is said in `connection_closing` before the Close frame.
+/// The reason for which the server closes a connection, sent in `connection_closing` before the
+/// Close frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseReason {
     /// The client did not authenticate within the timeout.
     AuthTimeout,
-    /// The token is not good; another one may be.
+    /// The token is invalid; another one may be valid.
     Unauthorized,
-    /// The token ran out and was not refreshed within the grace.
+    /// The token expired and was not refreshed within the grace period.
     TokenExpired,
-    /// A newer connection of the same device took its place, or of the same user where only one is
-    /// allowed: coming back would take it again.
+    /// A newer connection of the same device replaced this one, or a newer connection of the same
+    /// user where only one is allowed. Reconnecting would replace the newer one in turn.
     SessionReplaced,
-    /// An operator, or the application's back end, ended it.
+    /// An operator or the application's back end closed the connection.
     SessionEnded,
     /// Too many connections of this user or address.
     ConnectionLimit,
-    /// Nothing was heard from the client for the heartbeat timeout.
+    /// The client sent nothing for the heartbeat timeout.
     HeartbeatTimeout,
-    /// The client did not read fast enough: come back and sync what was not written.
+    /// The client did not read fast enough: reconnect, and sync to get the frames that were
+    /// dropped.
     SlowConsumer,
-    /// The client went on sending faster than allowed.
+    /// The client kept sending faster than its rate limits allow.
     RateLimited,
-    /// The client broke the protocol. The code tells how: 1002 framing, 1003 too many frames that
-    /// are no JSON object or came before `authenticate`, 1007 text that is not UTF-8, 1009 size.
+    /// The client violated the protocol. The close code says how: 1002 framing, 1003 too many
+    /// frames that are not JSON objects or arrived before `authenticate`, 1007 text that is not
+    /// UTF-8, 1009 size.
     ProtocolError,
-    /// The server is going away.
+    /// The server is shutting down.
     ServerShutdown,
-    /// The connection reached its age limit: nothing is wrong.
+    /// The connection reached its maximum age; this is not an error.
     MaxAge,
-    /// The server cannot serve this connection at the moment, or it asked for too much at once.
+    /// The server cannot serve this connection at the moment, or has rejected too many of its
+    /// requests with `SERVER_BUSY`.
     Overloaded,
-    /// A fault of the server's own.
+    /// The server failed internally.
     InternalError,
 }
 
-/// What a client does after a close.
+/// The client's next step after a close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reconnect {
-    /// Not by itself: ask the user.
+    /// Do not reconnect automatically: ask the user.
     Never,
-    /// With a token other than the refused one; after a second refusal in a row not by itself.
+    /// Reconnect with a token other than the rejected one; after a second rejection in a row do not
+    /// reconnect automatically.
     WithNewToken,
-    /// After the client's own growing pause.
+    /// Reconnect after the client's own delay, which grows with every failure.
     BackOff,
-    /// After the `reconnect_delay_ms` that the server gave.
+    /// Reconnect after the `reconnect_delay_ms` that the server sent.
     AfterDelay,
 }
 
 impl CloseReason {
-    /// Every reason, in the order of the reference.
+    /// Every reason, in the order of the reference page.
     pub const ALL: [Self; 14] = [
         Self::AuthTimeout,
         Self::Unauthorized,
@@ -73,7 +78,7 @@ impl CloseReason {
         Self::InternalError,
     ];
 
-    /// The reason as it is written.
+    /// The reason as on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AuthTimeout => "auth_timeout",
@@ -93,8 +98,8 @@ impl CloseReason {
         }
     }
 
-    /// The WebSocket close code. A `protocol_error` has the code of its kind (1002, 1007 or
-    /// 1009 for framing, text and size); 1003, for frames that are no JSON object, stands here.
+    /// The WebSocket close code. For `protocol_error` this is 1003, frames that are not JSON
+    /// objects; violations in framing, text and size are closed with 1002, 1007 and 1009 instead.
     pub const fn code(self) -> u16 {
         match self {
             Self::AuthTimeout => 4408,
@@ -111,7 +116,7 @@ impl CloseReason {
         }
     }
 
-    /// The close code on a GraphQL socket; none where it cannot happen there.
+    /// The close code on a GraphQL socket; none if the reason does not occur there.
     pub const fn graphql_code(self) -> Option<u16> {
         match self {
             Self::AuthTimeout => Some(4408),
@@ -129,7 +134,7 @@ impl CloseReason {
         }
     }
 
-    /// What a client does next.
+    /// The client's next step.
     pub const fn reconnect(self) -> Reconnect {
         match self {
             Self::SessionReplaced | Self::SessionEnded => Reconnect::Never,
@@ -146,14 +151,14 @@ impl CloseReason {
         }
     }
 
-    /// The `reconnect_allowed` of the closing frame: false where coming back with what the client
-    /// has now cannot help.
+    /// The `reconnect_allowed` of the closing frame: false if reconnecting with the same token and
+    /// device cannot succeed.
     pub const fn reconnect_allowed(self) -> bool {
         !matches!(self, Self::SessionReplaced | Self::SessionEnded | Self::Unauthorized)
     }
 }
 
-/// Cuts a close reason to what a Close frame can carry, on a character boundary.
+/// Truncates a close reason to the size limit of a Close frame, on a character boundary.
 pub fn cut_reason(reason: &str) -> &str {
     let end = reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX);
     &reason[..end]

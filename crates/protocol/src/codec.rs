@@ -1,8 +1,8 @@
-//! Bytes to frames and back.
+//! Encoding and decoding of frames.
 //!
-//! A client's frame is read in two passes over the same small text: first its `type` and
-//! `request_id`, so that even a frame with a bad field gets an answer with its id, then the fields
-//! of that type. Unknown fields are ignored.
+//! A client's frame is parsed twice: first only its `type` and `request_id`, so that the error for
+//! a frame with a bad field can carry the id, then the fields of that type. Unknown fields are
+//! ignored.
 
 use serde::de::DeserializeOwned;
 
@@ -16,17 +16,17 @@ use crate::limits::{
 use crate::server_frame::ServerFrame;
 use crate::timestamp::Timestamp;
 
-/// Bytes of what is said about a bad field.
+/// Bytes of the error message about a bad field.
 const FIELD_MESSAGE_BYTES_MAX: usize = 200;
 
-/// What a client's text turned out to be.
+/// A client's text, decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
     /// A frame of this protocol.
     Frame(ClientFrame),
     /// An object of a type that this version does not know.
     UnknownType {
-        /// Present when the sender wants an answer.
+        /// Present if the client expects an answer.
         request_id: Option<RequestId>,
     },
 }
@@ -34,17 +34,17 @@ pub enum Decoded {
 /// Why a client's text is not a frame.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// Not a JSON object at all: a bad frame.
+    /// The text is not a JSON object: a bad frame.
     #[error("{0}")]
     NotAnObject(String),
-    /// An object with a missing, mistyped or illegal field.
+    /// The object has a missing, mistyped or invalid field.
     #[error("{message}")]
     InvalidField {
         /// The request, if it could be read.
         request_id: Option<RequestId>,
         /// The field.
         field: String,
-        /// What is wrong with it.
+        /// The error message.
         message: String,
     },
     /// The content is over its limit.
@@ -67,7 +67,7 @@ pub fn decode_client(text: &str) -> Result<Decoded, DecodeError> {
         "authenticate" => ClientFrame::Authenticate(read_fields(text, request_id)?),
         "refresh_token" => ClientFrame::RefreshToken(read_fields(text, request_id)?),
         "heartbeat" => ClientFrame::Heartbeat(read_fields(text, request_id)?),
-        "send_message" => ClientFrame::SendMessage(legal_message(read_fields(text, request_id)?)?),
+        "send_message" => ClientFrame::SendMessage(check_message(read_fields(text, request_id)?)?),
         "ack" => ClientFrame::Ack(read_fields(text, request_id)?),
         "sync_request" => ClientFrame::SyncRequest(read_fields(text, request_id)?),
         "sync_manifest" => ClientFrame::SyncManifest(read_fields(text, request_id)?),
@@ -93,9 +93,9 @@ pub fn encode_client(frame: &ClientFrame) -> String {
 /// The JSON text of a server's frame, with its timestamp as the last field.
 ///
 /// # Panics
-/// On [`ServerFrame::Unknown`], which only readers make.
+/// On [`ServerFrame::Unknown`], which only [`decode_server`] returns.
 pub fn encode_server(frame: &ServerFrame, timestamp: Timestamp) -> String {
-    let mut text = serde_json::to_string(frame).expect("the server says only what it knows");
+    let mut text = serde_json::to_string(frame).expect("the server never sends an unknown frame");
     let brace = text.pop();
     debug_assert_eq!(brace, Some('}'), "a frame is an object");
     text.push_str(",\"timestamp\":\"");
@@ -104,7 +104,7 @@ pub fn encode_server(frame: &ServerFrame, timestamp: Timestamp) -> String {
     text
 }
 
-/// A server's frame from its JSON text; a type of a newer version is [`ServerFrame::Unknown`].
+/// Decodes a frame of the server; a type of a newer version becomes [`ServerFrame::Unknown`].
 pub fn decode_server(text: &str) -> Result<ServerFrame, serde_json::Error> {
     serde_json::from_str(text)
 }
@@ -147,7 +147,7 @@ fn read_fields<T: DeserializeOwned>(
     request_id: Option<RequestId>,
 ) -> Result<T, DecodeError> {
     fields::read(text).map_err(|FieldError { field, message }| {
-        // The message may quote the value that was sent, however long it is.
+        // The message may quote a value of any length from the frame.
         let message = &message[..message.floor_char_boundary(FIELD_MESSAGE_BYTES_MAX)];
         invalid_field(request_id, &field, format!("{field}: {message}"))
     })
@@ -161,7 +161,7 @@ fn invalid_field(
     DecodeError::InvalidField { request_id, field: field.to_owned(), message: message.into() }
 }
 
-fn legal_message(frame: SendMessage) -> Result<SendMessage, DecodeError> {
+fn check_message(frame: SendMessage) -> Result<SendMessage, DecodeError> {
     if frame.content.len() > CONTENT_BYTES_MAX {
         return Err(DecodeError::ContentTooLarge { request_id: frame.request_id });
     }
@@ -176,8 +176,8 @@ fn legal_message(frame: SendMessage) -> Result<SendMessage, DecodeError> {
     Ok(frame)
 }
 
-/// Whether brackets outside of strings nest deeper than `depth_max`. It runs before the parser,
-/// which has no bound of its own on what it skips.
+/// Whether brackets outside of strings nest deeper than `depth_max`. This runs before the parser,
+/// because the parser does not limit the depth of values that it skips.
 fn nests_deeper_than(text: &str, depth_max: usize) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {

@@ -1,7 +1,7 @@
-//! The two fields that say what a client's frame is and whom its answer is for.
+//! The fields `type` and `request_id` of a client's frame.
 //!
-//! They are read before, and apart from, all others: whatever else is wrong with a frame, its
-//! sender learns which request it was.
+//! They are read first and separately, so that the error for a frame with any other bad field still
+//! names the request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::fmt;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// What a frame says about itself.
+/// The type and the request id of a frame.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Envelope<'a> {
     pub(crate) kind: Slot<'a>,
     pub(crate) request_id: Slot<'a>,
 }
 
-/// What stands in a field that should hold text, once at most.
+/// The value of a field that must be a string and occur at most once.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Slot<'a> {
-    /// Nothing, or `null`.
+    /// The field is missing or `null`.
     Absent,
     Text(Cow<'a, str>),
-    /// Something that is no text.
+    /// The value is not a string.
     Mistyped,
-    /// More than one value; which of them is meant cannot be known.
+    /// The field occurs more than once.
     Repeated,
 }
 
@@ -47,8 +47,8 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
         let (mut kind, mut request_id) = (None, None);
         while let Some(key) = map.next_key()? {
             match key {
-                Key::Type => put(&mut kind, map.next_value()?),
-                Key::RequestId => put(&mut request_id, map.next_value()?),
+                Key::Type => fill(&mut kind, map.next_value()?),
+                Key::RequestId => fill(&mut request_id, map.next_value()?),
                 Key::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -57,7 +57,7 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
     }
 }
 
-fn put<'a>(slot: &mut Option<Slot<'a>>, value: Slot<'a>) {
+fn fill<'a>(slot: &mut Option<Slot<'a>>, value: Slot<'a>) {
     *slot = Some(if slot.is_some() { Slot::Repeated } else { value });
 }
 
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Slot<'de> {
     }
 }
 
-/// Takes any value, so that a mistyped one does not end the reading of the others.
+/// Accepts any value, so that a mistyped field does not stop the parser before the other field.
 struct SlotVisitor;
 
 impl<'de> Visitor<'de> for SlotVisitor {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn both_fields_are_found_wherever_they_stand() {
+    fn both_fields_are_found_at_any_position() {
         let envelope = read(r#"{"a":{"type":"no"},"request_id":"r","b":[1e400],"type":"ack"}"#);
         assert_eq!(envelope, Envelope { kind: text("ack"), request_id: text("r") });
         assert!(matches!(envelope.kind, Slot::Text(Cow::Borrowed(_))), "nothing is copied");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_comes_twice_is_not_guessed() {
+    fn a_repeated_field_has_no_value() {
         let envelope = read(r#"{"type":"ack","type":"ack","request_id":"r"}"#);
         assert_eq!(envelope, Envelope { kind: Slot::Repeated, request_id: text("r") });
         let envelope = read(r#"{"request_id":null,"request_id":"r","type":null}"#);

@@ -1,49 +1,53 @@
-//! Why a request was refused: one table for frames and HTTP.
+//! Error codes: one table for frames and HTTP.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What went wrong with a request, and by that whether to try again.
+/// The error of a request, which also decides whether the client retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
-    /// A malformed frame, field or request; `details.field` names the field. Sending it again does
-    /// not help.
+    /// The frame, a field or the request is malformed; `details.field` names the field. Do not
+    /// retry.
     InvalidMessage,
-    /// No valid token, or none yet: send `authenticate`, or `refresh_token` with a new one, then the
-    /// request again.
+    /// There is no valid token: send `authenticate`, or `refresh_token` with a new token, then
+    /// retry.
     Unauthorized,
-    /// The role or the scope forbids it, or the token is another user's or device's.
+    /// The user's role or the token's scope does not allow the request, or the token belongs to
+    /// another user or device.
     Forbidden,
-    /// Not a member of the chat, or there is no such chat: the two look the same. Forget the chat.
+    /// The user is not a member of the chat, or the chat does not exist; the server does not reveal
+    /// which. Remove the chat from the client's list.
     NotAMember,
-    /// There is no such thing.
+    /// The resource does not exist.
     NotFound,
-    /// It contradicts what was said before: a `client_message_id` that was used for another
-    /// message, a second `authenticate`, a watch too many; `details.reason` may say which.
+    /// The request conflicts with an earlier one: the `client_message_id` was used for another
+    /// message, the connection is authenticated already, or it has too many presence subscriptions.
+    /// `details.reason` may say which.
     Conflict,
-    /// Content, frame or body over its limit: make it smaller.
+    /// The content, the frame or the body is over its size limit: send a smaller one.
     MessageTooLarge,
-    /// Too many in too short a time: hold everything back for `retry_after_seconds`. Whoever goes on
-    /// regardless is closed.
+    /// The client is over a rate limit: send nothing for `retry_after_seconds`. The server closes a
+    /// connection that keeps sending.
     RateLimited,
-    /// A warning, not an answer: read faster within `details.grace_period_seconds` or be closed.
+    /// A warning, not an answer: the server closes the connection unless the client has read enough
+    /// within `details.grace_period_seconds`.
     SlowConsumer,
-    /// A queue is full and nothing was stored: send it again after `retry_after_seconds`.
+    /// A queue is full and nothing was stored: retry after `retry_after_seconds`.
     ServerBusy,
-    /// Something behind the server failed, or the connection is closing: send it again after
+    /// A store or another dependency failed, or the connection is closing: retry after
     /// `retry_after_seconds`, a message with the same `client_message_id`. `details.outcome` says
-    /// whether it may have been stored.
+    /// whether the message may have been stored.
     ServiceUnavailable,
-    /// The chat is stopped until an operator acts; nothing was stored.
+    /// The chat is halted until an operator repairs it; nothing was stored.
     ChatHalted,
-    /// A fault of the server's own: send it again after a pause.
+    /// The server failed internally: retry after a delay.
     InternalError,
 }
 
 impl ErrorCode {
-    /// Every code, in the order of the reference.
+    /// Every code, in the order of the reference page.
     pub const ALL: [Self; 13] = [
         Self::InvalidMessage,
         Self::Unauthorized,
@@ -60,7 +64,7 @@ impl ErrorCode {
         Self::InternalError,
     ];
 
-    /// The code as it is written.
+    /// The code as on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidMessage => "INVALID_MESSAGE",
@@ -79,7 +83,7 @@ impl ErrorCode {
         }
     }
 
-    /// The HTTP status of the same refusal; none for `SLOW_CONSUMER`, which only sockets get.
+    /// The HTTP status for this error; none for `SLOW_CONSUMER`, which occurs only on sockets.
     pub const fn http_status(self) -> Option<u16> {
         match self {
             Self::InvalidMessage => Some(400),
@@ -95,7 +99,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same request may succeed later, after a pause or with a new token.
+    /// Whether the same request may succeed later, after a delay or with a new token.
     pub const fn retryable(self) -> bool {
         match self {
             Self::Unauthorized
@@ -115,9 +119,9 @@ impl ErrorCode {
     }
 }
 
-/// A pause as `retry_after_seconds` says it: whole seconds, rounded up, at least one.
-pub fn retry_after_seconds(pause: Duration) -> u64 {
-    u64::try_from(pause.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+/// The value of `retry_after_seconds` for a delay: whole seconds, rounded up, at least one.
+pub fn retry_after_seconds(delay: Duration) -> u64 {
+    u64::try_from(delay.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -125,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_rounded_up_to_whole_seconds() {
+    fn a_delay_is_rounded_up_to_whole_seconds() {
         let seconds = [0, 1, 1000, 1001].map(|ms| retry_after_seconds(Duration::from_millis(ms)));
         assert_eq!(seconds, [1, 1, 1, 2]);
     }

@@ -1,7 +1,7 @@
-//! Reads the fields of a frame, and names the field that is wrong.
+//! Reads the fields of a frame, and names the field that is invalid.
 //!
-//! A wrong value is named by its path. A field that is missing, or that comes twice, has no path:
-//! its name is taken from the call with which serde reports it, before the report becomes text.
+//! For a wrong value that is its path. A missing or repeated field has no path: its name is taken
+//! from the call with which serde reports it, before serde turns the report into text.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use serde_path_to_error::Track;
 pub(crate) struct FieldError {
     /// The name of the field, or its path such as `user_ids[2]`.
     pub(crate) field: String,
-    /// What is wrong with it.
+    /// The error message.
     pub(crate) message: String,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
         let path = track.path();
         let field = match named {
             Some(field) => field.to_owned(),
-            // The frame as a whole is wrong for its type.
+            // The frame as a whole is invalid for its type.
             None if path.iter().len() == 0 => "type".to_owned(),
             None => path.to_string(),
         };
@@ -43,8 +43,8 @@ fn without_position(error: &serde_json::Error) -> String {
     text.strip_suffix(&position).map(str::to_owned).unwrap_or(text)
 }
 
-/// The object whose fields are read. It hands everything on to `deserializer`, and notes the name
-/// of a field that is missing or repeated.
+/// The object whose fields are read. Passes every call on to `deserializer`, and records the name
+/// of a missing or repeated field in `named`.
 struct Root<'a, D> {
     deserializer: D,
     named: &'a mut Option<&'static str>,
@@ -124,7 +124,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for RootMap<'de, A> {
     }
 }
 
-/// What is wrong with an object.
+/// An error in an object, with the name of a missing or repeated field still separate.
 #[derive(Debug)]
 enum Fault<E> {
     Missing(&'static str),

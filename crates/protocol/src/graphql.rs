@@ -1,9 +1,9 @@
-//! GraphQL operations and their replies, as sockets and HTTP carry them.
+//! GraphQL requests and replies, over sockets and HTTP.
 
 use bytes::Bytes;
 use serde::Deserialize;
 
-/// An operation as a client writes it.
+/// A GraphQL operation that a client requests.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GraphQlRequest {

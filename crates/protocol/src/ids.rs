@@ -1,8 +1,8 @@
-//! Ids: who, which device, which connection, which chat.
+//! Ids of users, devices, connections, chats, messages, requests and nodes.
 //!
-//! Ids given by the application or its clients are text of a small alphabet, checked where they
-//! enter; ids made by the server are a prefix and a ULID. Text ids are `Arc<str>` because one
-//! user's id is held by the hub, the directory and the session at once.
+//! Ids chosen by the application or its clients are text of a small alphabet, validated when they
+//! are parsed; ids created by the server are a prefix and a ULID. Text ids are `Arc<str>` because
+//! the hub, the directory and the session hold the same user id at once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use ulid::Ulid;
 pub struct InvalidId {
     /// The field that was being read, for example `user_id`.
     pub kind: &'static str,
-    /// What would have been legal.
+    /// A description of valid ids.
     pub expected: &'static str,
 }
 
@@ -29,21 +29,24 @@ fn is_id_byte(byte: u8) -> bool {
 fn check_text(
     text: &str,
     length_max: usize,
-    legal: impl Fn(u8) -> bool,
+    is_valid: impl Fn(u8) -> bool,
     invalid: InvalidId,
 ) -> Result<Arc<str>, InvalidId> {
-    let length_is_legal = (1..=length_max).contains(&text.len());
-    if length_is_legal && text.bytes().all(legal) { Ok(Arc::from(text)) } else { Err(invalid) }
+    let length_is_valid = (1..=length_max).contains(&text.len());
+    if length_is_valid && text.bytes().all(is_valid) { Ok(Arc::from(text)) } else { Err(invalid) }
 }
 
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $max:literal, $legal:expr, $expected:literal) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $kind:literal, $max:literal, $is_valid:expr, $expected:literal
+    ) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The longest legal id in bytes.
+            /// The longest valid id in bytes.
             pub const LENGTH_MAX: usize = $max;
 
             /// The id as text.
@@ -57,7 +60,7 @@ macro_rules! text_id {
 
             fn from_str(text: &str) -> Result<Self, InvalidId> {
                 let invalid = InvalidId { kind: $kind, expected: $expected };
-                check_text(text, $max, $legal, invalid).map(Self)
+                check_text(text, $max, $is_valid, invalid).map(Self)
             }
         }
 
@@ -89,27 +92,27 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// A user: the `sub` of its tokens. The application chooses it.
+    /// A user: the `sub` of its tokens, chosen by the application.
     UserId, "user_id", 128, is_id_byte,
     "1 to 128 characters of A-Z a-z 0-9 _ . @ | : + -"
 );
 text_id!(
-    /// One of a user's devices. A new connection of the same device replaces its older one.
+    /// A device of a user. A new connection of a device replaces the older one.
     DeviceId, "device_id", 64, is_id_byte,
     "1 to 64 characters of A-Z a-z 0-9 _ . @ | : + -"
 );
 text_id!(
-    /// The sender's own name for a message, the same in every retry.
+    /// A message's id chosen by its sender, the same in every retry.
     ClientMessageId, "client_message_id", 64, is_id_byte,
     "1 to 64 characters of A-Z a-z 0-9 _ . @ | : + -"
 );
 text_id!(
-    /// The client's name for a request; its one reply carries it again.
+    /// A request's id chosen by the client; the answer carries it too.
     RequestId, "request_id", 64, |byte| (0x20..0x7f).contains(&byte),
     "1 to 64 printable ASCII characters"
 );
 text_id!(
-    /// One incarnation of a server: `<name>-<boot suffix>`, so a restarted node is a new one.
+    /// One run of a server: `<name>-<boot suffix>`, so a restarted node has a new id.
     NodeId, "server_id", 96, |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte),
     "1 to 96 characters of A-Z a-z 0-9 - _ ."
 );
@@ -164,28 +167,28 @@ macro_rules! impl_text_form {
     };
 }
 
-/// Only the canonical spelling counts, so that one id has exactly one text.
+/// Parses a ULID. Only the canonical spelling is valid, so that one id has exactly one text.
 fn parse_ulid(text: &str) -> Option<Ulid> {
     let ulid = Ulid::from_string(text).ok()?;
     (ulid.to_string() == text).then_some(ulid)
 }
 
 ulid_id!(
-    /// A chat, made by the server.
+    /// A chat, created by the server.
     ChatId, "chat_id", "chat_", "chat_ and a ULID"
 );
 ulid_id!(
-    /// A stored message, made by the server.
+    /// A stored message, created by the server.
     MessageId, "message_id", "msg_", "msg_ and a ULID"
 );
 
-/// One socket's life: `conn_<ULID>_<shard>`. It carries its user's shard, so whoever holds only
-/// the connection id still finds the right part of a sharded directory.
+/// A connection: `conn_<ULID>_<shard>`. The id contains the shard of its user, so that the id alone
+/// is enough to find the connection in a sharded directory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     /// The unique part.
     pub ulid: Ulid,
-    /// The shard of the user whose connection it is.
+    /// The shard of the connection's user.
     pub shard: u16,
 }
 
@@ -216,23 +219,23 @@ mod tests {
 
     #[test]
     fn a_user_id_has_the_documented_alphabet_and_length() {
-        for legal in ["a", "ana@example.com", "auth0|5f7", "x:y+z-1_2", &"u".repeat(128)] {
-            assert_eq!(legal.parse::<UserId>().unwrap().as_str(), legal);
+        for valid in ["a", "ana@example.com", "auth0|5f7", "x:y+z-1_2", &"u".repeat(128)] {
+            assert_eq!(valid.parse::<UserId>().unwrap().as_str(), valid);
         }
-        for illegal in ["", "a b", "é", "a/b", "a*", "a\n", "a\0", &"u".repeat(129)] {
-            assert!(illegal.parse::<UserId>().is_err(), "{illegal:?}");
+        for invalid in ["", "a b", "é", "a/b", "a*", "a\n", "a\0", &"u".repeat(129)] {
+            assert!(invalid.parse::<UserId>().is_err(), "{invalid:?}");
         }
     }
 
     #[test]
-    fn a_connection_id_survives_its_text_form() {
+    fn a_connection_id_parses_from_its_text() {
         let id = ConnectionId { ulid: Ulid(0x0123_4567_89ab_cdef), shard: 17 };
         assert_eq!(id.to_string().parse::<ConnectionId>().unwrap(), id);
         assert!(id.to_string().ends_with("_17"));
     }
 
     #[test]
-    fn other_spellings_of_a_made_id_are_refused() {
+    fn other_spellings_of_a_server_id_are_rejected() {
         let chat = ChatId(Ulid(42)).to_string();
         assert!(chat.parse::<ChatId>().is_ok());
         assert!(chat.to_lowercase().parse::<ChatId>().is_err());

@@ -1,7 +1,7 @@
-//! What is said on the wire: frames, codes, ids and limits.
+//! The wire format: frames, codes, ids and limits.
 //!
-//! This crate is types and bytes only: no IO, no runtime, no clock. Every other crate, the
-//! generated TypeScript and the reference page take the vocabulary from here.
+//! This crate has only types and their encoding: no IO, no runtime, no clock. All other crates use
+//! its types; the TypeScript types and the reference page are generated from its source.
 
 pub mod client_frame;
 pub mod close;
@@ -34,5 +34,5 @@ pub const SUBPROTOCOL: &str = "heartline.v1";
 /// The version that `connection_established` announces.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// What content is when its sender does not say.
+/// The content type of a message whose sender gives none.
 pub const DEFAULT_CONTENT_TYPE: &str = "text/plain";

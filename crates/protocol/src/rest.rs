@@ -1,4 +1,4 @@
-//! What is said over REST: the shapes that every answer shares, and those of single routes.
+//! Bodies of REST requests and responses.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -6,23 +6,23 @@ use crate::error_code::ErrorCode;
 use crate::ids::{ClientMessageId, UserId};
 use crate::server_frame::{Chat, ChatKind, ErrorDetails, Message, Role};
 
-/// The body of every refused HTTP request.
+/// The body of every response to a rejected HTTP request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// The refusal.
+    /// The error.
     pub error: ErrorObject,
 }
 
-/// What was refused and why.
+/// The error of an HTTP request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObject {
-    /// What went wrong.
+    /// The error code.
     pub code: ErrorCode,
-    /// The same for a person.
+    /// The error as a sentence for people; may change.
     pub message: String,
-    /// Names this request in the server's log.
+    /// The id of this request in the server's log.
     pub request_id: String,
-    /// More about it.
+    /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ErrorDetails>,
 }
@@ -32,11 +32,11 @@ pub struct ErrorObject {
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page; null on the last page.
     pub next_cursor: Option<String>,
 }
 
-/// Items of a page unless the client asks for another number.
+/// Items of a page unless the client requests another number.
 pub const PAGE_ITEMS: usize = 50;
 
 /// Items of the largest page.
@@ -48,20 +48,20 @@ pub const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 128;
 /// The body of `POST /v1/chats`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CreateChat {
-    /// Between two, or for many.
+    /// Direct or group.
     #[serde(rename = "type")]
     pub kind: ChatKind,
     /// The name of a group; a direct chat has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Who belongs to it besides the caller; exactly one other for a direct chat.
+    /// The members besides the caller; exactly one for a direct chat.
     pub member_ids: Vec<UserId>,
 }
 
 /// The body of `PATCH /v1/chats/{chat_id}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RenameChat {
-    /// The new name; null takes the name away.
+    /// The new name; null removes the name.
     #[serde(deserialize_with = "required")]
     pub name: Option<String>,
 }
@@ -69,9 +69,9 @@ pub struct RenameChat {
 /// The body of `POST /v1/chats/{chat_id}/members`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AddMember {
-    /// Who.
+    /// The user to add.
     pub user_id: UserId,
-    /// As what; a plain member unless said otherwise.
+    /// The user's role; `member` by default.
     #[serde(default = "plain_member")]
     pub role: Role,
 }
@@ -79,26 +79,26 @@ pub struct AddMember {
 /// The body of `PATCH /v1/chats/{chat_id}/members/{user_id}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SetRole {
-    /// What they may do from now on.
+    /// The new role.
     pub role: Role,
 }
 
 /// The body of `POST /v1/chats/{chat_id}/messages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SendMessage {
-    /// The sender's own name for it, the same in every retry.
+    /// The message's id, chosen by the sender and the same in every retry.
     pub client_message_id: ClientMessageId,
-    /// What is said.
+    /// The content.
     pub content: String,
-    /// What kind of content it is; `text/plain` unless said otherwise.
+    /// The type of the content; `text/plain` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// On whose behalf; only for a token with the scope `service`.
+    /// The user on whose behalf the message is sent; only with the scope `service`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_id: Option<UserId>,
 }
 
-/// The answer to `POST /v1/chats/{chat_id}/messages`: the message as it is stored.
+/// The response to `POST /v1/chats/{chat_id}/messages`: the message as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SentMessage {
     /// The message.
@@ -111,33 +111,33 @@ pub struct SentMessage {
 /// A chat in the list of a user's chats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListedChat {
-    /// The chat with its head.
+    /// The chat.
     #[serde(flatten)]
     pub chat: Chat,
-    /// How far the user has acknowledged it, on any device.
+    /// The highest sequence that the user has acknowledged, on any device.
     pub last_acked_sequence: u64,
     /// Its newest message, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_message: Option<Message>,
 }
 
-/// How far a member has acknowledged a chat.
+/// The highest sequence of a chat that a member has acknowledged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Who.
+    /// The member.
     pub user_id: UserId,
-    /// Everything up to and including this number was received; absent when the asker may not
-    /// know, or when another member has received nothing.
+    /// The member has received every message up to and including this sequence. Absent if the
+    /// caller may not see the member's value, or if another member has received nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_acked_sequence: Option<u64>,
 }
 
-/// What a user shows of themselves.
+/// A user's profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct User {
-    /// Who.
+    /// The user.
     pub user_id: UserId,
-    /// What they want to be called.
+    /// The name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
 }
@@ -145,25 +145,25 @@ pub struct User {
 /// The body of `PATCH /v1/users/me`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpdateUser {
-    /// What the caller wants to be called; null takes the name away.
+    /// The caller's new name to show; null removes it.
     #[serde(deserialize_with = "required")]
     pub display_name: Option<String>,
 }
 
-/// Who may see whether a user is online, and what follows from it.
+/// The users who may see whether a user is online, and the values derived from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
     /// Any authenticated user.
     Everyone,
-    /// Those whom the user has put as contacts and who have put the user.
+    /// The user's contacts who have added the user as a contact too.
     ContactsOnly,
-    /// Nobody but the user.
+    /// Only the user.
     Nobody,
 }
 
 impl Visibility {
-    /// The setting as it is written.
+    /// The setting as on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Everyone => "everyone",
@@ -176,29 +176,29 @@ impl Visibility {
 /// The body of `GET` and `PUT /v1/presence/visibility`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VisibilitySetting {
-    /// Who may see the caller's presence.
+    /// The users who may see the caller's presence.
     pub visibility: Visibility,
 }
 
-/// One of the caller's contacts. It does not say whether they have put the caller too: that
-/// would tell a contact who hides from one who has removed the caller.
+/// One of the caller's contacts. Whether the contact has added the caller too is not included: that
+/// would reveal whether a contact hides or has removed the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
-    /// Who.
+    /// The contact.
     pub user_id: UserId,
 }
 
 /// The body of `POST /v1/presence/query`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresenceQuery {
-    /// Whose presence: 1 to 500 users.
+    /// The users whose presence is queried: 1 to 500.
     pub user_ids: Vec<UserId>,
 }
 
 /// Users that one presence query may name.
 pub const PRESENCE_QUERY_USERS_MAX: usize = 500;
 
-/// A field that may be null and must be there: without it a body would say nothing.
+/// Deserialises a field that may be null but not absent.
 fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)
 }

@@ -1,4 +1,4 @@
-//! What the server may say.
+//! The frames that the server may send.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,26 @@ use crate::limits::ClientLimits;
 use crate::timestamp::Timestamp;
 
 /// A frame from the server. On the wire it is a flat JSON object with the variant's name as its
-/// `type` and, last, a `timestamp`.
+/// `type` and a `timestamp` as its last field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ServerFrame {
-    /// The socket came without a token: send `authenticate` within the timeout.
+    /// The upgrade request had no token: send `authenticate` within the timeout.
     AuthChallenge {
         /// Always 401.
         code: u16,
-        /// How long there is to answer.
+        /// The time within which `authenticate` must arrive.
         timeout_ms: u64,
     },
-    /// The connection is admitted and leased: from here on requests are taken and pushes arrive.
+    /// The connection is authenticated and registered: the server now accepts requests and pushes
+    /// frames.
     ConnectionEstablished(Box<ConnectionEstablished>),
     /// The answer to `heartbeat`.
     HeartbeatAck {
         /// The server's clock.
         server_time: Timestamp,
     },
-    /// The message is stored and on its way: the answer to `send_message`. Acks may overtake
-    /// pushes.
+    /// The message is stored and announced: the answer to `send_message`. Acks may overtake pushes.
     MessageAck(MessageAck),
     /// A message of a chat that the user is a member of.
     Message(Message),
@@ -43,9 +43,10 @@ pub enum ServerFrame {
         request_id: RequestId,
         /// The chat.
         chat_id: ChatId,
-        /// In ascending order. Numbers that a page leaves out are no longer kept.
+        /// The messages in ascending order of sequence. The server no longer has messages whose
+        /// sequences are missing.
         messages: Vec<Message>,
-        /// Whether there is another page, after the last message of this one.
+        /// Whether more messages follow the last one of this page.
         has_more: bool,
         /// The chat's newest sequence.
         head_sequence: u64,
@@ -56,74 +57,76 @@ pub enum ServerFrame {
         request_id: RequestId,
         /// The chats.
         chats: Vec<ManifestChat>,
-        /// The `page` to ask for next; absent on the last one.
+        /// The `page` of the next request; absent on the last page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_page: Option<String>,
     },
-    /// A chat was made, renamed, or its members changed.
+    /// A chat was created or renamed, or its members changed.
     ChatChanged {
         /// The chat.
         chat_id: ChatId,
-        /// What happened.
+        /// The kind of change.
         change: ChatChange,
-        /// The chat as it is now; absent when the receiver is no longer a member.
+        /// The chat after the change; absent if the receiving user is no longer a member.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chat: Option<Chat>,
     },
-    /// The presence of the users of a `presence_subscribe`, or none after a
-    /// `presence_unsubscribe`.
+    /// The answer to `presence_subscribe` with the presence of its users, or to
+    /// `presence_unsubscribe` with none.
     PresenceSnapshot {
         /// The request.
         request_id: RequestId,
-        /// Those whom the request asked for.
+        /// The presence of each user of the request.
         users: Vec<Presence>,
     },
-    /// A watched user came or went, or may be seen no longer.
+    /// The presence of a subscribed user, or the permission to see it, changed.
     PresenceChanged(Presence),
-    /// Somebody is typing. Clients forget it after 10 s, should its end never be told.
+    /// A user started or stopped typing. A client treats the user as no longer typing after 10 s
+    /// without another indicator.
     TypingIndicator {
-        /// In which chat.
+        /// The chat.
         chat_id: ChatId,
-        /// Who.
+        /// The user.
         user_id: UserId,
-        /// Whether they are typing.
+        /// Whether the user is typing.
         is_typing: bool,
     },
     /// A push from the application's own back end.
     Event {
-        /// The application's name for it.
+        /// The name of the event, chosen by the application.
         name: String,
         /// The application's data.
         data: Value,
     },
-    /// Something may have been missed: wait `delay_ms`, then ask for the manifest.
+    /// The client may have missed frames: wait `delay_ms`, then request the manifest.
     ResyncRequired {
-        /// Why, for logs: `delivery_gap`, `lease_lost`, `link_gap` or `undelivered`. Whichever it
-        /// is, the client does the same.
+        /// The reason, for logs: `delivery_gap`, `lease_lost`, `link_gap` or `undelivered`. The
+        /// client does the same for each.
         reason: String,
-        /// Which chats; absent means all.
+        /// The chats concerned; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chat_ids: Option<Vec<ChatId>>,
-        /// How long to wait first, different for every connection.
+        /// The delay before the request, different for every connection.
         delay_ms: u64,
     },
-    /// The token ran out: send `refresh_token` within the grace. Until then pushes and heartbeats
-    /// go on, and requests get `UNAUTHORIZED`.
+    /// The token expired: send `refresh_token` within the grace period. Until then pushes and
+    /// heartbeats continue, and requests get `UNAUTHORIZED`.
     TokenExpired {
-        /// How long the connection stays open.
+        /// The time after which the server closes the connection.
         grace_period_seconds: u64,
     },
-    /// The newer token is in force: the answer to `refresh_token`.
+    /// The newer token is accepted: the answer to `refresh_token`.
     TokenRefreshed {
         /// The request.
         request_id: RequestId,
-        /// When the newer token ends.
+        /// The expiry of the newer token.
         expires_at: Timestamp,
     },
-    /// A request was refused, or, without a `request_id`, a frame or a warning.
+    /// An error. With a `request_id` the server rejected that request; without one the server
+    /// rejected a frame, or warns.
     Error(ErrorFrame),
-    /// The connection is about to end; answers to what is in flight come before it, the Close frame
-    /// after it.
+    /// The server closes the connection. Answers to pending requests precede this frame; the Close
+    /// frame follows it.
     ConnectionClosing(ConnectionClosing),
     /// A type that this version does not know: clients ignore it.
     #[serde(other, skip_serializing)]
@@ -137,19 +140,19 @@ pub struct ConnectionEstablished {
     pub connection_id: ConnectionId,
     /// The token's user.
     pub user_id: UserId,
-    /// The device in force: the token's, the client's, or one that the server made.
+    /// The device: the token's, the client's, or one that the server created.
     pub device_id: DeviceId,
     /// The node.
     pub server_id: NodeId,
-    /// How often to send `heartbeat`.
+    /// The interval at which to send `heartbeat`.
     pub heartbeat_interval_ms: u64,
-    /// How long silence is borne, on either side.
+    /// The time without any frame after which either side treats the connection as lost.
     pub heartbeat_timeout_ms: u64,
     /// The protocol's version.
     pub protocol_version: u32,
-    /// Every limit that a client can run into.
+    /// The limits that a client can reach.
     pub limits: ClientLimits,
-    /// What does not work at the moment, for example `presence`.
+    /// The functions that do not work at the moment, for example `presence`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Vec<String>>,
 }
@@ -161,15 +164,15 @@ pub struct MessageAck {
     pub request_id: RequestId,
     /// The chat.
     pub chat_id: ChatId,
-    /// The sender's own name for the message.
+    /// The id that the sender chose for the message.
     pub client_message_id: ClientMessageId,
-    /// The server's name for it.
+    /// The id that the server gave the message.
     pub message_id: MessageId,
-    /// Its number in the chat: 1, 2, 3 and so on.
+    /// The number of the message in the chat: 1, 2, 3 and so on.
     pub sequence: u64,
-    /// When it was stored.
+    /// When the message was stored.
     pub created_at: Timestamp,
-    /// Whether an earlier attempt had stored it.
+    /// Whether an earlier attempt had stored the message.
     pub duplicate: bool,
 }
 
@@ -178,21 +181,21 @@ pub struct MessageAck {
 pub struct Message {
     /// The chat.
     pub chat_id: ChatId,
-    /// Its number in the chat: 1, 2, 3 and so on.
+    /// The number of the message in the chat: 1, 2, 3 and so on.
     pub sequence: u64,
-    /// The server's name for it.
+    /// The id that the server gave the message.
     pub message_id: MessageId,
-    /// Who sent it.
+    /// The user who sent the message.
     pub sender_id: UserId,
-    /// The sender's own name for it.
+    /// The id that the sender chose for the message.
     pub client_message_id: ClientMessageId,
-    /// What is said; empty when it was deleted.
+    /// The content; empty if it was deleted.
     pub content: String,
-    /// What kind of content it is, for the application.
+    /// The type of the content, for the application.
     pub content_type: String,
-    /// When it was stored.
+    /// When the message was stored.
     pub created_at: Timestamp,
-    /// Present and true when the content was deleted.
+    /// Present and true if the content was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
 }
@@ -202,93 +205,94 @@ pub struct Message {
 pub struct ManifestChat {
     /// The chat.
     pub chat_id: ChatId,
-    /// Its newest sequence.
+    /// The newest sequence of the chat.
     pub head_sequence: u64,
-    /// How far the user has acknowledged it, on any device.
+    /// The highest sequence that the user has acknowledged, on any device.
     pub last_acked_sequence: u64,
 }
 
-/// What happened to a chat.
+/// The kind of a change to a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatChange {
-    /// It was made.
+    /// The chat was created.
     Created,
-    /// It has another name.
+    /// The chat was renamed.
     Renamed,
-    /// Somebody came.
+    /// A member was added.
     MemberAdded,
-    /// Somebody went.
+    /// A member left or was removed.
     MemberRemoved,
-    /// Somebody has another role.
+    /// The role of a member changed.
     RoleChanged,
 }
 
-/// A chat as REST and `chat_changed` show it.
+/// A chat in REST responses and in `chat_changed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chat {
     /// The chat.
     pub chat_id: ChatId,
-    /// Between two, or for many.
+    /// Direct or group.
     #[serde(rename = "type")]
     pub kind: ChatKind,
-    /// Its name, if it has one.
+    /// The name of the chat, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Who belongs to it.
+    /// The members of the chat.
     pub members: Vec<ChatMember>,
-    /// Its newest sequence.
+    /// The newest sequence of the chat.
     pub head_sequence: u64,
-    /// When it was made.
+    /// When the chat was created.
     pub created_at: Timestamp,
 }
 
-/// Whether a chat is between two or for many.
+/// The kind of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatKind {
-    /// The one chat of a pair.
+    /// The one chat between two users.
     Direct,
-    /// A chat of up to 1,000.
+    /// A chat of up to 1,000 members.
     Group,
 }
 
-/// One who belongs to a chat.
+/// A member of a chat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatMember {
-    /// Who.
+    /// The user.
     pub user_id: UserId,
-    /// What they may do.
+    /// The member's role.
     pub role: Role,
 }
 
-/// What a member may do.
+/// The role of a member, which decides what the member may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Everything; leaves only after making another one owner.
+    /// May do everything; can leave only after making another member owner.
     Owner,
-    /// Rename and manage members.
+    /// May rename the chat, and add and remove members.
     Admin,
-    /// Read and write.
+    /// May read and send messages.
     Member,
 }
 
-/// Whether a user is online, to one who may know.
+/// The presence of a user, as the receiving user may see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Who.
+    /// The user.
     pub user_id: UserId,
-    /// Online, offline, or not to be told.
+    /// Online, offline or unknown.
     pub status: PresenceStatus,
-    /// When they were last online; only with `offline`.
+    /// When the user was last online; only with `offline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
-    /// Present and true when the server itself cannot tell at the moment.
+    /// Present and true if the server cannot determine the status at the moment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// Receivers drop what is not newer than what they have; absent with `unknown`, which is always
-    /// taken, as is whatever follows it.
+    /// The version of the status. A client drops a status whose version is not higher than the
+    /// version that it has. Absent with `unknown`: a client always accepts an `unknown`, and the
+    /// next status after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
 }
@@ -297,36 +301,36 @@ pub struct Presence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PresenceStatus {
-    /// At least one live connection.
+    /// The user has at least one connection.
     Online,
-    /// None.
+    /// The user has no connection.
     Offline,
-    /// Not known, or not for this observer to know.
+    /// The status is not known, or the receiving user may not see it.
     Unknown,
 }
 
 /// See [`ServerFrame::Error`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorFrame {
-    /// The request that was refused; absent for warnings and for frames without one.
+    /// The request that was rejected; absent for warnings and for frames without a `request_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,
-    /// What went wrong.
+    /// The error code.
     pub code: ErrorCode,
-    /// The same in words for a person, which may change.
+    /// The error as a sentence for people; may change.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// How long to wait before trying again; without it the client's own growing pause.
+    /// The delay before a retry; if absent, the client's own growing delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
-    /// More about it.
+    /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ErrorDetails>,
 }
 
 impl ErrorFrame {
-    /// A refusal with nothing but its code and a sentence.
+    /// An error with a code and a message only.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             request_id: None,
@@ -339,47 +343,47 @@ impl ErrorFrame {
     }
 }
 
-/// More about an error.
+/// Further details of an error.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorDetails {
-    /// Whether this attempt may have stored something.
+    /// Whether this attempt may have stored the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// How long there is to recover; with `SLOW_CONSUMER`.
+    /// The time that the client has to recover; with `SLOW_CONSUMER`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<u64>,
-    /// A finer reason: `unknown_type` for a frame of a type that the server does not know,
-    /// `too_many_subscriptions` for a watch too many; others over REST.
+    /// A more specific reason: `unknown_type` for a frame of a type that the server does not know,
+    /// `too_many_subscriptions` for too many presence subscriptions; others over REST.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The field that was wrong.
+    /// The invalid field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
 }
 
-/// Whether a refused attempt may have stored something.
+/// Whether a failed attempt may have stored the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It stored nothing.
+    /// This attempt stored nothing.
     Rejected,
-    /// It may have: keep the message pending, with its id.
+    /// This attempt may have stored the message: keep it pending and retry with the same id.
     Unknown,
 }
 
 /// See [`ServerFrame::ConnectionClosing`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionClosing {
-    /// Why, and by that what to do.
+    /// The reason, which decides the client's next step.
     pub reason: CloseReason,
-    /// False where coming back with what the client has now cannot help.
+    /// False if reconnecting with the same token and device cannot succeed.
     pub reconnect_allowed: bool,
-    /// How long to wait before coming back, different for every connection. It counts before the
-    /// client's own pause.
+    /// The delay before a reconnect, different for every connection. Takes precedence over the
+    /// client's own delay.
     pub reconnect_delay_ms: u64,
     /// The first sequence that was not written, per chat, for at most
-    /// [`crate::limits::SYNC_HINTS_MAX`] chats. A hint and no more: servers may leave it out, and the
-    /// manifest says the same for every chat.
+    /// [`crate::limits::SYNC_HINTS_MAX`] chats. Only a hint: servers may omit it, and the manifest
+    /// has the same for every chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_hints: Option<BTreeMap<ChatId, u64>>,
 }

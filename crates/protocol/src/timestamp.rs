@@ -1,41 +1,41 @@
-//! Points in time as the wire writes them: ISO 8601, UTC, milliseconds.
+//! Timestamps in the form of the wire: ISO 8601, UTC, milliseconds.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Milliseconds since 1970 in UTC. Whoever makes one reads a clock; this crate has none.
+/// A point in time with a precision of milliseconds. This crate reads no clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Milliseconds since the Unix epoch.
     pub unix_ms: u64,
 }
 
-/// The last instant that the four-digit-year form can write: 9999-12-31T23:59:59.999Z.
+/// The last timestamp that a year of four digits can express: 9999-12-31T23:59:59.999Z.
 const UNIX_MS_MAX: u64 = 253_402_300_799_999;
 
 impl Timestamp {
-    /// The instant of a whole number of seconds since the epoch, as in a token's `exp`.
+    /// The timestamp of a whole number of seconds since the epoch, as in a token's `exp`.
     pub fn from_unix_seconds(seconds: u64) -> Self {
         Self { unix_ms: seconds.saturating_mul(1000).min(UNIX_MS_MAX) }
     }
 
-    /// This instant a while later.
+    /// The timestamp that is `duration` later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         let added = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self { unix_ms: self.unix_ms.saturating_add(added).min(UNIX_MS_MAX) }
     }
 
-    /// This instant a while earlier.
+    /// The timestamp that is `duration` earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         let removed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self { unix_ms: self.unix_ms.saturating_sub(removed) }
     }
 
-    /// How long it is from this instant to a later one; zero if `later` is not later.
+    /// The duration from this timestamp to `later`; zero if `later` is not later.
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(later.unix_ms.saturating_sub(self.unix_ms))
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_with_milliseconds_and_z() {
+    fn a_timestamp_has_milliseconds_and_z() {
         let time = Timestamp { unix_ms: 1_700_000_000_007 };
         assert_eq!(time.to_string(), "2023-11-14T22:13:20.007Z");
         let json = serde_json::to_string(&time).unwrap();

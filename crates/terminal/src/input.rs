@@ -1,25 +1,25 @@
-//! Lines from a reader, none of them endless.
+//! Reads lines of bounded length.
 
 use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Bytes of the longest line that is taken. It is more than any server accepts, so that a server
-/// can be shown a frame that is too large.
+/// Bytes of the longest line that is accepted: more than any server accepts, so that a user can
+/// send a frame that is too large.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// What was typed.
+/// A typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Typed {
     /// A line without its end.
     Line(String),
-    /// A line over the limit; it is thrown away.
+    /// A line over the limit, which is dropped.
     TooLong,
     /// A line that is not UTF-8.
     NotText,
 }
 
-/// Reads lines. Giving up a call loses nothing: what it has read stays for the next one.
+/// Reads lines. [`Input::next`] is cancel-safe: bytes that it has read are kept for the next call.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     reader: BufReader<R>,
@@ -33,13 +33,13 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Self { reader: BufReader::new(reader), line: Vec::new(), is_too_long: false }
     }
 
-    /// The next line; none at the end of input. A last line needs no end.
+    /// The next line; none at the end of input. The last line needs no line end.
     pub(super) async fn next(&mut self) -> io::Result<Option<Typed>> {
         loop {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
                 let is_end = self.line.is_empty() && !self.is_too_long;
-                return Ok((!is_end).then(|| self.take()));
+                return Ok((!is_end).then(|| self.finish_line()));
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let part = &available[..end.unwrap_or(available.len())];
@@ -52,12 +52,12 @@ impl<R: AsyncRead + Unpin> Input<R> {
             let consumed = part.len() + usize::from(end.is_some());
             self.reader.consume(consumed);
             if end.is_some() {
-                return Ok(Some(self.take()));
+                return Ok(Some(self.finish_line()));
             }
         }
     }
 
-    fn take(&mut self) -> Typed {
+    fn finish_line(&mut self) -> Typed {
         let mut line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.is_too_long) {
             return Typed::TooLong;
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_come_without_their_ends_and_the_last_one_needs_none() {
+    async fn lines_have_no_line_end_and_the_last_one_needs_none() {
         assert_eq!(all(b"").await, []);
         assert_eq!(all(b"a\r\n\n b ").await, [line("a"), line(""), line(" b ")]);
     }
 
     #[tokio::test]
-    async fn an_endless_line_is_thrown_away_and_the_next_one_is_read() {
+    async fn a_too_long_line_is_dropped_and_the_next_one_is_read() {
         let longest = "x".repeat(LINE_BYTES_MAX);
         let text = format!("{longest}\n{longest}y\nb\n{longest}{longest}{longest}");
         let expected = [line(&longest), Typed::TooLong, line("b"), Typed::TooLong];
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_no_text_are_told_apart() {
+    async fn a_line_that_is_not_utf8_is_reported() {
         assert_eq!(all(b"\xff\nb").await, [Typed::NotText, line("b")]);
     }
 }

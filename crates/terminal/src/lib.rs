@@ -1,15 +1,15 @@
-//! The command `heartline connect`: a terminal to chat in, which shows every frame to those who want it.
+//! The command `heartline connect`: a terminal client for chats, which can also show every frame.
 //!
-//! `input` reads lines and `line` says what each means; `terminal` is the loop around everything
-//! and `talk` what it does about chats; `book` knows the chats, `pending` the messages without an
-//! answer; `request` asks the server outside the socket, through `rest`; `view` says how things
-//! look and `screen` writes them; `tokens` finds the token; `farewell` explains the end.
+//! `input` reads lines and `line` parses them; `terminal` is the main loop and `chats` its part
+//! about chats; `chat_list` holds the known chats, `pending` the unanswered messages; `request`
+//! defines the REST requests and `rest` sends them; `view` formats lines and `screen` writes them;
+//! `tokens` finds the token; `exit_message` explains the exit.
 
 mod input;
 mod line;
 mod terminal;
-mod talk;
-mod book;
+mod chats;
+mod chat_list;
 mod pending;
 mod path;
 mod request;
@@ -17,7 +17,7 @@ mod rest;
 mod view;
 mod screen;
 mod tokens;
-mod farewell;
+mod exit_message;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ use tokio::io::AsyncRead;
 
 pub use self::tokens::Tokens;
 
-use self::book::Book;
+use self::chat_list::ChatList;
 use self::input::Input;
 use self::pending::Pending;
 use self::rest::Rest;
@@ -39,42 +39,42 @@ use self::screen::Screen;
 use self::terminal::Terminal;
 use self::view::View;
 
-/// The variable that may hold the token.
+/// The environment variable that may hold the token.
 pub const TOKEN_VARIABLE: &str = "HEARTLINE_TOKEN";
 
-/// Unread messages of a chat that are shown at first; `/history` shows more.
+/// Unread messages of a chat that are shown at the start; `/history` shows more.
 const UNREAD_MAX: u64 = 50;
 
-/// Connects a terminal to chat in.
+/// Chat in a terminal.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Type /help once it runs.")]
+#[command(after_help = "Once connected, type /help for the commands.")]
 pub struct ConnectArgs {
-    /// Where the server is; give it more than once to name several nodes
+    /// The URL of the server; repeat the option to list several nodes
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:7400")]
     pub url: Vec<String>,
     /// Connect as this user of the development server, with tokens signed by its secret
     #[arg(long, value_name = "ID")]
     pub user: Option<UserId>,
-    /// Connect with this token; other users of the machine see it in `ps`, so better put it into
-    /// HEARTLINE_TOKEN
+    /// Connect with this token; other users of the machine can see it in `ps`, so prefer the
+    /// variable HEARTLINE_TOKEN
     #[arg(long, value_name = "TOKEN", conflicts_with = "user", value_parser = parse_token)]
     pub token: Option<Token>,
-    /// Connect as this device; without one the server makes one
+    /// Connect as this device; by default the server creates a device id
     #[arg(long, value_name = "ID")]
     pub device: Option<DeviceId>,
-    /// The directory of the development server
+    /// The data directory of the development server, which has its secret
     #[arg(long, value_name = "DIRECTORY", default_value = DATA_DIRECTORY)]
     pub data_dir: PathBuf,
-    /// How the token travels
-    #[arg(long, value_name = "WAY", value_enum, default_value_t = TokenWay::Header)]
-    pub auth: TokenWay,
-    /// Show the frames of the protocol too
+    /// How to send the token
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t = AuthMethod::Header)]
+    pub auth: AuthMethod,
+    /// Show the frames of the protocol
     #[arg(long)]
     pub frames: bool,
-    /// Show the answers to heartbeats too
+    /// Show the answers to the client's own heartbeats
     #[arg(long, overrides_with = "hide_heartbeats")]
     pub heartbeats: bool,
-    /// Hide the answers to heartbeats that nobody typed, which is the default
+    /// Hide the answers to the client's own heartbeats (default)
     #[arg(long, overrides_with = "heartbeats")]
     pub hide_heartbeats: bool,
     /// Write without colours
@@ -82,12 +82,12 @@ pub struct ConnectArgs {
     pub no_color: bool,
 }
 
-/// How the token travels to the server.
+/// How the client sends the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TokenWay {
+pub enum AuthMethod {
     /// In the Authorization header
     Header,
-    /// In the list of subprotocols, as browsers do it
+    /// In the list of subprotocols, as browsers do
     Subprotocol,
     /// In an authenticate frame, after the server's challenge
     Message,
@@ -100,26 +100,26 @@ fn parse_token(text: &str) -> Result<Token, String> {
 /// The streams of a terminal.
 #[derive(Debug)]
 pub struct Console<R, O, E, S> {
-    /// The lines that are typed.
+    /// The typed lines.
     pub input: R,
-    /// Whether a person types: then commands work at any time, and the end of input ends the
-    /// terminal at once. A pipe waits until it is connected, and for its answers.
+    /// Whether a person types. If so, commands work at any time and the end of input exits at once;
+    /// otherwise input waits for the connection, and the exit for the answers.
     pub is_interactive: bool,
-    /// Where events and answers are written.
+    /// The stream for events and answers.
     pub output: O,
-    /// Where errors are written.
+    /// The stream for errors.
     pub errors: E,
     /// Whether the output has colours.
     pub with_colours: bool,
-    /// Each item asks for the end.
+    /// Each item requests the exit.
     pub signals: S,
 }
 
-/// Connects and talks until the input ends, a signal asks for the end or the server refuses. The
-/// result is the exit code.
+/// Runs the terminal until the input ends, a signal requests the exit or the client stops. Returns
+/// the exit code.
 ///
 /// # Errors
-/// An argument cannot be used, or the console fails.
+/// An argument is invalid, or the console fails.
 pub async fn connect<R, O, E, S>(
     arguments: ConnectArgs,
     tokens: Tokens,
@@ -140,7 +140,7 @@ where
         heartbeats_typed: 0,
     };
     let config = client_config(arguments, &tokens);
-    let rest = Rest::new(&config.trust());
+    let rest = Rest::new(&config.tls_config());
     let (client, events) = ChatClient::start(config, chat_config())?;
     let terminal = Terminal {
         client,
@@ -151,17 +151,17 @@ where
         screen,
         tokens,
         rest,
-        book: Book::default(),
+        chat_list: ChatList::default(),
         pending: Pending::default(),
     };
     Ok(terminal.run().await?)
 }
 
-/// A terminal keeps nothing: it begins with what is unread.
+/// The terminal stores no messages, so it begins with the unread ones.
 fn chat_config() -> ChatConfig {
     ChatConfig {
         backlog: Backlog::Unread { messages_max: UNREAD_MAX },
-        tells_outgoing: true,
+        reports_outgoing: true,
         ..ChatConfig::default()
     }
 }
@@ -171,9 +171,9 @@ fn client_config(arguments: ConnectArgs, tokens: &Tokens) -> ClientConfig {
     config.urls = arguments.url;
     config.device_id = arguments.device;
     config.authentication = match arguments.auth {
-        TokenWay::Header => Authentication::Header,
-        TokenWay::Subprotocol => Authentication::Subprotocol,
-        TokenWay::Message => Authentication::Message,
+        AuthMethod::Header => Authentication::Header,
+        AuthMethod::Subprotocol => Authentication::Subprotocol,
+        AuthMethod::Message => Authentication::Message,
     };
     config
 }

@@ -1,4 +1,4 @@
-//! What a typed line means.
+//! Parses typed lines.
 
 use std::str::FromStr;
 
@@ -9,49 +9,49 @@ use heartline_protocol::server_frame::Role;
 use super::request::HISTORY_MAX;
 use super::view::printable;
 
-/// Characters of a line that are repeated to explain it.
+/// Characters of a line that an error message repeats.
 const ECHO_CHARACTERS_MAX: usize = 40;
-/// Messages of a history unless another number is typed.
+/// Messages that `/history` shows by default.
 const HISTORY: usize = 20;
 
-/// What `/help` says.
+/// The text of `/help`.
 pub(super) const HELP: &str = "\
-hello             is said in the chat that you are in
-/new NAME USER…   make a group; put a name with spaces into quotes
-/direct USER      talk with one user
+hello             send a message to the current chat
+/new NAME USER…   create a group; put a name with spaces into quotes
+/direct USER      open a direct chat with a user
 /chats            list your chats
-/join CHAT        go to a chat: by its number in the list, its name or its id
-/send TEXT        say something that begins with / or {
-/history [N]      show the last messages, 20 unless you say how many
-/who              show who is in the chat
-/add USER [ROLE]  add somebody, or change their role: owner, admin or member
-/remove USER      remove somebody
-/rename NAME      give the chat another name
+/join CHAT        open a chat by its number in the list, its name or its id
+/send TEXT        send a message that begins with / or {
+/history [N]      show the last messages, 20 by default
+/who              list the members of the chat
+/add USER [ROLE]  add a user, or change a member's role: owner, admin or member
+/remove USER      remove a member
+/rename NAME      rename the chat
 /leave            leave the chat
-/typing           tell the others that you are typing
-/watch USER…      show when these users come and go
-/unwatch USER     show it no longer
-/visibility WHO   choose who sees when you are here: everyone, contacts_only or nobody
-/contact USER     make somebody your contact; you are contacts when both have done so
-/uncontact USER   end that
-/frames           show the frames of the protocol, or hide them again
-{\"type\":…}        send a frame as it is, and show frames from then on
-/heartbeat        send a heartbeat and show its answer
-/refresh          offer the server a newer token
-/drop             break the connection, as a failing network would; the client comes back
-/quit             close the connection and end; so do Ctrl-C and the end of input
-/help             show this
-Times are in UTC. Before frames, <- came from the server and -> went to it.";
+/typing           show the other members that you are typing
+/watch USER…      show when these users go online or offline
+/unwatch USER     stop watching a user
+/visibility WHO   choose who sees whether you are online: everyone, contacts_only or nobody
+/contact USER     add a contact; two users are contacts once each has added the other
+/uncontact USER   remove a contact
+/frames           show or hide the frames of the protocol
+{\"type\":…}        send a frame as typed, and show frames from then on
+/heartbeat        send a heartbeat and show the answer
+/refresh          send a newer token to the server
+/drop             drop the connection, as a failing network would; the client reconnects
+/quit             close the connection and exit, as do Ctrl-C and the end of input
+/help             show this help
+Times are in UTC. Frames from the server are marked <-, frames to it ->.";
 
-/// A line, understood.
+/// A parsed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Nothing but space.
+    /// A line of only white space.
     Empty,
-    /// To be sent as it is.
+    /// A frame to send as typed.
     Frame(String),
-    /// To be said in the chat that one is in.
-    Say(String),
+    /// A message for the current chat.
+    Send(String),
     New {
         name: String,
         member_ids: Vec<UserId>,
@@ -80,11 +80,11 @@ pub(super) enum Line {
     Drop,
     Quit,
     Help,
-    /// Nothing of these, in a sentence.
+    /// An invalid line, with an error message.
     Unknown(String),
 }
 
-/// Understands a line.
+/// Parses a line.
 pub(super) fn parse(text: &str) -> Line {
     let text = text.trim();
     if text.is_empty() {
@@ -94,35 +94,34 @@ pub(super) fn parse(text: &str) -> Line {
         return Line::Frame(text.to_owned());
     }
     if !text.starts_with('/') {
-        return Line::Say(text.to_owned());
+        return Line::Send(text.to_owned());
     }
     let (command, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    understand(command, rest.trim()).unwrap_or_else(Line::Unknown)
+    parse_command(command, rest.trim()).unwrap_or_else(Line::Unknown)
 }
 
-fn understand(command: &str, rest: &str) -> Result<Line, String> {
-    let alone = |line: Line| {
-        let extra = || format!("{command} takes nothing after it; /help shows every command");
+fn parse_command(command: &str, rest: &str) -> Result<Line, String> {
+    let without_arguments = |line: Line| {
+        let extra = || format!("{command} takes no arguments; /help lists all commands");
         if rest.is_empty() { Ok(line) } else { Err(extra()) }
     };
     match command {
         "/new" => new_group(rest),
         "/direct" => one_user(rest, "/direct USER, for example: /direct bo").map(Line::Direct),
-        "/chats" => alone(Line::Chats),
-        "/join" => {
-            some(rest, "/join CHAT: say its number, name or id; /chats lists yours").map(Line::Join)
-        }
-        "/send" => some(rest, "/send TEXT: say something").map(Line::Say),
+        "/chats" => without_arguments(Line::Chats),
+        "/join" => required(rest, "/join CHAT: give a number, name or id; /chats lists yours")
+            .map(Line::Join),
+        "/send" => required(rest, "/send TEXT: give a text").map(Line::Send),
         "/history" => history(rest),
-        "/who" => alone(Line::Who),
+        "/who" => without_arguments(Line::Who),
         "/add" => add(rest),
         "/remove" => one_user(rest, "/remove USER, for example: /remove bo").map(Line::Remove),
         "/rename" => {
-            let usage = "/rename NAME: say what the chat should be called";
-            some(rest, usage).map(|name| Line::Rename(unquoted(&name).to_owned()))
+            let usage = "/rename NAME: give a name";
+            required(rest, usage).map(|name| Line::Rename(unquoted(&name).to_owned()))
         }
-        "/leave" => alone(Line::Leave),
-        "/typing" => alone(Line::Typing),
+        "/leave" => without_arguments(Line::Leave),
+        "/typing" => without_arguments(Line::Typing),
         "/watch" => watch(rest),
         "/unwatch" => one_user(rest, "/unwatch USER, for example: /unwatch bo").map(Line::Unwatch),
         "/visibility" => visibility(rest),
@@ -130,24 +129,24 @@ fn understand(command: &str, rest: &str) -> Result<Line, String> {
         "/uncontact" => {
             one_user(rest, "/uncontact USER, for example: /uncontact bo").map(Line::Uncontact)
         }
-        "/frames" => alone(Line::Frames),
-        "/heartbeat" => alone(Line::Heartbeat),
-        "/refresh" => alone(Line::Refresh),
-        "/drop" => alone(Line::Drop),
-        "/quit" | "/exit" => alone(Line::Quit),
-        "/help" | "/?" => alone(Line::Help),
+        "/frames" => without_arguments(Line::Frames),
+        "/heartbeat" => without_arguments(Line::Heartbeat),
+        "/refresh" => without_arguments(Line::Refresh),
+        "/drop" => without_arguments(Line::Drop),
+        "/quit" | "/exit" => without_arguments(Line::Quit),
+        "/help" | "/?" => without_arguments(Line::Help),
         _ => Err(format!(
-            "there is no command {}; /help shows those that there are, and /send says what begins \
+            "unknown command {}: /help lists all commands, and /send TEXT sends a text that begins \
              with a slash",
             echo(command)
         )),
     }
 }
 
-/// A name, in quotes if it has spaces, and who else belongs to the group.
+/// Parses a name, in quotes if it has spaces, and the other members of the group.
 fn new_group(rest: &str) -> Result<Line, String> {
     let usage = || {
-        "/new NAME USER… makes a group with at least one other user, for example: \
+        "/new NAME USER… creates a group with at least one other user, for example: \
          /new \"Book club\" bo cy"
             .to_owned()
     };
@@ -162,7 +161,7 @@ fn new_group(rest: &str) -> Result<Line, String> {
     Ok(Line::New { name, member_ids })
 }
 
-/// Users with spaces or commas between them.
+/// Parses users separated by spaces or commas.
 fn several_users(text: &str) -> Result<Vec<UserId>, String> {
     let users = text.split(|character: char| character.is_whitespace() || character == ',');
     users.filter(|user| !user.is_empty()).map(user).collect()
@@ -181,7 +180,7 @@ fn visibility(rest: &str) -> Result<Line, String> {
         "everyone" => Visibility::Everyone,
         "contacts_only" => Visibility::ContactsOnly,
         "nobody" => Visibility::Nobody,
-        _ => return Err("/visibility WHO: say everyone, contacts_only or nobody".to_owned()),
+        _ => return Err("/visibility WHO: give everyone, contacts_only or nobody".to_owned()),
     };
     Ok(Line::Visibility(visibility))
 }
@@ -192,7 +191,7 @@ fn history(rest: &str) -> Result<Line, String> {
     }
     match rest.parse() {
         Ok(count @ 1..=HISTORY_MAX) => Ok(Line::History(count)),
-        _ => Err(format!("/history [N]: say how many messages, from 1 to {HISTORY_MAX}")),
+        _ => Err(format!("/history [N]: give a number from 1 to {HISTORY_MAX}")),
     }
 }
 
@@ -209,23 +208,23 @@ fn add(rest: &str) -> Result<Line, String> {
         Some("admin") => Some(Role::Admin),
         Some("member") => Some(Role::Member),
         Some(other) => {
-            return Err(format!("{} is no role: say owner, admin or member", echo(other)));
+            return Err(format!("{} is not a role: give owner, admin or member", echo(other)));
         }
     };
     Ok(Line::Add { user_id, role })
 }
 
-fn some(rest: &str, usage: &str) -> Result<String, String> {
+fn required(rest: &str, usage: &str) -> Result<String, String> {
     if rest.is_empty() { Err(usage.to_owned()) } else { Ok(rest.to_owned()) }
 }
 
 fn one_user(rest: &str, usage: &str) -> Result<UserId, String> {
-    some(rest, usage).and_then(|text| user(&text))
+    required(rest, usage).and_then(|text| user(&text))
 }
 
 fn user(text: &str) -> Result<UserId, String> {
     UserId::from_str(text)
-        .map_err(|error| format!("{} is nobody's id: it must be {}", echo(text), error.expected))
+        .map_err(|error| format!("{} is not a user id: it must be {}", echo(text), error.expected))
 }
 
 fn unquoted(name: &str) -> &str {
@@ -233,7 +232,7 @@ fn unquoted(name: &str) -> &str {
     inner.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(name)
 }
 
-/// What was typed, short enough to be repeated.
+/// The typed text, shortened for an error message.
 fn echo(text: &str) -> String {
     let mut echo: String = text.chars().take(ECHO_CHARACTERS_MAX).collect();
     if echo.len() < text.len() {

@@ -1,11 +1,11 @@
-//! Text as one segment of a path or one value of a query.
+//! Percent-encoding of path segments and query values.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The bytes that are encoded: all but RFC 3986's unreserved ones.
+/// The bytes that are encoded: all except the unreserved ones of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Encodes a text so that it stays one segment.
+/// Encodes a text as one path segment or query value.
 pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }

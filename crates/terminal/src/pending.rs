@@ -1,7 +1,7 @@
-//! Messages of one's own that have no answer yet, and which of them are to be shown as waiting.
+//! Own messages that are not answered yet, and when to show them as waiting.
 //!
-//! An answer usually comes before anybody could read that one is waited for, so a message is shown
-//! as waiting only after a moment, or when there is no connection to answer on.
+//! An answer usually arrives within milliseconds, so a message is shown as waiting only after some
+//! time, or when the connection is lost.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,8 @@ use heartline_client::Draft;
 use heartline_protocol::ClientMessageId;
 use tokio::time::Instant;
 
-/// The messages without an answer, in the order in which they were typed; the client bounds them.
+/// The unanswered messages in the order in which they were typed; the client's outbox limits their
+/// number.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     waiting: VecDeque<Waiting>,
@@ -18,36 +19,36 @@ pub(super) struct Pending {
 #[derive(Debug)]
 struct Waiting {
     draft: Draft,
-    /// When it is to be shown; none when it was.
+    /// When to show the message as waiting; none if it was shown.
     show_at: Option<Instant>,
 }
 
 impl Pending {
-    /// A message was typed, and is to be shown from then on.
+    /// Adds a message, which is shown as waiting from `show_at` on.
     pub(super) fn push(&mut self, draft: Draft, show_at: Instant) {
         self.waiting.push_back(Waiting { draft, show_at: Some(show_at) });
     }
 
-    /// Its answer came, or it was not taken.
+    /// Removes a message that was answered or not queued.
     pub(super) fn answered(&mut self, id: &ClientMessageId) -> Option<Draft> {
         let is_it = |waiting: &Waiting| waiting.draft.client_message_id == *id;
         let index = self.waiting.iter().position(is_it)?;
         self.waiting.remove(index).map(|waiting| waiting.draft)
     }
 
-    /// The connection is over: everything waits now.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    /// The connection is lost: all messages are shown as waiting now.
+    pub(super) fn show_all_by(&mut self, now: Instant) {
         for waiting in &mut self.waiting {
             waiting.show_at = waiting.show_at.map(|show_at| show_at.min(now));
         }
     }
 
-    /// When the next one is to be shown.
+    /// When the next message is to be shown as waiting.
     pub(super) fn due_at(&self) -> Option<Instant> {
         self.waiting.iter().filter_map(|waiting| waiting.show_at).min()
     }
 
-    /// Those that are to be shown now, once.
+    /// The messages to show as waiting now; each is returned once.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Draft> {
         let due = self
             .waiting
@@ -60,7 +61,7 @@ impl Pending {
         .collect()
     }
 
-    /// Whether everything has its answer.
+    /// Whether every message is answered.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_shown_as_waiting_once_and_only_if_no_answer_came_in_time() {
+    fn a_message_without_a_timely_answer_is_shown_as_waiting_once() {
         let (now, soon) = (Clock::system().now(), Clock::system().now() + Duration::from_secs(1));
         let [first, second] = ["a", "b"].map(|text| Draft::new(ChatId(Ulid(1)), text));
         let mut pending = Pending::default();
@@ -86,10 +87,10 @@ mod tests {
         assert_eq!((pending.due_at(), pending.take_due(now)), (Some(soon), Vec::new()));
         assert_eq!(pending.answered(&first.client_message_id), Some(first.clone()));
         assert_eq!(pending.answered(&first.client_message_id), None);
-        pending.hurry(now);
+        pending.show_all_by(now);
         assert_eq!(pending.take_due(now), std::slice::from_ref(&second));
         assert_eq!((pending.due_at(), pending.take_due(now)), (None, Vec::new()));
-        pending.hurry(now);
+        pending.show_all_by(now);
         assert_eq!(pending.due_at(), None, "it was shown already");
         assert!(!pending.is_empty());
         pending.answered(&second.client_message_id);

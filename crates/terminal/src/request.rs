@@ -1,4 +1,4 @@
-//! What the terminal asks of the server outside the socket, and what comes back.
+//! The REST requests of the terminal, and their responses.
 
 use heartline_protocol::rest::{
     AddMember, CreateChat, ListedChat, PAGE_ITEMS_MAX, Page, RenameChat, SetRole, Visibility,
@@ -13,117 +13,119 @@ use serde::de::DeserializeOwned;
 use super::rest::{Rest, RestError};
 use crate::path::encoded;
 
-/// Chats that are listed at most.
+/// The largest number of chats in the list.
 pub(super) const CHATS_MAX: usize = 1000;
-/// Messages of a history at most.
+/// The largest number of messages that `/history` shows.
 pub(super) const HISTORY_MAX: usize = 1000;
 
-/// A question.
+/// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Request {
-    /// The user's chats.
+    /// List the user's chats.
     Chats,
-    /// Make a chat.
-    Make(CreateChat),
-    /// A chat to talk in.
+    /// Create a chat.
+    CreateChat(CreateChat),
+    /// Open a chat.
     Join(ChatId),
-    /// Who belongs to a chat.
-    Who(ChatId),
-    /// The last messages of a chat.
+    /// List the members of a chat.
+    Members(ChatId),
+    /// Read the last messages of a chat.
     History { chat_id: ChatId, count: usize },
-    /// Add a member or, with a role, change theirs.
+    /// Add a member or, if a role is given, change the role of a member.
     Add { chat_id: ChatId, user_id: UserId, role: Option<Role> },
     /// Remove a member.
     Remove { chat_id: ChatId, user_id: UserId },
-    /// Give a chat another name.
+    /// Rename a chat.
     Rename { chat_id: ChatId, name: String },
     /// Leave a chat.
     Leave(ChatId),
-    /// Choose who sees when the user is here.
-    Show(Visibility),
-    /// Make somebody a contact.
-    Befriend(UserId),
-    /// End that.
-    Unfriend(UserId),
+    /// Set who may see the user's presence.
+    SetVisibility(Visibility),
+    /// Add a contact.
+    AddContact(UserId),
+    /// Remove a contact.
+    RemoveContact(UserId),
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
-    /// The chats in the order of the list; those that are too many are left out.
+pub(super) enum Response {
+    /// The chats in the order of the list, up to the limit.
     Chats(Vec<ListedChat>),
-    /// A chat that was made, or found, for talking in it.
-    Made(Chat),
-    /// A chat to talk in.
+    /// A chat that was created, or existed already.
+    Created(Chat),
+    /// The chat to open.
     Joined(Chat),
     /// A chat with its members.
-    Who(Chat),
+    Members(Chat),
     /// Messages, the oldest first.
     History { chat_id: ChatId, messages: Vec<Message> },
-    /// A chat as it is after a change.
+    /// A chat after a change.
     Changed(Chat),
-    /// The user is out of it.
+    /// The user left this chat.
     Left(ChatId),
-    /// Who sees when the user is here.
-    Shown(Visibility),
-    /// Somebody is a contact now.
-    Befriended(UserId),
-    /// Somebody is none any more.
-    Unfriended(UserId),
+    /// The users who may see the user's presence.
+    Visibility(Visibility),
+    /// A contact was added.
+    ContactAdded(UserId),
+    /// A contact was removed.
+    ContactRemoved(UserId),
 }
 
-/// Where and as whom to ask.
+/// The REST interface of one server, with the user's token.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Api {
     pub(super) rest: Rest,
-    /// The address before `/v1`.
+    /// The URL without `/v1`.
     pub(super) base: String,
     pub(super) token: Token,
 }
 
-impl Desk {
-    /// Asks, and waits for the answer.
-    pub(super) async fn ask(&self, request: Request) -> Result<Answer, RestError> {
+impl Api {
+    /// Sends a request and waits for the response.
+    pub(super) async fn send(&self, request: Request) -> Result<Response, RestError> {
         match request {
-            Request::Chats => Ok(Answer::Chats(self.chats().await?)),
-            Request::Make(body) => Ok(Answer::Made(self.post("/v1/chats", &body).await?)),
-            Request::Join(chat_id) => Ok(Answer::Joined(self.chat(chat_id).await?)),
-            Request::Who(chat_id) => Ok(Answer::Who(self.chat(chat_id).await?)),
+            Request::Chats => Ok(Response::Chats(self.chats().await?)),
+            Request::CreateChat(body) => {
+                Ok(Response::Created(self.post("/v1/chats", &body).await?))
+            }
+            Request::Join(chat_id) => Ok(Response::Joined(self.chat(chat_id).await?)),
+            Request::Members(chat_id) => Ok(Response::Members(self.chat(chat_id).await?)),
             Request::History { chat_id, count } => {
                 let messages = self.history(chat_id, count).await?;
-                Ok(Answer::History { chat_id, messages })
+                Ok(Response::History { chat_id, messages })
             }
             Request::Add { chat_id, user_id, role } => {
                 self.add(chat_id, user_id, role).await?;
-                Ok(Answer::Changed(self.chat(chat_id).await?))
+                Ok(Response::Changed(self.chat(chat_id).await?))
             }
             Request::Remove { chat_id, user_id } => {
                 let path = format!("/v1/chats/{chat_id}/members/{}", encoded(user_id.as_str()));
                 self.call::<()>(Method::DELETE, &path, None).await?;
-                Ok(Answer::Changed(self.chat(chat_id).await?))
+                Ok(Response::Changed(self.chat(chat_id).await?))
             }
             Request::Rename { chat_id, name } => {
                 let (path, name) = (format!("/v1/chats/{chat_id}"), Some(name));
-                Ok(Answer::Changed(self.patch(&path, &RenameChat { name }).await?))
+                Ok(Response::Changed(self.patch(&path, &RenameChat { name }).await?))
             }
             Request::Leave(chat_id) => {
                 let path = format!("/v1/chats/{chat_id}/leave");
                 self.call::<()>(Method::POST, &path, None).await?;
-                Ok(Answer::Left(chat_id))
+                Ok(Response::Left(chat_id))
             }
-            Request::Show(visibility) => {
+            Request::SetVisibility(visibility) => {
                 let body = Some(json(&VisibilitySetting { visibility }));
                 let path = "/v1/presence/visibility";
                 let setting: VisibilitySetting = self.call(Method::PUT, path, body).await?;
-                Ok(Answer::Shown(setting.visibility))
+                Ok(Response::Visibility(setting.visibility))
             }
-            Request::Befriend(user_id) => {
+            Request::AddContact(user_id) => {
                 self.contact(Method::PUT, &user_id).await?;
-                Ok(Answer::Befriended(user_id))
+                Ok(Response::ContactAdded(user_id))
             }
-            Request::Unfriend(user_id) => {
+            Request::RemoveContact(user_id) => {
                 self.contact(Method::DELETE, &user_id).await?;
-                Ok(Answer::Unfriended(user_id))
+                Ok(Response::ContactRemoved(user_id))
             }
         }
     }
@@ -146,7 +148,7 @@ impl Desk {
         Ok(chats)
     }
 
-    /// The newest messages come first, page by page, each page ascending.
+    /// Reads pages from the newest to the oldest, each in ascending order.
     async fn history(&self, chat_id: ChatId, count: usize) -> Result<Vec<Message>, RestError> {
         let mut messages: Vec<Message> = Vec::new();
         while messages.len() < count {
@@ -165,8 +167,8 @@ impl Desk {
         Ok(messages)
     }
 
-    /// A member who has another role is given the one that was named. Nobody is added as owner,
-    /// but a member can become one.
+    /// Adds a user, or sets the given role of a user who is a member already. Nobody can be added
+    /// as owner, but a member can become one.
     async fn add(
         &self,
         chat_id: ChatId,
@@ -226,5 +228,5 @@ impl Desk {
 }
 
 fn json(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).expect("the bodies of REST have only text keys")
+    serde_json::to_vec(body).expect("REST bodies have only string keys")
 }

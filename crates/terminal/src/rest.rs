@@ -1,4 +1,4 @@
-//! The server's REST interface, at the address of the socket and with the same trust.
+//! A client of the server's REST interface, with the address and TLS configuration of the socket.
 
 use std::time::Duration;
 
@@ -14,65 +14,67 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::de::DeserializeOwned;
 
-/// How long an answer may take to its last byte.
+/// The time limit for a complete response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of the longest answer that is read: more than any page has.
+/// Bytes of the longest response that is read: more than any page has.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Where sockets are served; a proxy may put a prefix before it.
+/// The path of sockets; a proxy may add a prefix.
 const SOCKET_PATH: &str = "/v1/ws";
 
-/// Why a request failed, in a sentence for whoever typed it.
+/// The error of a request, as a sentence for the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RestError {
-    /// Nobody answered.
+    /// The server could not be reached.
     #[error("the server cannot be reached ({0}); try again when it is back")]
     Unreachable(String),
-    /// The answer took too long.
-    #[error("the server did not answer in time; look before you try again: it may have done it")]
+    /// The response took too long.
+    #[error("no answer in time; the server may have executed it: check before you try again")]
     Timeout,
-    /// The server said no.
-    #[error("{}", advice(.object, *.retry_after))]
-    Refused {
-        /// Its reason.
+    /// The server rejected the request.
+    #[error("{}", explain(.object, *.retry_after))]
+    Rejected {
+        /// The error of the response.
         object: ErrorObject,
-        /// When to try again, in seconds.
+        /// The seconds of `Retry-After`.
         retry_after: Option<u64>,
     },
-    /// Whoever answered is no Heartline, or not this version.
-    #[error("the server answered HTTP {0} with something that this version does not understand")]
+    /// The response is not from Heartline, or from an incompatible version.
+    #[error(
+        "the server answered with HTTP {0} and an unknown body: check the URL and the versions"
+    )]
     Unreadable(u16),
-    /// The token cannot be put into a header.
-    #[error("the token cannot be sent in a header")]
+    /// The token is not valid in a header.
+    #[error("the token has characters that a header cannot carry: use another token")]
     BadToken,
 }
 
 impl RestError {
-    /// The finer reason of a refusal.
+    /// The `details.reason` of a rejection.
     pub(super) fn reason(&self) -> Option<&str> {
         match self {
-            Self::Refused { object, .. } => object.details.as_ref()?.reason.as_deref(),
+            Self::Rejected { object, .. } => object.details.as_ref()?.reason.as_deref(),
             _ => None,
         }
     }
 }
 
-/// What a refusal means for whoever typed the command, and what to do about it.
-fn advice(object: &ErrorObject, retry_after: Option<u64>) -> String {
+/// The message about a rejection: what is wrong and what to do.
+fn explain(object: &ErrorObject, retry_after: Option<u64>) -> String {
     let ErrorObject { code, message, details, .. } = object;
     let reason = details.as_ref().and_then(|details| details.reason.as_deref());
     match (code, reason) {
         (ErrorCode::NotAMember, _) => {
-            "you are not a member of this chat, or there is none: /chats lists yours".to_owned()
+            "you are not a member of this chat, or it does not exist: /chats lists yours".to_owned()
         }
-        (ErrorCode::Forbidden, _) => format!("{message}: /who shows who may"),
+        (ErrorCode::Forbidden, _) => format!("{message}: /who lists the roles"),
         (ErrorCode::Conflict, Some("owner_must_stay")) => {
-            format!("{message}: /add USER owner makes one")
+            format!("{message}: use /add USER owner")
         }
         (ErrorCode::Conflict, Some("direct_chat")) => {
-            format!("{message}: /new NAME USER… makes a group")
+            format!("{message}: /new NAME USER… creates a group")
         }
         (ErrorCode::Unauthorized, _) => {
-            format!("the server refused the token: {message}; connect again with another one")
+            format!("the server rejected the token: {message}; connect again with another one")
         }
         (ErrorCode::RateLimited | ErrorCode::ServerBusy | ErrorCode::ServiceUnavailable, _) => {
             match retry_after {
@@ -84,27 +86,28 @@ fn advice(object: &ErrorObject, retry_after: Option<u64>) -> String {
     }
 }
 
-/// Asks the server. Clones share their connections.
+/// Sends requests; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl Rest {
-    /// Believes the same certificates as the socket.
-    pub(super) fn new(trust: &rustls::ClientConfig) -> Self {
+    /// Uses this TLS configuration.
+    pub(super) fn new(tls_config: &rustls::ClientConfig) -> Self {
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(trust.clone())
+            .with_tls_config(tls_config.clone())
             .https_or_http()
             .enable_http1()
             .build();
-        // A person pauses longer between two commands than a server keeps a connection.
+        // Idle connections are not kept: the pause between two commands is longer than a server
+        // keeps them.
         let client =
             Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         Self { client }
     }
 
-    /// One request. An answer without a body is read as null.
+    /// Sends one request. A response without a body is parsed as null.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -113,11 +116,11 @@ impl Rest {
         body: Option<Vec<u8>>,
     ) -> Result<T, RestError> {
         let request = request(method, url, token, body)?;
-        let answering = self.answer(request);
-        tokio::time::timeout(TIMEOUT, answering).await.unwrap_or(Err(RestError::Timeout))
+        let sending = self.send(request);
+        tokio::time::timeout(TIMEOUT, sending).await.unwrap_or(Err(RestError::Timeout))
     }
 
-    async fn answer<T: DeserializeOwned>(
+    async fn send<T: DeserializeOwned>(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<T, RestError> {
@@ -131,7 +134,7 @@ impl Rest {
         let unreadable = |_| RestError::Unreadable(status.as_u16());
         if !status.is_success() {
             let ErrorBody { error: object } = serde_json::from_slice(&body).map_err(unreadable)?;
-            return Err(RestError::Refused { object, retry_after });
+            return Err(RestError::Rejected { object, retry_after });
         }
         let body = if body.is_empty() { b"null" } else { &body[..] };
         serde_json::from_slice(body).map_err(unreadable)
@@ -156,14 +159,14 @@ fn request(
         .map_err(|error| RestError::Unreachable(error.to_string()))
 }
 
-/// What is behind an error: the layers around it only say that something failed.
+/// The innermost cause of an error: the outer layers only say that something failed.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Where REST is, beside a socket: the same host, and the same prefix if there is one.
-pub(super) fn base_of(socket_url: &str) -> String {
+/// The base URL of REST for the URL of a socket: the same host and prefix.
+pub(super) fn base_url(socket_url: &str) -> String {
     let Ok(url) = socket_url.parse::<Uri>() else { return String::new() };
     let scheme = match url.scheme_str() {
         Some("wss" | "https") => "https",
@@ -181,44 +184,44 @@ mod tests {
 
     use super::*;
 
-    fn refused(code: ErrorCode, reason: Option<&str>) -> String {
+    fn rejected(code: ErrorCode, reason: Option<&str>) -> String {
         let reason = reason.map(str::to_owned);
         let details = Some(ErrorDetails { reason, ..ErrorDetails::default() });
         let (message, request_id) = ("why".to_owned(), String::new());
         let object = ErrorObject { code, message, request_id, details };
-        RestError::Refused { object, retry_after: Some(7) }.to_string()
+        RestError::Rejected { object, retry_after: Some(7) }.to_string()
     }
 
     #[test]
-    fn rest_is_beside_the_socket() {
-        assert_eq!(base_of("ws://127.0.0.1:7400"), "http://127.0.0.1:7400");
-        assert_eq!(base_of("wss://example.com/"), "https://example.com");
-        assert_eq!(base_of("https://example.com/live/v1/ws"), "https://example.com/live");
-        assert_eq!(base_of("ws://[::1]:80/v1/ws?a=b"), "http://[::1]:80");
-        assert_eq!(base_of("ws://example.com/elsewhere"), "http://example.com");
+    fn the_base_url_has_the_host_and_prefix_of_the_socket() {
+        assert_eq!(base_url("ws://127.0.0.1:7400"), "http://127.0.0.1:7400");
+        assert_eq!(base_url("wss://example.com/"), "https://example.com");
+        assert_eq!(base_url("https://example.com/live/v1/ws"), "https://example.com/live");
+        assert_eq!(base_url("ws://[::1]:80/v1/ws?a=b"), "http://[::1]:80");
+        assert_eq!(base_url("ws://example.com/elsewhere"), "http://example.com");
     }
 
     #[test]
-    fn a_refusal_says_what_to_do() {
-        assert!(refused(ErrorCode::NotAMember, None).contains("/chats"));
-        assert_eq!(refused(ErrorCode::Forbidden, None), "why: /who shows who may");
-        assert!(refused(ErrorCode::Conflict, Some("owner_must_stay")).contains("/add USER owner"));
-        assert_eq!(refused(ErrorCode::ServerBusy, None), "why; try again in 7 s");
+    fn a_rejection_says_what_to_do() {
+        assert!(rejected(ErrorCode::NotAMember, None).contains("/chats"));
+        assert_eq!(rejected(ErrorCode::Forbidden, None), "why: /who lists the roles");
+        assert!(rejected(ErrorCode::Conflict, Some("owner_must_stay")).contains("/add USER owner"));
+        assert_eq!(rejected(ErrorCode::ServerBusy, None), "why; try again in 7 s");
         for code in ErrorCode::ALL {
-            assert!(!refused(code, None).is_empty());
+            assert!(!rejected(code, None).is_empty());
         }
     }
 
     #[tokio::test]
-    async fn a_server_that_is_down_is_said_to_be() {
-        // Nobody listens on the port of a closed listener.
+    async fn a_server_that_is_down_is_reported() {
+        // No process listens on the port of a closed listener.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/chats", listener.local_addr().unwrap());
         drop(listener);
         let token = Token("t".to_owned());
-        let trust = ClientConfig::new("ws://x", token.clone()).trust();
-        let answer = Rest::new(&trust).call::<()>(Method::GET, &url, &token, None).await;
-        let sentence = answer.unwrap_err().to_string();
+        let tls_config = ClientConfig::new("ws://x", token.clone()).tls_config();
+        let result = Rest::new(&tls_config).call::<()>(Method::GET, &url, &token, None).await;
+        let sentence = result.unwrap_err().to_string();
         assert!(sentence.starts_with("the server cannot be reached (Connection"), "{sentence}");
     }
 }

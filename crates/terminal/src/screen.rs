@@ -1,4 +1,4 @@
-//! Where lines are written, and which events deserve one.
+//! Writes lines, and decides which events are shown.
 
 use std::io::{self, Write};
 
@@ -7,25 +7,26 @@ use heartline_protocol::{ServerFrame, Timestamp};
 
 use super::view::{View, kind};
 
-/// What the ids of requests begin with that were typed as a command.
+/// The prefix of the ids of requests that a typed command causes.
 pub(super) const TYPED_REQUESTS: &str = "terminal-";
 
-/// The two streams of the terminal. A write that fails ends it, because nobody sees anything then.
+/// The two output streams of the terminal. A failed write ends the terminal.
 #[derive(Debug)]
 pub(super) struct Screen<O, E> {
     pub(super) output: O,
     pub(super) errors: E,
     pub(super) view: View,
-    /// Whether frames are shown as they are; otherwise in words, as far as they concern a person.
+    /// Whether frames are shown as received; otherwise they are shown as sentences, if they concern
+    /// a person.
     pub(super) with_frames: bool,
-    /// Whether answers to heartbeats are shown that nobody typed.
+    /// Whether answers to the client's own heartbeats are shown.
     pub(super) with_heartbeats: bool,
-    /// Heartbeats that were typed and whose answers are still to be shown.
+    /// Typed heartbeats whose answers are not shown yet.
     pub(super) heartbeats_typed: usize,
 }
 
 impl<O: Write, E: Write> Screen<O, E> {
-    /// Shows what the connection tells.
+    /// Shows an event of the connection.
     pub(super) fn event(&mut self, at: Timestamp, event: &ClientEvent) -> io::Result<()> {
         let view = self.view;
         let line = match event {
@@ -45,7 +46,7 @@ impl<O: Write, E: Write> Screen<O, E> {
             }
             ClientEvent::Frame { .. } | ClientEvent::Stopped(_) => return Ok(()),
         };
-        self.show(&line)
+        self.write(&line)
     }
 
     /// Shows a frame that was typed.
@@ -53,37 +54,38 @@ impl<O: Write, E: Write> Screen<O, E> {
         if kind(text).is_some_and(|kind| kind == "heartbeat") {
             self.heartbeats_typed += 1;
         }
-        self.show(&self.view.sent(at, text))
+        self.write(&self.view.sent(at, text))
     }
 
-    /// Shows a frame that the client sends by itself, to those who read frames.
+    /// Shows a frame that the client sends, if frames are shown.
     pub(super) fn sent(&mut self, at: Timestamp, text: &str) -> io::Result<()> {
-        if self.with_frames { self.show(&self.view.sent(at, text)) } else { Ok(()) }
+        if self.with_frames { self.write(&self.view.sent(at, text)) } else { Ok(()) }
     }
 
-    /// Says something about the connection or a chat.
-    pub(super) fn state(&mut self, at: Timestamp, sentence: &str) -> io::Result<()> {
-        self.show(&self.view.state(at, sentence))
+    /// Shows a sentence about the connection or a chat.
+    pub(super) fn info(&mut self, at: Timestamp, sentence: &str) -> io::Result<()> {
+        self.write(&self.view.info(at, sentence))
     }
 
-    /// Says something in answer to what was typed.
-    pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
-        self.show(&format!("{text}\n"))
+    /// Shows the answer to a typed line.
+    pub(super) fn print(&mut self, text: &str) -> io::Result<()> {
+        self.write(&format!("{text}\n"))
     }
 
-    /// Says why it ends, where errors are read.
-    pub(super) fn complain(&mut self, sentence: &str) -> io::Result<()> {
+    /// Writes an error.
+    pub(super) fn print_error(&mut self, sentence: &str) -> io::Result<()> {
         writeln!(self.errors, "heartline: {sentence}")
     }
 
-    /// Writes lines that the view has made.
-    pub(super) fn show(&mut self, lines: &str) -> io::Result<()> {
+    /// Writes lines that the view has formatted.
+    pub(super) fn write(&mut self, lines: &str) -> io::Result<()> {
         self.output.write_all(lines.as_bytes())?;
         self.output.flush()
     }
 
-    /// Whether a frame is shown as it came: all are to those who read frames, but for the answers
-    /// to heartbeats that nobody typed; the answers to typed ones are to everybody.
+    /// Whether a frame is shown as received. If frames are shown, all are, except the answers to
+    /// the client's own heartbeats; otherwise only the answers to typed heartbeats and refreshes
+    /// are.
     fn is_shown_raw(&mut self, frame: &ServerFrame) -> bool {
         match frame {
             ServerFrame::HeartbeatAck { .. } => {

@@ -1,5 +1,4 @@
-//! The loop between the keyboard, the screen and the client. What it does about chats is in
-//! `talk`.
+//! The main loop between keyboard, screen and client. `chats` has the part about chats.
 
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
@@ -8,92 +7,91 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use heartline_client::{
-    ChatClient, ChatEvent, ClientEvent, Draft, Ending, Loss, SendError, WatchError,
+    ChatClient, ChatEvent, ClientEvent, Draft, Ending, Loss, SendError, SubscribeError,
 };
 use heartline_protocol::client_frame::{Heartbeat, RefreshToken};
 use heartline_protocol::{ClientFrame, encode_client};
-use heartline_runtime::Clock;
+use heartline_runtime::{Clock, until};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::book::Book;
-use super::farewell;
+use super::chat_list::ChatList;
+use super::exit_message;
 use super::input::{Input, Typed};
 use super::line::{self, HELP, Line};
 use super::pending::Pending;
-use super::request::Answer;
+use super::request::Response;
 use super::rest::{self, Rest, RestError};
 use super::screen::{Screen, TYPED_REQUESTS};
 use super::tokens::Tokens;
 
-/// How long it must be quiet after the end of piped input before it is taken that all answers
-/// have come.
-const QUIET: Duration = Duration::from_secs(2);
-/// How long messages may wait for their answers after the end of piped input.
-const LAST_PATIENCE: Duration = Duration::from_secs(30);
-/// The exit code when all went well.
-const FINE: u8 = 0;
-/// The exit code when the client had to give up.
-const REFUSED: u8 = 1;
+/// The time without events after the end of piped input after which the terminal exits.
+const QUIET_PERIOD: Duration = Duration::from_secs(2);
+/// The time limit for the answers to messages after the end of piped input.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The exit code of success.
+const EXIT_OK: u8 = 0;
+/// The exit code if the client stopped or messages are unanswered.
+const EXIT_FAILED: u8 = 1;
 
-/// One terminal on one client.
+/// A terminal with its client.
 pub(super) struct Terminal<R, S, O, E> {
     pub(super) client: ChatClient,
     pub(super) events: mpsc::Receiver<ChatEvent>,
     pub(super) input: Input<R>,
-    /// Whether a person types: then commands work at any time, and the end of input means now. A
-    /// pipe waits until it is connected, and for its answers.
+    /// Whether a person types. If so, commands work at any time and the end of input exits at once;
+    /// otherwise input waits for the connection, and the exit for the answers.
     pub(super) is_interactive: bool,
-    /// Each item asks for the end.
+    /// Each item requests the exit.
     pub(super) signals: S,
     pub(super) screen: Screen<O, E>,
     pub(super) tokens: Tokens,
     pub(super) rest: Rest,
-    pub(super) book: Book,
+    pub(super) chat_list: ChatList,
     pub(super) pending: Pending,
 }
 
-/// Something under way for one line, so that the next line waits for it.
+/// The work for one line; the next line waits for it.
 pub(super) type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
-/// How it ended.
+/// The result of the work for a line.
 pub(super) enum Done {
-    /// It is on its way; a client that has stopped says so in its last event.
-    Passed,
-    /// A message was taken for sending, or not.
-    Taken(Draft, Result<(), SendError>),
-    /// Users are watched from now on, or not.
-    Watched(Result<(), WatchError>),
-    /// The server answered what was typed.
-    Answered(Result<Answer, RestError>),
-    /// The server answered what the terminal asks after every connection.
-    Listed(Result<Answer, RestError>),
+    /// The command was passed to the client. If the client has stopped, its last event says so.
+    Sent,
+    /// The message was queued for sending, or not.
+    Queued(Draft, Result<(), SendError>),
+    /// The users were subscribed to, or not.
+    Subscribed(Result<(), SubscribeError>),
+    /// The response to a typed request.
+    Requested(Result<Response, RestError>),
+    /// The response to the list of chats, which is requested after every connection.
+    Listed(Result<Response, RestError>),
 }
 
-/// What the loop knows.
+/// The state of the main loop.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) is_connected: bool,
     has_input_ended: bool,
-    /// When to stop waiting after the end of input.
+    /// When to exit although messages are unanswered, after the end of input.
     give_up_at: Option<Instant>,
     pub(super) work: Option<Work>,
-    /// Whether the chats are to be read anew before anything else, because names may have changed.
+    /// Whether the list of chats must be read next, because names may have changed.
     pub(super) wants_list: bool,
-    /// Whether they are being read: what happens in them is told when their names are known.
+    /// Whether the list of chats is being read. Events wait until the names are known.
     pub(super) is_listing: bool,
-    /// Whether it was said what there is to do.
-    pub(super) has_greeted: bool,
-    /// Whether a chat is being made here.
-    pub(super) is_making: bool,
-    /// Where REST is.
+    /// Whether the first hint was shown.
+    pub(super) has_shown_hint: bool,
+    /// Whether a command of this terminal is creating a chat.
+    pub(super) is_creating_chat: bool,
+    /// The base URL of REST.
     pub(super) base: String,
-    /// How often `/refresh` was typed, so that every request has its own id.
+    /// The number of `/refresh` commands, for unique request ids.
     refreshes: u64,
 }
 
-/// What happened next.
+/// The next event of the main loop.
 enum Step {
     Signal,
     Event(Option<ChatEvent>),
@@ -104,10 +102,10 @@ enum Step {
     GaveUp,
 }
 
-/// Whether to go on, or the exit code.
+/// Whether to continue, or the exit code.
 pub(super) type Flow = io::Result<ControlFlow<u8>>;
 
-pub(super) const GO_ON: Flow = Ok(ControlFlow::Continue(()));
+pub(super) const CONTINUE: Flow = Ok(ControlFlow::Continue(()));
 
 impl<R, S, O, E> Terminal<R, S, O, E>
 where
@@ -116,10 +114,10 @@ where
     O: Write,
     E: Write,
 {
-    /// Runs until there is a reason to end, closes the connection in order, and answers the exit
-    /// code. A reader of the output that went away is no error.
+    /// Runs until the exit, closes the connection with a Close frame, and returns the exit code. A
+    /// closed output pipe is not an error.
     pub(super) async fn run(mut self) -> io::Result<u8> {
-        let mut ended = self.converse().await;
+        let mut ended = self.run_loop().await;
         let Self { client, mut events, mut screen, .. } = self;
         let unanswered = client.close().await;
         if let Ok(code) = &mut ended {
@@ -128,32 +126,32 @@ where
                     screen.event(Clock::system().wall(), &event)?;
                 }
             }
-            if let Some(sentence) = farewell::unanswered(&unanswered) {
-                screen.complain(&sentence)?;
-                *code = REFUSED;
+            if let Some(sentence) = exit_message::unanswered(&unanswered) {
+                screen.print_error(&sentence)?;
+                *code = EXIT_FAILED;
             }
         }
         match ended {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(FINE),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(EXIT_OK),
             ended => ended,
         }
     }
 
-    async fn converse(&mut self) -> io::Result<u8> {
+    async fn run_loop(&mut self) -> io::Result<u8> {
         let mut progress = Progress::default();
         loop {
             if progress.wants_list && progress.work.is_none() {
                 self.list(&mut progress);
             }
             let step = self.step(&mut progress).await;
-            if let ControlFlow::Break(code) = self.take(step, &mut progress)? {
+            if let ControlFlow::Break(code) = self.handle(step, &mut progress)? {
                 return Ok(code);
             }
         }
     }
 
-    /// Waits for what happens next. Events come before lines, so that what was answered is seen
-    /// before the next question; and while one line is worked on no further one is read.
+    /// Waits for the next event. Events come before lines, so that an answer is shown before the
+    /// next line is read; while the work for a line is under way, no line is read.
     async fn step(&mut self, progress: &mut Progress) -> Step {
         let Progress { is_connected, has_input_ended, work, is_listing, .. } = progress;
         let is_idle = work.is_none();
@@ -168,25 +166,25 @@ where
             done = finished(work) => Step::Done(done),
             () = until(self.pending.due_at()) => Step::Overdue,
             typed = self.input.next(), if reads => Step::Typed(typed),
-            // Begun anew at every turn, and each turn is something that happened.
-            () = tokio::time::sleep(QUIET), if waits_for_quiet => Step::Quiet,
+            // The period starts again with every event.
+            () = tokio::time::sleep(QUIET_PERIOD), if waits_for_quiet => Step::Quiet,
             () = until(give_up_at) => Step::GaveUp,
         }
     }
 
-    fn take(&mut self, step: Step, progress: &mut Progress) -> Flow {
+    fn handle(&mut self, step: Step, progress: &mut Progress) -> Flow {
         match step {
-            Step::Signal | Step::Quiet => Ok(ControlFlow::Break(FINE)),
-            Step::GaveUp => Ok(ControlFlow::Break(REFUSED)),
+            Step::Signal | Step::Quiet => Ok(ControlFlow::Break(EXIT_OK)),
+            Step::GaveUp => Ok(ControlFlow::Break(EXIT_FAILED)),
             Step::Event(Some(ChatEvent::Connection(event))) => self.on_connection(&event, progress),
             Step::Event(Some(event)) => self.on_chat(event, progress),
-            Step::Event(None) => Ok(ControlFlow::Break(REFUSED)),
+            Step::Event(None) => Ok(ControlFlow::Break(EXIT_FAILED)),
             Step::Done(done) => self.on_done(done, progress),
             Step::Overdue => self.show_waiting(),
             Step::Typed(typed) => match typed? {
                 Some(Typed::Line(text)) => self.on_line(line::parse(&text), progress),
-                Some(Typed::TooLong) => self.explain("this line is too long for any frame"),
-                Some(Typed::NotText) => self.explain("this line is not UTF-8 text"),
+                Some(Typed::TooLong) => self.explain("this line is too long: the limit is 1 MiB"),
+                Some(Typed::NotText) => self.explain("this line is not UTF-8"),
                 None => self.on_end_of_input(progress),
             },
         }
@@ -195,40 +193,40 @@ where
     fn on_connection(&mut self, event: &ClientEvent, progress: &mut Progress) -> Flow {
         self.screen.event(Clock::system().wall(), event)?;
         match event {
-            ClientEvent::Connecting { url, .. } => progress.base = rest::base_of(url),
+            ClientEvent::Connecting { url, .. } => progress.base = rest::base_url(url),
             ClientEvent::Connected(established) => {
                 (progress.is_connected, progress.wants_list) = (true, true);
-                self.book.me = Some(established.user_id.clone());
+                self.chat_list.me = Some(established.user_id.clone());
             }
             ClientEvent::Disconnected { ending, retry_in } => {
                 progress.is_connected = false;
-                self.pending.hurry(Clock::system().now());
+                self.pending.show_all_by(Clock::system().now());
                 let is_wanted = matches!(ending, Ending::Lost(Loss::Dropped));
                 let waits = is_wanted || !self.pending.is_empty();
                 if progress.has_input_ended && retry_in.is_some() && !waits {
-                    self.screen.complain("the connection ended before all answers had come")?;
-                    return Ok(ControlFlow::Break(REFUSED));
+                    self.screen.print_error("the connection ended before all answers arrived")?;
+                    return Ok(ControlFlow::Break(EXIT_FAILED));
                 }
             }
             ClientEvent::Stopped(reason) => {
-                return match farewell::explain(reason, self.tokens.directory()) {
+                return match exit_message::explain(reason, self.tokens.directory()) {
                     Some(sentence) => {
-                        self.screen.complain(&sentence)?;
-                        Ok(ControlFlow::Break(REFUSED))
+                        self.screen.print_error(&sentence)?;
+                        Ok(ControlFlow::Break(EXIT_FAILED))
                     }
-                    None => Ok(ControlFlow::Break(FINE)),
+                    None => Ok(ControlFlow::Break(EXIT_OK)),
                 };
             }
             ClientEvent::Frame { .. } => {}
         }
-        GO_ON
+        CONTINUE
     }
 
     fn on_line(&mut self, line: Line, progress: &mut Progress) -> Flow {
         match line {
-            Line::Empty => GO_ON,
+            Line::Empty => CONTINUE,
             Line::Frame(text) => {
-                // Who speaks in frames is answered in frames.
+                // A user who sends frames sees frames.
                 self.screen.with_frames = true;
                 self.send(text, progress)
             }
@@ -241,11 +239,11 @@ where
                 let sender = self.client.sender();
                 progress.work = Some(Box::pin(async move {
                     let _ = sender.drop_socket().await;
-                    Done::Passed
+                    Done::Sent
                 }));
-                GO_ON
+                CONTINUE
             }
-            Line::Drop => self.explain("there is no connection to break at the moment"),
+            Line::Drop => self.explain("not connected: there is no connection to drop"),
             Line::Quit => self.on_end_of_input(progress),
             Line::Help => self.explain(HELP),
             Line::Unknown(sentence) => self.explain(&sentence),
@@ -255,11 +253,11 @@ where
 
     fn on_end_of_input(&mut self, progress: &mut Progress) -> Flow {
         if self.is_interactive {
-            return Ok(ControlFlow::Break(FINE));
+            return Ok(ControlFlow::Break(EXIT_OK));
         }
         progress.has_input_ended = true;
-        progress.give_up_at = Some(Clock::system().now() + LAST_PATIENCE);
-        GO_ON
+        progress.give_up_at = Some(Clock::system().now() + ANSWER_TIMEOUT);
+        CONTINUE
     }
 
     fn toggle_frames(&mut self) -> Flow {
@@ -269,9 +267,9 @@ where
     }
 
     fn refresh(&mut self, progress: &mut Progress) -> Flow {
-        let token = match self.tokens.now() {
+        let token = match self.tokens.current() {
             Ok(token) => token,
-            Err(why) => return self.explain(&why),
+            Err(error) => return self.explain(&error),
         };
         progress.refreshes += 1;
         let request_id = format!("{TYPED_REQUESTS}refresh-{}", progress.refreshes)
@@ -286,24 +284,24 @@ where
     fn send(&mut self, text: String, progress: &mut Progress) -> Flow {
         let now = Clock::system().wall();
         if !progress.is_connected {
-            self.screen.state(now, "not connected: it is sent as soon as there is a connection")?;
+            self.screen.info(now, "not connected: the frame is sent once connected")?;
         }
         self.screen.typed(now, &text)?;
         let sender = self.client.sender();
         progress.work = Some(Box::pin(async move {
             let _ = sender.send_text(text).await;
-            Done::Passed
+            Done::Sent
         }));
-        GO_ON
+        CONTINUE
     }
 
     pub(super) fn explain(&mut self, sentence: &str) -> Flow {
-        self.screen.say(sentence)?;
-        GO_ON
+        self.screen.print(sentence)?;
+        CONTINUE
     }
 }
 
-/// Waits until the work is done.
+/// Waits for the work; forever without one.
 async fn finished(work: &mut Option<Work>) -> Done {
     match work {
         Some(future) => {
@@ -311,14 +309,6 @@ async fn finished(work: &mut Option<Work>) -> Done {
             *work = None;
             done
         }
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until then; for ever without a time.
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }

@@ -15,34 +15,34 @@ fn parse(arguments: &[&str]) -> Result<ConnectArgs, String> {
 }
 
 #[test]
-fn without_a_user_or_a_token_it_asks_for_one() {
+fn without_a_user_or_a_token_the_error_says_what_to_give() {
     let error = Tokens::find(&parse(&[]).unwrap(), Some(String::new())).unwrap_err();
-    assert!(error.to_string().contains("Say --user NAME"), "{error}");
+    assert!(error.to_string().contains("give --user NAME"), "{error}");
     let arguments = parse(&["--user", "ana", "--data-dir", "/nonexistent"]).unwrap();
     let error = Tokens::find(&arguments, Some("t".to_owned())).unwrap_err();
     assert!(error.to_string().contains("run `heartline dev` first"), "{error}");
 }
 
 #[test]
-fn an_argument_goes_before_the_variable() {
+fn an_argument_takes_precedence_over_the_variable() {
     let variable = || Some("from-variable".to_owned());
     let token = |arguments: &[&str]| {
-        Tokens::find(&parse(arguments).unwrap(), variable()).unwrap().now().unwrap().0
+        Tokens::find(&parse(arguments).unwrap(), variable()).unwrap().current().unwrap().0
     };
     assert_eq!(token(&[]), "from-variable");
     assert_eq!(token(&["--token", "from-argument"]), "from-argument");
 }
 
 #[test]
-fn arguments_have_defaults_and_contradictions_are_refused() {
+fn arguments_have_defaults_and_contradictions_are_rejected() {
     let arguments = parse(&[]).unwrap();
     assert_eq!(arguments.url, ["ws://127.0.0.1:7400"]);
-    assert_eq!((arguments.auth, arguments.heartbeats), (TokenWay::Header, false));
+    assert_eq!((arguments.auth, arguments.heartbeats), (AuthMethod::Header, false));
     assert!(parse(&["--hide-heartbeats", "--heartbeats"]).unwrap().heartbeats);
     assert!(!parse(&["--heartbeats", "--hide-heartbeats"]).unwrap().heartbeats);
     assert_eq!(parse(&["--url", "ws://a", "--url", "ws://b"]).unwrap().url.len(), 2);
-    for refused in [["--user", "a b"], ["--token", ""], ["--auth", "magic"], ["--device", ""]] {
-        assert!(parse(&refused).is_err(), "{refused:?}");
+    for rejected in [["--user", "a b"], ["--token", ""], ["--auth", "magic"], ["--device", ""]] {
+        assert!(parse(&rejected).is_err(), "{rejected:?}");
     }
     let error = parse(&["--user", "ana", "--token", "secret"]).unwrap_err();
     assert!(error.contains("cannot be used with"), "{error}");

@@ -12,28 +12,28 @@ use heartline_runtime::Clock;
 
 use super::{ConnectArgs, TOKEN_VARIABLE};
 
-/// How long a signed token is good; the client asks for a newer one in time.
+/// The lifetime of a signed token; the client requests a newer one in time.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// Where the tokens of this terminal come from.
+/// The source of the terminal's tokens.
 #[derive(Debug, Clone)]
 pub enum Tokens {
-    /// One was given, and there is no other.
+    /// The one given token.
     Given(Token),
-    /// They are signed, with the secret of a development server.
+    /// Tokens signed with the secret of a development server.
     Signed(Signer),
 }
 
 impl Tokens {
-    /// The tokens that the arguments name; without any, `variable` is the token, which is the value
-    /// of [`TOKEN_VARIABLE`].
+    /// The tokens of the arguments or, without any, the token `variable`, which is the value of
+    /// [`TOKEN_VARIABLE`].
     ///
     /// # Errors
-    /// Neither names a user or a token, or the user's tokens cannot be signed.
+    /// No user and no token is given, or the user's tokens cannot be signed.
     pub fn find(arguments: &ConnectArgs, variable: Option<String>) -> anyhow::Result<Self> {
         if let Some(user) = &arguments.user {
             let signer = Signer::new(user.clone(), arguments.data_dir.clone());
-            // A missing secret is said now, not after the first attempt.
+            // A missing secret is reported before the first attempt.
             if let Err(error) = signer.sign() {
                 bail!(error);
             }
@@ -43,21 +43,21 @@ impl Tokens {
         match arguments.token.clone().or(variable) {
             Some(token) => Ok(Self::Given(token)),
             None => bail!(
-                "who is it that connects? Say --user NAME beside a `heartline dev`, or give a \
-                 token with {TOKEN_VARIABLE} or --token"
+                "no user and no token: give --user NAME for a `heartline dev` on this machine, \
+                 or a token with {TOKEN_VARIABLE} or --token"
             ),
         }
     }
 
-    /// A token to use now.
-    pub(super) fn now(&self) -> Result<Token, String> {
+    /// A valid token.
+    pub(super) fn current(&self) -> Result<Token, String> {
         match self {
             Self::Given(token) => Ok(token.clone()),
             Self::Signed(signer) => signer.sign(),
         }
     }
 
-    /// The directory whose secret signs, if one does.
+    /// The directory whose secret signs the tokens, if they are signed.
     pub(super) fn directory(&self) -> Option<&Path> {
         match self {
             Self::Given(_) => None,
@@ -71,9 +71,9 @@ impl TokenProvider for Tokens {
     async fn token(&self, need: TokenNeed) -> Result<Token, TokenError> {
         match (self, need) {
             (Self::Given(_), TokenNeed::Refresh) => {
-                Err(TokenError::Ended("the token that was given is the only one".to_owned()))
+                Err(TokenError::Ended("only one token was given".to_owned()))
             }
-            _ => self.now().map_err(TokenError::Unavailable),
+            _ => self.current().map_err(TokenError::Unavailable),
         }
     }
 }
@@ -90,11 +90,12 @@ impl Signer {
         Self { token: NewToken::new(user, LIFETIME), directory }
     }
 
-    /// The secret is read every time: a server whose directory was made anew has another one.
+    /// Signs a token. The secret is read every time, because a server whose directory was created
+    /// again has another one.
     fn sign(&self) -> Result<Token, String> {
         let secret = read_dev_secret(&self.directory).map_err(|error| match error {
             DevSecretError::Missing(directory) => format!(
-                "there is no secret to sign with in {}: run `heartline dev` first, name its \
+                "there is no secret for signing tokens in {}: run `heartline dev` first, name its \
                  directory with --data-dir, or give a token with {TOKEN_VARIABLE}",
                 directory.display()
             ),

@@ -1,9 +1,9 @@
-//! How things look on the terminal: one line each, without any state. Here are frames and the
-//! connection; `speech` has what people say, `people` whether they are here.
+//! Formats lines for the terminal, without state: here frames and the connection, in `message`
+//! messages and chats, in `presence` the presence of users.
 
 mod notice;
-pub(super) mod people;
-pub(super) mod speech;
+pub(super) mod presence;
+pub(super) mod message;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -21,47 +21,47 @@ const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "";
 const RESET: &str = "\u{1b}[0m";
 
-/// The look of a terminal.
+/// The format of lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) with_colours: bool,
 }
 
 impl View {
-    /// A frame from the server, as it came.
+    /// A frame from the server as received.
     pub(super) fn received(self, at: Timestamp, frame: &ServerFrame, text: &str) -> String {
         self.line(&to_milliseconds(at), colour(frame), "<-", &frame_line(text))
     }
 
-    /// The frame that the client hands over without its text.
+    /// The `connection_established` frame, which the client returns without its text.
     pub(super) fn established(self, at: Timestamp, frame: &ConnectionEstablished) -> String {
         let frame = ServerFrame::ConnectionEstablished(Box::new(frame.clone()));
         let text = serde_json::to_string(&frame).unwrap_or_default();
         self.received(at, &frame, &text)
     }
 
-    /// A frame of one's own. A token in it is not shown.
+    /// A frame of the client. A token in it is replaced.
     pub(super) fn sent(self, at: Timestamp, text: &str) -> String {
         self.line(&to_milliseconds(at), DIM, "->", &frame_line(&without_token(text)))
     }
 
-    /// Something about the connection.
-    pub(super) fn state(self, at: Timestamp, sentence: &str) -> String {
+    /// A sentence about the connection or a chat.
+    pub(super) fn info(self, at: Timestamp, sentence: &str) -> String {
         self.line(&to_seconds(at), PLAIN, "--", &printable(sentence))
     }
 
-    /// Something that went wrong.
-    pub(super) fn trouble(self, at: Timestamp, sentence: &str) -> String {
+    /// A sentence about an error.
+    pub(super) fn error(self, at: Timestamp, sentence: &str) -> String {
         self.line(&to_seconds(at), RED, "--", &printable(sentence))
     }
 
-    /// An attempt begins.
+    /// An attempt to connect begins.
     pub(super) fn connecting(self, at: Timestamp, url: &str, attempt: u32) -> String {
         let attempt = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-        self.state(at, &format!("connecting to {url}{attempt}"))
+        self.info(at, &format!("connecting to {url}{attempt}"))
     }
 
-    /// The server has admitted the connection.
+    /// The connection is established.
     pub(super) fn connected(self, at: Timestamp, frame: &ConnectionEstablished) -> String {
         let ConnectionEstablished { user_id, device_id, connection_id, .. } = frame;
         let mut sentence =
@@ -69,7 +69,7 @@ impl View {
         if let Some(parts) = frame.degraded.as_ref().filter(|parts| !parts.is_empty()) {
             let _ = write!(sentence, "; not working at the moment: {}", parts.join(", "));
         }
-        self.state(at, &sentence)
+        self.info(at, &sentence)
     }
 
     /// An attempt or a connection ended.
@@ -81,13 +81,13 @@ impl View {
     ) -> String {
         let mut sentence = format!("disconnected: {}", describe(ending));
         match retry_in {
-            Some(Duration::ZERO) => sentence.push_str("; trying again at once"),
-            Some(pause) => {
-                let _ = write!(sentence, "; trying again in {:.1} s", pause.as_secs_f64());
+            Some(Duration::ZERO) => sentence.push_str("; reconnecting at once"),
+            Some(delay) => {
+                let _ = write!(sentence, "; reconnecting in {:.1} s", delay.as_secs_f64());
             }
             None => {}
         }
-        self.trouble(at, &sentence)
+        self.error(at, &sentence)
     }
 
     fn line(self, time: &str, colour: &str, arrow: &str, rest: &str) -> String {
@@ -101,13 +101,13 @@ impl View {
     }
 }
 
-/// When a frame came, without the date.
+/// The time of day with milliseconds.
 fn to_milliseconds(at: Timestamp) -> String {
-    // The wire's form is fixed: the date comes first and a letter last.
+    // The form of a timestamp is fixed: the date comes first and a letter last.
     at.to_string().get(11..23).unwrap_or_default().to_owned()
 }
 
-/// The same for people.
+/// The time of day with seconds.
 fn to_seconds(at: Timestamp) -> String {
     at.to_string().get(11..19).unwrap_or_default().to_owned()
 }
@@ -152,7 +152,7 @@ pub(super) fn kind(text: &str) -> Option<String> {
     serde_json::from_str::<Typed>(text).ok().map(|typed| typed.kind)
 }
 
-/// A frame with its token covered. A text that cannot be read has no token that anyone could use.
+/// A frame with its token replaced. A text that is not an object is unchanged.
 fn without_token(text: &str) -> Cow<'_, str> {
     match serde_json::from_str::<Map<String, Value>>(text) {
         Ok(mut frame) if frame.contains_key("token") => {
@@ -163,17 +163,16 @@ fn without_token(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text on one line, with everything escaped that could steer a terminal: what others say is
-/// shown, not obeyed.
+/// A text on one line, with all characters escaped that control a terminal.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(steers) {
+    if !text.chars().any(is_unsafe) {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         match character {
             '\n' | '\r' | '\t' => shown.push(' '),
-            _ if steers(character) => {
+            _ if is_unsafe(character) => {
                 let _ = write!(shown, "\\u{:04x}", u32::from(character));
             }
             _ => shown.push(character),
@@ -182,8 +181,8 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Whether a character is a control, a line end, or turns the direction of writing.
-fn steers(character: char) -> bool {
+/// Whether a character is a control character or a line end, or changes the direction of text.
+fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(character, '\u{2066}'..='\u{2069}')
@@ -191,18 +190,20 @@ fn steers(character: char) -> bool {
 
 fn describe(ending: &Ending) -> String {
     match ending {
-        Ending::Refused(refusal) => {
-            let why = refusal.message.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            format!("the server refused it with HTTP {}{why}", refusal.status)
+        Ending::Rejected(rejection) => {
+            let why = rejection.message.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            format!("the server rejected the connection with HTTP {}{why}", rejection.status)
         }
         Ending::Closed { closing: Some(closing), code } => {
             let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
-            format!("the server closed it: {}{code}", closing.reason.as_str())
+            format!("the server closed the connection: {}{code}", closing.reason.as_str())
         }
         Ending::Closed { closing: None, code: Some(code) } => {
-            format!("the server closed it with code {code}")
+            format!("the server closed the connection with code {code}")
         }
-        Ending::Closed { closing: None, code: None } => "the server closed it".to_owned(),
+        Ending::Closed { closing: None, code: None } => {
+            "the server closed the connection".to_owned()
+        }
         Ending::Lost(Loss::Unreachable(why)) => format!("the server cannot be reached: {why}"),
         Ending::Lost(Loss::NotEstablished) => {
             "the server did not establish the connection in time".to_owned()
@@ -211,7 +212,7 @@ fn describe(ending: &Ending) -> String {
             "the server did not answer a heartbeat in time".to_owned()
         }
         Ending::Lost(Loss::Broken(why)) => format!("the connection broke: {why}"),
-        Ending::Lost(Loss::Dropped) => "you broke the connection".to_owned(),
+        Ending::Lost(Loss::Dropped) => "you dropped the connection".to_owned(),
         Ending::NoToken(error) => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether every chat has come as far as it was when the connection began.
+//! Detects when every chat has reached the head that it had when the connection began.
 
 use std::collections::HashMap;
 
@@ -7,51 +7,50 @@ use heartline_protocol::ChatId;
 /// The progress of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct CatchUp {
-    /// The chats that are behind, and where they have to arrive.
+    /// The chats that are behind, with the sequence that each must reach.
     behind: HashMap<ChatId, u64>,
-    /// How much of it is known and said.
     phase: Phase,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The manifest is still being read, so more chats may turn out to be behind.
+    /// The manifest is being read, so more chats may be added.
     #[default]
     Reading,
-    /// All that are behind are known.
+    /// The manifest is complete.
     Complete,
-    /// The application was told.
+    /// The application was notified.
     Announced,
 }
 
 impl CatchUp {
-    /// The manifest names a chat with its head.
+    /// The manifest lists a chat with its head.
     pub(crate) fn expect(&mut self, chat_id: ChatId, head: u64, reached: u64) {
         if self.phase == Phase::Reading && reached < head {
             self.behind.insert(chat_id, head);
         }
     }
 
-    /// The manifest was read to its end.
+    /// The manifest was read completely.
     pub(crate) fn manifest_complete(&mut self) {
         if self.phase == Phase::Reading {
             self.phase = Phase::Complete;
         }
     }
 
-    /// A chat has come this far.
+    /// A chat was delivered up to this sequence.
     pub(crate) fn reached(&mut self, chat_id: ChatId, reached: u64) {
         if self.behind.get(&chat_id).is_some_and(|head| *head <= reached) {
             self.behind.remove(&chat_id);
         }
     }
 
-    /// Nobody waits for this chat any more.
-    pub(crate) fn forget(&mut self, chat_id: ChatId) {
+    /// The user is no longer a member of the chat.
+    pub(crate) fn remove(&mut self, chat_id: ChatId) {
         self.behind.remove(&chat_id);
     }
 
-    /// Whether it is time to say that everything has arrived: true once.
+    /// Whether every chat has just caught up; true once.
     pub(crate) fn announce(&mut self) -> bool {
         let arrived = self.phase == Phase::Complete && self.behind.is_empty();
         if arrived {
@@ -71,7 +70,7 @@ mod tests {
     const OTHER: ChatId = ChatId(Ulid(2));
 
     #[test]
-    fn it_is_announced_once_when_every_chat_has_arrived() {
+    fn the_end_is_announced_once_when_every_chat_has_caught_up() {
         let mut catch_up = CatchUp::default();
         catch_up.expect(CHAT, 5, 3);
         catch_up.expect(OTHER, 5, 5);
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_that_is_still_behind_delays_it_until_it_arrives_or_is_forgotten() {
+    fn a_chat_that_is_behind_delays_the_end_until_it_catches_up_or_is_removed() {
         let mut catch_up = CatchUp::default();
         catch_up.expect(CHAT, 5, 3);
         catch_up.expect(OTHER, 9, 0);
@@ -92,7 +91,7 @@ mod tests {
         assert!(!catch_up.announce());
         catch_up.reached(CHAT, 6);
         assert!(!catch_up.announce());
-        catch_up.forget(OTHER);
+        catch_up.remove(OTHER);
         assert!(catch_up.announce());
     }
 }

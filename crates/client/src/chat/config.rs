@@ -1,4 +1,4 @@
-//! What the chat half of the client needs to know before it starts.
+//! The configuration of a chat client.
 
 use std::collections::HashMap;
 
@@ -7,39 +7,39 @@ use heartline_protocol::ChatId;
 /// The configuration of a [`ChatClient`](crate::ChatClient).
 #[derive(Debug, Clone)]
 pub struct ChatConfig {
-    /// Up to where the application has each chat already.
+    /// The sequence up to which the application has each chat already.
     pub cursors: HashMap<ChatId, u64>,
-    /// Where a chat begins that is not named there.
+    /// The first messages to deliver of a chat that is not in `cursors`.
     pub backlog: Backlog,
-    /// Messages that may wait for their answer; one more is refused as
+    /// Messages that may be queued or unanswered; one more fails with
     /// [`Full`](crate::SendError::Full).
     pub outbox_messages_max: usize,
-    /// Bytes that may wait for their answer.
+    /// Bytes of messages that may be queued or unanswered.
     pub outbox_bytes_max: usize,
-    /// Events that may wait for the application; when they are that many, the socket is not read.
+    /// The capacity of the event queue; while it is full, the socket is not read.
     pub event_capacity: usize,
-    /// Whether the application is told of the frames that the client sends for it, as
+    /// Whether frames that the client sends are reported as
     /// [`Outgoing`](crate::ChatEvent::Outgoing).
-    pub tells_outgoing: bool,
+    pub reports_outgoing: bool,
 }
 
-/// How much of a chat is handed over that the application knows nothing of.
+/// The messages that are delivered of a chat without a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backlog {
-    /// Every message from the first one on: for an application that keeps them.
+    /// Every message from the first one on, for an application that stores them.
     All,
-    /// What this user has not acknowledged on any device: for an application that only shows
-    /// them. What came before can be read over REST.
+    /// The messages that the user has not acknowledged on any device, for an application that only
+    /// shows them. Earlier messages can be read over REST.
     Unread {
-        /// Messages before the newest one at most, however many are unread.
+        /// The largest number of messages that are delivered, however many are unread.
         messages_max: u64,
     },
 }
 
 impl Backlog {
-    /// Up to which number a chat is passed over, given its newest number and how far the user has
-    /// acknowledged it.
-    pub(crate) fn passes_over(self, head: u64, acked: u64) -> u64 {
+    /// The sequence up to which a chat is skipped, given its newest sequence and the user's
+    /// watermark.
+    pub(crate) fn skips_up_to(self, head: u64, acked: u64) -> u64 {
         match self {
             Self::All => 0,
             Self::Unread { messages_max } => acked.min(head).max(head.saturating_sub(messages_max)),
@@ -55,7 +55,7 @@ impl Default for ChatConfig {
             outbox_messages_max: 1000,
             outbox_bytes_max: 1024 * 1024,
             event_capacity: 256,
-            tells_outgoing: false,
+            reports_outgoing: false,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How far the application has come in each chat.
+//! The position of the application in each chat.
 //!
-//! A cursor stands at the highest number up to which everything came, by push, page or own ack.
-//! What comes above a hole waits until the hole is filled, so that the application gets every
+//! A cursor is the highest sequence up to which every message arrived, by push, page or own ack.
+//! Messages after a gap wait until the gap is filled, so that the application receives every
 //! message once and in ascending order.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,10 +11,10 @@ use heartline_protocol::server_frame::Message;
 
 use crate::chat::config::Backlog;
 
-/// Messages that may wait above holes, in all chats together. What comes beyond is dropped and
-/// comes again in a page.
+/// Messages that may wait behind gaps, in all chats together. Further messages are dropped and read
+/// again with a page.
 pub(crate) const AHEAD_MESSAGES_MAX: usize = 1000;
-/// Bytes of content that may wait above holes.
+/// Bytes of content that may wait behind gaps.
 const AHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The cursors of every chat that the client knows.
@@ -23,77 +23,78 @@ pub(crate) struct Cursors {
     chats: HashMap<ChatId, Cursor>,
     ahead_messages: usize,
     ahead_bytes: usize,
-    /// Whether a chat begins only where [`Cursors::begin`] says, and not at its first message.
-    waits_to_begin: bool,
+    /// Whether a chat starts where [`Cursors::set_start`] says, and not at its first message.
+    needs_start: bool,
 }
 
 #[derive(Debug, Default)]
 struct Cursor {
-    /// Everything up to here was handed to the application.
+    /// Every message up to this sequence was delivered to the application.
     reached: u64,
-    /// The highest number seen anywhere: in a push, a page, an ack or a manifest.
+    /// The highest sequence seen in a push, a page, an ack or a manifest.
     highest_seen: u64,
-    /// What came above a hole.
+    /// Messages behind a gap.
     ahead: BTreeMap<u64, Message>,
-    /// Whether it was said where the chat begins.
-    has_begun: bool,
+    /// Whether the start of the chat is known.
+    has_start: bool,
 }
 
-/// A page that was asked for, and what was known when it was.
+/// The range of a requested page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// The page begins after this number.
+    /// The page begins after this sequence.
     pub(crate) after: u64,
-    /// The highest number seen when it was asked for: these messages were stored by then, so a
-    /// last page without them proves that the server keeps them no longer.
+    /// The highest sequence seen when the page was requested. Those messages were stored by then,
+    /// so a last page without them proves that the server has deleted them.
     pub(crate) highest_seen: u64,
 }
 
 impl Cursors {
-    /// Cursors that begin where the application already is.
+    /// Cursors at the sequences that the application has already.
     pub(crate) fn new(reached: HashMap<ChatId, u64>, backlog: Backlog) -> Self {
         let cursor = |(chat_id, reached)| {
             let ahead = BTreeMap::new();
-            (chat_id, Cursor { reached, highest_seen: reached, ahead, has_begun: true })
+            (chat_id, Cursor { reached, highest_seen: reached, ahead, has_start: true })
         };
         let chats = reached.into_iter().map(cursor).collect();
-        Self { chats, waits_to_begin: backlog != Backlog::All, ..Self::default() }
+        Self { chats, needs_start: backlog != Backlog::All, ..Self::default() }
     }
 
-    /// A chat begins after this number, unless it has begun before. The result is what can be
-    /// handed over now: what has come already is news, whatever its number.
-    pub(crate) fn begin(&mut self, chat_id: ChatId, after: u64) -> Vec<Message> {
+    /// Sets the sequence after which a chat starts, unless that is known already. Returns the
+    /// messages that can be delivered now; messages that have arrived already are new and delivered
+    /// even if they are before the start.
+    pub(crate) fn set_start(&mut self, chat_id: ChatId, after: u64) -> Vec<Message> {
         let mut ready = Vec::new();
         let cursor = self.chats.entry(chat_id).or_default();
-        if !std::mem::replace(&mut cursor.has_begun, true) {
+        if !std::mem::replace(&mut cursor.has_start, true) {
             self.advance(chat_id, after, &mut ready);
         }
         ready
     }
 
-    /// Whether something of a chat was seen of which nobody has said yet where it begins.
-    pub(crate) fn awaits_beginning(&self, chat_id: ChatId) -> bool {
-        self.waits_to_begin && self.chats.get(&chat_id).is_some_and(|cursor| !cursor.has_begun)
+    /// Whether the start of a chat with known messages is not known yet.
+    pub(crate) fn has_unknown_start(&self, chat_id: ChatId) -> bool {
+        self.needs_start && self.chats.get(&chat_id).is_some_and(|cursor| !cursor.has_start)
     }
 
-    /// Up to where everything was handed over.
+    /// The sequence up to which every message was delivered.
     pub(crate) fn reached(&self, chat_id: ChatId) -> u64 {
         self.chats.get(&chat_id).map_or(0, |cursor| cursor.reached)
     }
 
-    /// The highest number seen anywhere.
+    /// The highest sequence seen in any frame.
     pub(crate) fn highest_seen(&self, chat_id: ChatId) -> u64 {
         self.chats.get(&chat_id).map_or(0, |cursor| cursor.highest_seen)
     }
 
-    /// A number exists. A chat that was not known begins.
-    pub(crate) fn saw(&mut self, chat_id: ChatId, sequence: u64) {
+    /// Records that a message with this sequence exists; adds a chat that was not known.
+    pub(crate) fn note_sequence(&mut self, chat_id: ChatId, sequence: u64) {
         let cursor = self.chats.entry(chat_id).or_default();
         cursor.highest_seen = cursor.highest_seen.max(sequence);
     }
 
     /// The user is no longer a member.
-    pub(crate) fn forget(&mut self, chat_id: ChatId) {
+    pub(crate) fn remove(&mut self, chat_id: ChatId) {
         let cursor = self.chats.remove(&chat_id).unwrap_or_default();
         for message in cursor.ahead.values() {
             self.ahead_messages -= 1;
@@ -101,14 +102,15 @@ impl Cursors {
         }
     }
 
-    /// Whether something is missing that only a page can bring.
+    /// Whether messages are missing that must be requested with a page.
     ///
-    /// `unanswered_above` is given while this connection has an unanswered send in the chat. The
-    /// answer will fill one number above that one, so a single missing number there is no gap yet.
+    /// `unanswered_above` is present while this connection has an unanswered send in the chat. The
+    /// answer will have a sequence above that value, so a single missing sequence there is not a
+    /// gap yet.
     pub(crate) fn has_gap(&self, chat_id: ChatId, unanswered_above: Option<u64>) -> bool {
         let Some(cursor) = self.chats.get(&chat_id) else { return false };
-        if self.awaits_beginning(chat_id) {
-            // The manifest is still to come.
+        if self.has_unknown_start(chat_id) {
+            // The manifest will set the start.
             return false;
         }
         let missing = cursor.highest_seen - cursor.reached - cursor.ahead.len() as u64;
@@ -118,10 +120,10 @@ impl Cursors {
         }
     }
 
-    /// A message came. The result is what can be handed over now, in order.
-    pub(crate) fn take(&mut self, message: &Message) -> Vec<Message> {
+    /// A message arrived. Returns the messages that can be delivered now, in order.
+    pub(crate) fn receive(&mut self, message: &Message) -> Vec<Message> {
         let (chat_id, sequence) = (message.chat_id, message.sequence);
-        self.saw(chat_id, sequence);
+        self.note_sequence(chat_id, sequence);
         let reached = self.reached(chat_id);
         if sequence == reached.saturating_add(1) {
             let mut ready = vec![message.clone()];
@@ -139,8 +141,9 @@ impl Cursors {
         Vec::new()
     }
 
-    /// A page came. Numbers that it leaves out are passed over: the server no longer keeps them.
-    pub(crate) fn take_page(
+    /// A page arrived. Sequences that are not in the page are skipped: the server has deleted those
+    /// messages.
+    pub(crate) fn receive_page(
         &mut self,
         chat_id: ChatId,
         range: PageRange,
@@ -153,7 +156,7 @@ impl Cursors {
             if is_continuous {
                 self.advance(chat_id, message.sequence.saturating_sub(1), &mut ready);
             }
-            ready.append(&mut self.take(message));
+            ready.append(&mut self.receive(message));
         }
         if is_continuous && !has_more {
             self.advance(chat_id, range.highest_seen, &mut ready);
@@ -161,8 +164,8 @@ impl Cursors {
         ready
     }
 
-    /// Moves a cursor up to `target` and on over what waits just above, handing over what it
-    /// passes. A cursor never moves down.
+    /// Moves a cursor up to `target`, and on over the messages waiting directly after it, which are
+    /// added to `ready`. A cursor never moves down.
     fn advance(&mut self, chat_id: ChatId, target: u64, ready: &mut Vec<Message>) {
         let cursor = self.chats.entry(chat_id).or_default();
         cursor.reached = cursor.reached.max(target);

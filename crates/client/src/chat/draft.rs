@@ -1,29 +1,29 @@
-//! A message that the application wants sent.
+//! A message to send.
 
 use heartline_protocol::limits::{CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX};
 use heartline_protocol::server_frame::{Message, MessageAck};
 use heartline_protocol::{ChatId, ClientMessageId, DEFAULT_CONTENT_TYPE, UserId};
 use heartline_runtime::Random;
 
-/// A message before it is acknowledged. Its id stays the same however often it is sent, so an
-/// application that keeps its drafts may send them again after a restart.
+/// A message before it is acknowledged. Its id is the same in every attempt, so an application that
+/// stores its drafts may send them again after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// Where to.
+    /// The chat that receives the message.
     pub chat_id: ChatId,
-    /// The sender's own name for the message, the same in every attempt.
+    /// The message's id, the same in every attempt.
     pub client_message_id: ClientMessageId,
-    /// What is said: 1 to 4096 bytes.
+    /// The content: 1 to 4096 bytes.
     pub content: String,
-    /// What kind of content it is; plain text when absent.
+    /// The type of the content; `text/plain` if absent.
     pub content_type: Option<String>,
 }
 
-/// Why a message was not taken for sending.
+/// The reason why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// As many messages or bytes wait for their answer as may; try again after a `Sent`.
-    #[error("too many messages wait to be sent")]
+    /// The outbox is full; try again after a `Sent`.
+    #[error("the outbox is full: try again when a message was sent")]
     Full,
     /// The content is empty or over its limit.
     #[error("content must have 1 to {CONTENT_BYTES_MAX} bytes")]
@@ -31,30 +31,30 @@ pub enum SendError {
     /// The content type is empty or over its limit.
     #[error("content_type must have 1 to {CONTENT_TYPE_BYTES_MAX} bytes")]
     InvalidContentType,
-    /// A message with this id waits in this chat already.
-    #[error("a message with this client_message_id waits already")]
-    AlreadyWaiting,
-    /// The client has stopped; the last event said why.
+    /// A message with this id is queued in this chat already.
+    #[error("a message with this client_message_id is queued already")]
+    AlreadyQueued,
+    /// The client has stopped; the last event has the reason.
     #[error("the client has stopped")]
     Stopped,
 }
 
 impl Draft {
-    /// A message with an id of its own. The id is random, so that no restart of the application
-    /// can ever make the same one again.
+    /// A message with a new id. The id is random, so that it never repeats, not even after a
+    /// restart of the application.
     pub fn new(chat_id: ChatId, content: impl Into<String>) -> Self {
-        Self::drawn(Random::system(), chat_id, content)
+        Self::with_random(Random::system(), chat_id, content)
     }
 
-    /// The same with an id from this random source.
-    pub fn drawn(random: Random, chat_id: ChatId, content: impl Into<String>) -> Self {
+    /// Like [`Draft::new`] with an id from this random source.
+    pub fn with_random(random: Random, chat_id: ChatId, content: impl Into<String>) -> Self {
         let client_message_id = format!("{:032x}", random.draw::<u128>())
             .parse()
-            .expect("32 hexadecimal digits are a legal id");
+            .expect("32 hexadecimal digits are a valid id");
         Self { chat_id, client_message_id, content: content.into(), content_type: None }
     }
 
-    /// Whether the server could take it at all.
+    /// Checks the limits of the server.
     pub(crate) fn check(&self) -> Result<(), SendError> {
         if !(1..=CONTENT_BYTES_MAX).contains(&self.content.len()) {
             return Err(SendError::InvalidContent);
@@ -66,13 +66,13 @@ impl Draft {
         Ok(())
     }
 
-    /// Bytes that it holds while it waits.
+    /// The bytes that count against the limit of the outbox.
     pub(crate) fn bytes(&self) -> usize {
         let content_type_length = self.content_type.as_ref().map_or(0, String::len);
         self.content.len() + content_type_length + self.client_message_id.as_str().len()
     }
 
-    /// The message as everybody else sees it, now that the server has acknowledged it.
+    /// The message as the other members receive it, given its ack.
     pub(crate) fn into_message(self, ack: &MessageAck, sender_id: UserId) -> Message {
         Message {
             chat_id: self.chat_id,
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_server_could_take_is_taken() {
+    fn content_and_type_are_checked_against_the_limits() {
         let mut draft = Draft::new(ChatId(Ulid(1)), "é".repeat(CONTENT_BYTES_MAX / 2));
         assert_eq!(draft.check(), Ok(()));
         draft.content.push('x');
@@ -103,9 +103,9 @@ mod tests {
         draft.content.clear();
         assert_eq!(draft.check(), Err(SendError::InvalidContent));
         draft.content.push('x');
-        for (length, legal) in [(0, false), (1, true), (64, true), (65, false)] {
+        for (length, is_valid) in [(0, false), (1, true), (64, true), (65, false)] {
             draft.content_type = Some("x".repeat(length));
-            assert_eq!(draft.check().is_ok(), legal, "{length}");
+            assert_eq!(draft.check().is_ok(), is_valid, "{length}");
         }
     }
 

@@ -1,75 +1,76 @@
-//! What a chat client tells its application.
+//! The events of a chat client.
 
 use heartline_protocol::server_frame::{Chat, ChatChange, Message, MessageAck, Presence};
 use heartline_protocol::{ChatId, ClientMessageId, ErrorFrame, UserId};
 
 use crate::event::ClientEvent;
 
-/// Something that happened, in order.
+/// An event of a chat client. Events arrive in the order in which they happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatEvent {
-    /// What the connection says, every raw frame included. What follows from a frame comes after
-    /// it, as events of the other kinds.
+    /// An event of the connection, including every frame as received. Events that follow from a
+    /// frame come after it.
     Connection(ClientEvent),
-    /// A message of a chat. Per chat they come exactly once and in ascending order; a number is
-    /// passed over only when the server no longer keeps its message.
+    /// A message of a chat. Each is delivered exactly once, per chat in ascending order. The client
+    /// skips a sequence only if the server has deleted that message.
     Message {
-        /// The message; one of this client's own is built from its draft and its ack.
+        /// The message; an own message is built from its draft and its ack.
         message: Message,
-        /// Whether this user sent it, here or on another device.
+        /// Whether this user sent the message, on this or another device.
         own: bool,
     },
     /// A message of this client is stored.
     Sent {
-        /// What the server said.
+        /// The server's ack.
         ack: MessageAck,
     },
-    /// A message of this client is definitely not stored, and is not tried again.
-    Refused {
-        /// Where it should have gone.
+    /// The server rejected a message of this client; the message is not stored and not retried.
+    Rejected {
+        /// The chat of the message.
         chat_id: ChatId,
-        /// The message.
+        /// The id of the message.
         client_message_id: ClientMessageId,
-        /// Why.
+        /// The server's error.
         error: ErrorFrame,
     },
-    /// Every chat has reached the head that it had when this connection began. It comes once for
-    /// a connection.
+    /// Every chat was delivered up to the head that it had when this connection began; sent once
+    /// per connection.
     Synced,
-    /// A chat was made, renamed, or its members changed.
+    /// A chat was created or renamed, or its members changed.
     ChatChanged {
         /// The chat.
         chat_id: ChatId,
-        /// What happened.
+        /// The kind of change.
         change: ChatChange,
-        /// The chat as it is now; absent when this user is no longer a member, and then the
-        /// client has forgotten how far it had come.
+        /// The chat after the change; absent if this user is no longer a member. The client has
+        /// then removed its cursor of the chat.
         chat: Option<Chat>,
     },
-    /// A frame goes out that the client made: a message, a question about what is missing, an
-    /// acknowledgement. It comes only to an application that asked for it in
-    /// [`ChatConfig`](crate::ChatConfig), and not for what is sent while the client closes.
+    /// The client sends a frame of its own: a message, a sync request or an ack. Only if
+    /// [`ChatConfig`](crate::ChatConfig) enables it, and not for frames that are sent during
+    /// `close`.
     Outgoing {
-        /// The frame as it is sent.
+        /// The frame as sent.
         text: String,
     },
-    /// Somebody came or left, or is no longer or again to be known about: a user who is watched,
-    /// or one who shares an active chat. Only what is new to the application is told.
+    /// The presence of a user changed, or whether this user may see it: a user of a subscription,
+    /// or one who shares an active chat. Only changes are reported.
     Presence(Presence),
-    /// Users are not watched, because the server refuses it for good.
-    WatchRefused {
-        /// Who.
+    /// The server rejected a subscription to the presence of users.
+    SubscriptionRejected {
+        /// The users.
         user_ids: Vec<UserId>,
-        /// Why.
+        /// The server's error.
         error: ErrorFrame,
     },
-    /// Somebody is typing, or no longer; it expires after 10 s.
+    /// A user started or stopped typing; the application treats the user as no longer typing after
+    /// 10 s without another event.
     Typing {
-        /// Where.
+        /// The chat.
         chat_id: ChatId,
-        /// Who.
+        /// The user.
         user_id: UserId,
-        /// Whether they are typing.
+        /// Whether the user is typing.
         is_typing: bool,
     },
 }

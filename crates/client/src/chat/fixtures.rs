@@ -1,4 +1,4 @@
-//! What the tests of the chat rules are made of.
+//! Values for the tests of the chat rules.
 
 use heartline_protocol::server_frame::{
     ConnectionEstablished, ErrorDetails, ManifestChat, Message, MessageAck,
@@ -25,7 +25,7 @@ pub(crate) fn draft(chat_id: ChatId, name: &str) -> Draft {
     Draft { chat_id, client_message_id, content: name.to_owned(), content_type: None }
 }
 
-/// A message of somebody else.
+/// A message of another user.
 pub(crate) fn message(chat_id: ChatId, sequence: u64) -> Message {
     Message {
         chat_id,

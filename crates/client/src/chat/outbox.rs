@@ -1,9 +1,9 @@
-//! Messages that the application wants sent, until each has its definite answer.
+//! Messages to send, each until it is stored or rejected.
 //!
-//! What is promised: a message keeps its `client_message_id` in every attempt, so that it is stored
-//! at most once; it leaves the outbox only with an ack or a definite refusal; and messages of one
-//! chat are stored in the order in which they were given, because only the first of a chat is ever
-//! on its way. Messages of different chats do not wait for each other.
+//! Guarantees: a message has the same `client_message_id` in every attempt, so that it is stored at
+//! most once; a message leaves the outbox only with an ack or a final rejection; messages of one
+//! chat are stored in the order in which they were queued, because only the first of a chat is sent
+//! at a time. Messages of different chats do not wait for each other.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -17,41 +17,41 @@ use crate::back_off::BackOff;
 use crate::chat::config::ChatConfig;
 use crate::chat::cursor::Cursors;
 use crate::chat::draft::{Draft, SendError};
-use crate::chat::pace::Pace;
-use crate::chat::verdict::{Verdict, judge};
+use crate::chat::rate_limit::RateLimit;
+use crate::chat::retry_decision::{RetryDecision, decide};
 
-/// Messages on their way at once, each of another chat; well below the requests that a server lets
-/// wait.
+/// Unanswered messages, each of another chat; well below the server's limit of pending requests.
 const IN_FLIGHT_MAX: usize = 32;
 
-/// The messages without a definite answer.
+/// The messages that are neither stored nor rejected.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     messages_max: usize,
     bytes_max: usize,
     /// The messages of each chat in order; no queue is empty.
     chats: BTreeMap<ChatId, VecDeque<Entry>>,
-    /// The chats whose first message is on its way on this connection.
+    /// The chats whose first message is sent and unanswered on this connection.
     in_flight: HashMap<RequestId, ChatId>,
     messages: usize,
     bytes: usize,
-    /// Messages taken since the start.
+    /// Messages queued since the start.
     arrivals: u64,
     /// Attempts since the start.
     attempts: u64,
-    /// Nothing is sent before, because the server asked for a pause.
+    /// No message is sent before this time, because the server asked for a delay.
     paused_until: Option<Instant>,
-    pace: Pace,
+    rate_limit: RateLimit,
     back_off: BackOff,
 }
 
 #[derive(Debug)]
 struct Entry {
     draft: Draft,
-    /// Its place among the messages of all chats.
+    /// The position among the messages of all chats.
     arrival: u64,
     state: State,
-    /// The chat's highest number known when it was first sent. Its own number is above this.
+    /// The chat's highest known sequence when the message was first sent. The message's own
+    /// sequence is above this.
     first_sent_above: Option<u64>,
 }
 
@@ -61,15 +61,15 @@ enum State {
     InFlight(RequestId),
 }
 
-/// What an error frame was about.
+/// The effect of an error frame.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Refused {
-    /// No message of this outbox.
-    NotMine,
-    /// A message of this chat, which stays.
-    ForNow(ChatId),
-    /// This message, definitely.
-    Definitely(Draft),
+pub(crate) enum ErrorEffect {
+    /// The error is not about a message of this outbox.
+    Unrelated,
+    /// A message of this chat is retried.
+    Retry(ChatId),
+    /// This message is rejected and removed.
+    Rejected(Draft),
 }
 
 impl Outbox {
@@ -85,12 +85,12 @@ impl Outbox {
             arrivals: 0,
             attempts: 0,
             paused_until: None,
-            pace: pace(&ClientLimits::default()),
+            rate_limit: rate_limit(&ClientLimits::default()),
             back_off,
         }
     }
 
-    /// Takes a message, or says why not.
+    /// Queues a message.
     pub(crate) fn push(&mut self, draft: Draft) -> Result<(), SendError> {
         draft.check()?;
         if self.messages >= self.messages_max || self.bytes + draft.bytes() > self.bytes_max {
@@ -98,7 +98,7 @@ impl Outbox {
         }
         let queue = self.chats.get(&draft.chat_id);
         if queue.is_some_and(|queue| queue.iter().any(|entry| is_same(&entry.draft, &draft))) {
-            return Err(SendError::AlreadyWaiting);
+            return Err(SendError::AlreadyQueued);
         }
         self.messages += 1;
         self.bytes += draft.bytes();
@@ -112,13 +112,13 @@ impl Outbox {
         Ok(())
     }
 
-    /// A connection begins, with these limits.
+    /// A connection begins with these limits.
     pub(crate) fn connected(&mut self, limits: &ClientLimits) {
         self.disconnected();
-        self.pace = pace(limits);
+        self.rate_limit = rate_limit(limits);
     }
 
-    /// The connection is over: whatever was on its way waits again, because its answer is lost.
+    /// The connection ended: unanswered messages are queued again, because their answers are lost.
     pub(crate) fn disconnected(&mut self) {
         for (_, chat_id) in std::mem::take(&mut self.in_flight) {
             if let Some(entry) = self.first_of(chat_id) {
@@ -128,21 +128,21 @@ impl Outbox {
         self.paused_until = None;
     }
 
-    /// A newer token is in force: what waited for it goes on.
+    /// The server accepted a newer token: messages that waited for it are sent.
     pub(crate) fn token_refreshed(&mut self) {
         self.paused_until = None;
     }
 
-    /// When the next message is to be sent, if one is waiting.
+    /// When to send the next message.
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
         if self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }
         let due_at = self.waiting().map(|(_, not_before)| not_before.unwrap_or(now)).min()?;
-        Some(due_at.max(self.pace.ready_at(now)).max(self.paused_until.unwrap_or(now)))
+        Some(due_at.max(self.rate_limit.ready_at(now)).max(self.paused_until.unwrap_or(now)))
     }
 
-    /// The message to send now: of all that may go, the one that came first.
+    /// The message to send now: the oldest that may be sent.
     pub(crate) fn next(&mut self, now: Instant, cursors: &Cursors) -> Option<SendMessage> {
         if self.due_at(now)? > now {
             return None;
@@ -155,8 +155,8 @@ impl Outbox {
         self.attempts += 1;
         let request_id: RequestId = format!("heartline-client-send-{}", self.attempts)
             .parse()
-            .expect("a fixed prefix and a number are a legal request id");
-        self.pace.spend(now);
+            .expect("a fixed prefix and a number are a valid request id");
+        self.rate_limit.spend(now);
         self.in_flight.insert(request_id.clone(), chat_id);
         let entry = self.first_of(chat_id)?;
         entry.state = State::InFlight(request_id.clone());
@@ -165,7 +165,7 @@ impl Outbox {
         Some(SendMessage { request_id, chat_id, client_message_id, content, content_type })
     }
 
-    /// An ack came. Gives back the message if it is one of this outbox.
+    /// An ack arrived. Returns the message if it is one of this outbox.
     pub(crate) fn acked(&mut self, ack: &MessageAck) -> Option<Draft> {
         let entry = self.first_of(ack.chat_id)?;
         if entry.draft.client_message_id != ack.client_message_id {
@@ -175,42 +175,45 @@ impl Outbox {
         self.remove_first(ack.chat_id)
     }
 
-    /// An error came.
-    pub(crate) fn refused(&mut self, error: &ErrorFrame, now: Instant) -> Refused {
+    /// An error arrived.
+    pub(crate) fn on_error(&mut self, error: &ErrorFrame, now: Instant) -> ErrorEffect {
         let request_id = error.request_id.as_ref();
         let Some(chat_id) = request_id.and_then(|id| self.in_flight.remove(id)) else {
-            return Refused::NotMine;
+            return ErrorEffect::Unrelated;
         };
-        let not_before = match judge(error, &mut self.back_off) {
-            Verdict::Final => {
-                return self.remove_first(chat_id).map_or(Refused::NotMine, Refused::Definitely);
+        let not_before = match decide(error, &mut self.back_off) {
+            RetryDecision::GiveUp => {
+                return self
+                    .remove_first(chat_id)
+                    .map_or(ErrorEffect::Unrelated, ErrorEffect::Rejected);
             }
-            Verdict::PauseOne(pause) => Some(now + pause),
-            Verdict::PauseAll(pause) => {
-                self.paused_until = self.paused_until.max(Some(now + pause));
+            RetryDecision::RetryOne(delay) => Some(now + delay),
+            RetryDecision::RetryAll(delay) => {
+                self.paused_until = self.paused_until.max(Some(now + delay));
                 None
             }
         };
         if let Some(entry) = self.first_of(chat_id) {
             entry.state = State::Waiting { not_before };
         }
-        Refused::ForNow(chat_id)
+        ErrorEffect::Retry(chat_id)
     }
 
-    /// If a message of this chat is on its way on this connection: its number will be above this.
+    /// The sequence above which the unanswered message of this chat will be stored, if there is one
+    /// on this connection.
     pub(crate) fn unanswered_above(&self, chat_id: ChatId) -> Option<u64> {
         let first = self.chats.get(&chat_id)?.front()?;
         first.first_sent_above.filter(|_| matches!(first.state, State::InFlight(_)))
     }
 
-    /// Everything without a definite answer, in the order in which it came.
+    /// All messages that are neither stored nor rejected, in the order of queueing.
     pub(crate) fn into_drafts(self) -> Vec<Draft> {
         let mut entries: Vec<Entry> = self.chats.into_values().flatten().collect();
         entries.sort_by_key(|entry| entry.arrival);
         entries.into_iter().map(|entry| entry.draft).collect()
     }
 
-    /// The first message of each chat that has none on its way, and when it may go.
+    /// The first message of each chat that has none unanswered, and when it may be sent.
     fn waiting(&self) -> impl Iterator<Item = (&Entry, Option<Instant>)> {
         self.chats.values().filter_map(VecDeque::front).filter_map(|entry| match entry.state {
             State::Waiting { not_before } => Some((entry, not_before)),
@@ -241,8 +244,8 @@ fn is_same(one: &Draft, other: &Draft) -> bool {
     one.client_message_id == other.client_message_id
 }
 
-fn pace(limits: &ClientLimits) -> Pace {
-    Pace::within(limits.send_rate, limits.send_burst)
+fn rate_limit(limits: &ClientLimits) -> RateLimit {
+    RateLimit::new(limits.send_rate, limits.send_burst)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Everything that a chat client knows, without a socket: events of the connection go in, frames
-//! for the server and events for the application come out. How events change it is told in
-//! [`incoming`](super::incoming).
+//! The state of a chat client, without IO: events of the connection go in, frames for the server
+//! and events for the application come out. [`on_event`](super::on_event) has the changes that
+//! follow from an event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,6 +10,7 @@ use heartline_protocol::{ChatId, ClientFrame, ConnectionId, UserId};
 use tokio::time::Instant;
 
 use crate::back_off::{BackOff, BackOffConfig};
+use crate::chat::acks::Acks;
 use crate::chat::catch_up::CatchUp;
 use crate::chat::config::{Backlog, ChatConfig};
 use crate::chat::cursor::Cursors;
@@ -17,47 +18,46 @@ use crate::chat::draft::{Draft, SendError};
 use crate::chat::event::ChatEvent;
 use crate::chat::manifest::Manifest;
 use crate::chat::outbox::Outbox;
-use crate::chat::pace::Pace;
-use crate::chat::receipts::Receipts;
+use crate::chat::presence_subscriptions::{PresenceSubscriptions, SubscribeError};
+use crate::chat::rate_limit::RateLimit;
 use crate::chat::sync::Sync;
-use crate::chat::watching::{WatchError, Watching};
-use crate::presence::PresenceView;
+use crate::presence_view::PresenceView;
 
-/// Typing that may wait to be told; what is more is dropped, because nobody misses it.
+/// Typing frames that may be queued; further ones are dropped.
 const TYPING_MAX: usize = 64;
-/// Events that may wait when one more is only about a frame that goes out.
+/// The length of the event queue up to which outgoing frames are reported.
 const OUTGOING_MAX: usize = 256;
 
 /// The state of a chat client.
 #[derive(Debug)]
 pub(crate) struct ChatState {
-    /// The connection, from its beginning to its end.
+    /// The connection, while it is established.
     pub(super) established: Option<Established>,
-    /// Whether that connection still takes frames: one that is about to close does not.
+    /// Whether the connection accepts frames; false after `connection_closing`.
     pub(super) is_open: bool,
     pub(super) outbox: Outbox,
     pub(super) cursors: Cursors,
-    /// Chats of which something came before it was said where they begin.
-    pub(super) unmet: BTreeSet<ChatId>,
+    /// Chats with known messages whose start is not known.
+    pub(super) unknown_chats: BTreeSet<ChatId>,
     pub(super) manifest: Manifest,
     pub(super) sync: Sync,
-    pub(super) receipts: Receipts,
+    pub(super) acks: Acks,
     pub(super) catch_up: CatchUp,
-    pub(super) watching: Watching,
+    pub(super) presence_subscriptions: PresenceSubscriptions,
     pub(super) presence: PresenceView,
-    /// Whether the user is typing, for chats that were not told yet.
+    /// The typing frames that are not sent yet.
     pub(super) typing: BTreeMap<ChatId, bool>,
-    /// The pace of everything but messages.
-    pub(super) pace: Pace,
-    /// Where a chat begins that the application knows nothing of.
+    /// The rate limit of all frames except messages.
+    pub(super) rate_limit: RateLimit,
+    /// The first messages to deliver of a chat without a cursor.
     pub(super) backlog: Backlog,
-    /// Whether the application wants to know what is sent.
-    tells_outgoing: bool,
-    /// What the application does not know yet.
+    /// Whether outgoing frames are reported.
+    reports_outgoing: bool,
+    /// The events that the application has not received yet.
     pub(super) events: VecDeque<ChatEvent>,
 }
 
-/// Who and where the client is.
+/// The established connection.
 #[derive(Debug)]
 pub(super) struct Established {
     pub(super) connection_id: ConnectionId,
@@ -74,28 +74,28 @@ impl ChatState {
             outbox: Outbox::new(&config, back_off(1)),
             manifest: Manifest::new(back_off(2)),
             sync: Sync::new(back_off(3)),
-            watching: Watching::new(back_off(4)),
+            presence_subscriptions: PresenceSubscriptions::new(back_off(4)),
             presence: PresenceView::default(),
             cursors: Cursors::new(config.cursors, config.backlog),
-            unmet: BTreeSet::new(),
+            unknown_chats: BTreeSet::new(),
             backlog: config.backlog,
-            tells_outgoing: config.tells_outgoing,
-            receipts: Receipts::default(),
+            reports_outgoing: config.reports_outgoing,
+            acks: Acks::default(),
             catch_up: CatchUp::default(),
             typing: BTreeMap::new(),
-            pace: other_pace(&ClientLimits::default()),
+            rate_limit: frame_rate_limit(&ClientLimits::default()),
             events: VecDeque::new(),
         }
     }
 
-    // === what the application wants ===
+    // === calls of the application ===
 
-    /// Takes a message for sending.
+    /// Queues a message for sending.
     pub(crate) fn send(&mut self, draft: Draft) -> Result<(), SendError> {
         self.outbox.push(draft)
     }
 
-    /// The user is typing, or no longer. Without a connection there is nobody to tell.
+    /// The user started or stopped typing; ignored without a connection.
     pub(crate) fn typing(&mut self, chat_id: ChatId, is_typing: bool) {
         let has_room = self.typing.len() < TYPING_MAX || self.typing.contains_key(&chat_id);
         if self.is_open && has_room {
@@ -103,64 +103,65 @@ impl ChatState {
         }
     }
 
-    /// The application wants to know when these users come and go.
-    pub(crate) fn watch(&mut self, user_ids: &[UserId]) -> Result<(), WatchError> {
-        self.watching.subscribe(user_ids)?;
-        user_ids.iter().for_each(|user_id| self.presence.watch(user_id));
+    /// Subscribes to the presence of users.
+    pub(crate) fn presence_subscribe(&mut self, user_ids: &[UserId]) -> Result<(), SubscribeError> {
+        self.presence_subscriptions.subscribe(user_ids)?;
+        user_ids.iter().for_each(|user_id| self.presence.subscribe(user_id));
         Ok(())
     }
 
-    /// It does no longer.
-    pub(crate) fn unwatch(&mut self, user_ids: &[UserId]) {
-        self.watching.unsubscribe(user_ids);
-        user_ids.iter().for_each(|user_id| self.presence.forget(user_id));
+    /// Unsubscribes from the presence of users.
+    pub(crate) fn presence_unsubscribe(&mut self, user_ids: &[UserId]) {
+        self.presence_subscriptions.unsubscribe(user_ids);
+        user_ids.iter().for_each(|user_id| self.presence.remove(user_id));
     }
 
-    /// Whether the application has something to learn.
+    /// Whether there is an event for the application.
     pub(crate) fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The next event; the application has it from now on.
+    /// The next event, which counts as delivered from now on.
     pub(crate) fn next_event(&mut self, now: Instant) -> Option<ChatEvent> {
         let event = self.events.pop_front()?;
         if let ChatEvent::Message { message, .. } = &event {
-            self.receipts.handed_over(message.chat_id, message.sequence, now);
+            self.acks.delivered(message.chat_id, message.sequence, now);
         }
         Some(event)
     }
 
-    /// A frame goes out. An application that does not receive misses some of these rather than
-    /// have them pile up.
-    pub(crate) fn sending(&mut self, text: &str) {
-        if self.tells_outgoing && self.events.len() < OUTGOING_MAX {
+    /// Reports a frame that is sent. While the event queue is long, frames are not reported, so
+    /// that they do not accumulate.
+    pub(crate) fn report_outgoing(&mut self, text: &str) {
+        if self.reports_outgoing && self.events.len() < OUTGOING_MAX {
             self.events.push_back(ChatEvent::Outgoing { text: text.to_owned() });
         }
     }
 
-    /// What has no definite answer, in the order in which it was given.
+    /// All messages that are neither stored nor rejected, in the order of sending.
     pub(crate) fn into_drafts(self) -> Vec<Draft> {
         self.outbox.into_drafts()
     }
 
-    // === what the server is told ===
+    // === frames for the server ===
 
-    /// The connection that frames are meant for.
+    /// The connection for which [`ChatState::next_frame`] returns frames.
     pub(crate) fn connection_id(&self) -> Option<ConnectionId> {
         self.established.as_ref().map(|established| established.connection_id)
     }
 
-    /// When there is a frame to send, if there will be one.
+    /// When the next frame is due.
     pub(crate) fn next_frame_at(&self, now: Instant) -> Option<Instant> {
         if !self.is_open {
             return None;
         }
         let typing = (!self.typing.is_empty()).then_some(now);
         let [manifest, sync] = [self.manifest.due_at(), self.sync.due_at()];
-        let [watching, receipts] = [self.watching.due_at(now), self.receipts.due_at()];
-        let others = [typing, manifest, sync, watching, receipts];
+        let [presence_subscriptions, acks] =
+            [self.presence_subscriptions.due_at(now), self.acks.due_at()];
+        let others = [typing, manifest, sync, presence_subscriptions, acks];
         let others_at = others.into_iter().flatten().min();
-        let others_at = others_at.map(|at| at.max(self.pace.ready_at(now)));
+        let others_at = others_at.map(|at| at.max(self.rate_limit.ready_at(now)));
         [others_at, self.outbox.due_at(now)].into_iter().flatten().min()
     }
 
@@ -172,11 +173,11 @@ impl ChatState {
         if let Some(frame) = self.outbox.next(now, &self.cursors) {
             return Some(ClientFrame::SendMessage(frame));
         }
-        if self.pace.ready_at(now) > now {
+        if self.rate_limit.ready_at(now) > now {
             return None;
         }
         let frame = self.next_other_frame(now)?;
-        self.pace.spend(now);
+        self.rate_limit.spend(now);
         Some(frame)
     }
 
@@ -190,21 +191,21 @@ impl ChatState {
         if let Some(frame) = self.sync.next(now, &self.cursors, &self.outbox) {
             return Some(ClientFrame::SyncRequest(frame));
         }
-        if let Some(frame) = self.watching.next(now) {
+        if let Some(frame) = self.presence_subscriptions.next(now) {
             return Some(frame);
         }
-        self.receipts.next(now).map(ClientFrame::Ack)
+        self.acks.next(now).map(ClientFrame::Ack)
     }
 
-    /// The acks that are owed before an orderly end.
-    pub(crate) fn last_acks(&mut self) -> Vec<Ack> {
-        if self.is_open { self.receipts.take_all() } else { Vec::new() }
+    /// All outstanding acks, to send before the connection is closed.
+    pub(crate) fn remaining_acks(&mut self) -> Vec<Ack> {
+        if self.is_open { self.acks.take_all() } else { Vec::new() }
     }
 }
 
-/// The pace of everything but messages, within the server's limits.
-pub(super) fn other_pace(limits: &ClientLimits) -> Pace {
-    Pace::within(limits.frame_rate, limits.frame_burst)
+/// The rate limit of all frames except messages, from the server's limits.
+pub(super) fn frame_rate_limit(limits: &ClientLimits) -> RateLimit {
+    RateLimit::new(limits.frame_rate, limits.frame_burst)
 }
 
 #[cfg(test)]

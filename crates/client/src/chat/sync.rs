@@ -1,4 +1,4 @@
-//! Asking for the pages of chats that are behind.
+//! Requests pages of chats that are behind.
 
 use std::collections::HashMap;
 
@@ -9,58 +9,59 @@ use tokio::time::Instant;
 use crate::back_off::BackOff;
 use crate::chat::cursor::{Cursors, PageRange};
 use crate::chat::outbox::Outbox;
-use crate::chat::verdict::{Verdict, judge};
+use crate::chat::retry_decision::{RetryDecision, decide};
 
-/// Pages on their way at once, each of another chat. The server reads one at a time for a
-/// connection; the others wait there, so that it never has to wait for the client.
+/// Unanswered page requests, each for another chat. The server reads one page at a time per
+/// connection; the other requests wait there, so that the server never waits for the client.
 pub(crate) const IN_FLIGHT_MAX: usize = 5;
 
-/// The pages that one connection wants and waits for.
+/// The page requests of one connection.
 #[derive(Debug)]
 pub(crate) struct Sync {
-    /// The chats that seem to be behind, and when to ask. Whether they still are is looked at then.
-    wanted: HashMap<ChatId, Want>,
-    in_flight: HashMap<RequestId, Asked>,
-    /// Nothing is asked before, because the server asked for a pause.
+    /// The chats that seem to be behind, and when to request a page. Whether a chat still is behind
+    /// is checked then.
+    scheduled: HashMap<ChatId, Schedule>,
+    in_flight: HashMap<RequestId, PageRequest>,
+    /// No request is sent before this time, because the server asked for a delay.
     paused_until: Option<Instant>,
     /// Requests since the start.
     requests: u64,
     back_off: BackOff,
 }
 
-/// When to ask for a page.
+/// When to request a page.
 #[derive(Debug, Clone, Copy)]
-struct Want {
+struct Schedule {
     at: Instant,
-    /// The end of the pause after a refusal, which nothing shortens.
+    /// The end of the delay after a rejection, which no other event shortens.
     not_before: Option<Instant>,
 }
 
-/// A page on its way.
+/// An unanswered page request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct PageRequest {
     pub(crate) chat_id: ChatId,
     pub(crate) range: PageRange,
 }
 
-/// What an error frame was about.
+/// The effect of an error frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// No page of these.
-    NotMine,
-    /// A page that is asked for again.
-    ForNow,
-    /// The user does not belong to this chat.
+pub(crate) enum ErrorEffect {
+    /// The error is not about a page request.
+    Unrelated,
+    /// The page is requested again.
+    Retry,
+    /// The user is not a member of this chat.
     NotAMember(ChatId),
-    /// A page that nobody asks for again before something new is seen in the chat.
-    Definitely,
+    /// The page is not requested again before a new message is seen in the chat.
+    Rejected,
 }
 
 impl Sync {
-    /// Nothing is wanted before a connection begins.
+    /// The state before the first connection.
     pub(crate) fn new(back_off: BackOff) -> Self {
         Self {
-            wanted: HashMap::new(),
+            scheduled: HashMap::new(),
             in_flight: HashMap::new(),
             paused_until: None,
             requests: 0,
@@ -68,48 +69,50 @@ impl Sync {
         }
     }
 
-    /// The connection is over. The manifest of the next one tells again which chats are behind.
+    /// The connection ended. The manifest of the next one lists the chats that are behind again.
     pub(crate) fn disconnected(&mut self) {
-        self.wanted.clear();
+        self.scheduled.clear();
         self.in_flight.clear();
         self.paused_until = None;
     }
 
-    /// A newer token is in force: what waited for it goes on.
+    /// The server accepted a newer token: requests that waited for it continue.
     pub(crate) fn token_refreshed(&mut self) {
         self.paused_until = None;
     }
 
-    /// A chat seems to be behind: ask at that time, unless it is asked for earlier anyway.
-    pub(crate) fn want(&mut self, chat_id: ChatId, at: Instant) {
-        if self.in_flight.values().all(|asked| asked.chat_id != chat_id) {
-            let want = self.wanted.entry(chat_id).or_insert(Want { at, not_before: None });
-            want.at = want.at.min(at);
+    /// A chat seems to be behind: request a page at that time, or earlier if that is scheduled
+    /// already.
+    pub(crate) fn schedule(&mut self, chat_id: ChatId, at: Instant) {
+        if self.in_flight.values().all(|request| request.chat_id != chat_id) {
+            let schedule =
+                self.scheduled.entry(chat_id).or_insert(Schedule { at, not_before: None });
+            schedule.at = schedule.at.min(at);
         }
     }
 
-    /// A page brought nothing though something is missing: ask again, but not in a loop.
-    pub(crate) fn want_after_pause(&mut self, chat_id: ChatId, now: Instant) {
+    /// A page brought nothing although messages are missing: request it again after a delay.
+    pub(crate) fn schedule_after_delay(&mut self, chat_id: ChatId, now: Instant) {
         let not_before = Some(now + self.back_off.next_delay());
-        self.wanted.insert(chat_id, Want { at: now, not_before });
+        self.scheduled.insert(chat_id, Schedule { at: now, not_before });
     }
 
-    /// The chat is no concern any more.
-    pub(crate) fn forget(&mut self, chat_id: ChatId) {
-        self.wanted.remove(&chat_id);
+    /// The user is no longer a member of the chat.
+    pub(crate) fn remove(&mut self, chat_id: ChatId) {
+        self.scheduled.remove(&chat_id);
     }
 
-    /// When the next page is to be asked for, if one is.
+    /// When to request the next page.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         if self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }
-        let due_at = self.wanted.values().map(Want::due_at).min()?;
+        let due_at = self.scheduled.values().map(Schedule::due_at).min()?;
         Some(self.paused_until.map_or(due_at, |until| until.max(due_at)))
     }
 
-    /// The page to ask for now. A chat that has caught up meanwhile, or whose missing number is
-    /// that of a send under way, is passed over.
+    /// The page to request now. A chat that has caught up, or whose missing sequence may be that of
+    /// an unanswered send, is skipped.
     pub(crate) fn next(
         &mut self,
         now: Instant,
@@ -117,17 +120,20 @@ impl Sync {
         outbox: &Outbox,
     ) -> Option<SyncRequest> {
         while self.due_at()? <= now {
-            let first = self.wanted.iter().min_by_key(|(chat_id, want)| (want.due_at(), **chat_id));
+            let first = self
+                .scheduled
+                .iter()
+                .min_by_key(|(chat_id, schedule)| (schedule.due_at(), **chat_id));
             let (&chat_id, _) = first?;
-            self.wanted.remove(&chat_id);
+            self.scheduled.remove(&chat_id);
             if cursors.has_gap(chat_id, outbox.unanswered_above(chat_id)) {
-                return Some(self.ask(chat_id, cursors));
+                return Some(self.request(chat_id, cursors));
             }
         }
         None
     }
 
-    fn ask(&mut self, chat_id: ChatId, cursors: &Cursors) -> SyncRequest {
+    fn request(&mut self, chat_id: ChatId, cursors: &Cursors) -> SyncRequest {
         let range = PageRange {
             after: cursors.reached(chat_id),
             highest_seen: cursors.highest_seen(chat_id),
@@ -135,48 +141,51 @@ impl Sync {
         self.requests += 1;
         let request_id: RequestId = format!("heartline-client-sync-{}", self.requests)
             .parse()
-            .expect("a fixed prefix and a number are a legal request id");
-        self.in_flight.insert(request_id.clone(), Asked { chat_id, range });
+            .expect("a fixed prefix and a number are a valid request id");
+        self.in_flight.insert(request_id.clone(), PageRequest { chat_id, range });
         SyncRequest { request_id, chat_id, after_sequence: range.after, limit: None }
     }
 
-    /// A page came. Gives back what was asked, if it was asked here.
-    pub(crate) fn answered(&mut self, request_id: &RequestId) -> Option<Asked> {
+    /// A page arrived. Returns its request, if it was sent here.
+    pub(crate) fn answered(&mut self, request_id: &RequestId) -> Option<PageRequest> {
         self.in_flight.remove(request_id)
     }
 
-    /// A page brought something new.
+    /// A page brought new messages.
     pub(crate) fn progressed(&mut self) {
         self.back_off.reset();
     }
 
-    /// An error came.
-    pub(crate) fn refused(&mut self, error: &ErrorFrame, now: Instant) -> Refused {
+    /// An error arrived.
+    pub(crate) fn on_error(&mut self, error: &ErrorFrame, now: Instant) -> ErrorEffect {
         let request_id = error.request_id.as_ref();
-        let Some(Asked { chat_id, .. }) = request_id.and_then(|id| self.in_flight.remove(id))
+        let Some(PageRequest { chat_id, .. }) = request_id.and_then(|id| self.in_flight.remove(id))
         else {
-            return Refused::NotMine;
+            return ErrorEffect::Unrelated;
         };
-        match judge(error, &mut self.back_off) {
-            Verdict::PauseAll(pause) => {
-                self.paused_until = self.paused_until.max(Some(now + pause));
-                self.want(chat_id, now);
-                Refused::ForNow
+        match decide(error, &mut self.back_off) {
+            RetryDecision::RetryAll(delay) => {
+                self.paused_until = self.paused_until.max(Some(now + delay));
+                self.schedule(chat_id, now);
+                ErrorEffect::Retry
             }
-            Verdict::PauseOne(pause) => {
-                self.wanted.insert(chat_id, Want { at: now, not_before: Some(now + pause) });
-                Refused::ForNow
+            RetryDecision::RetryOne(delay) => {
+                self.scheduled.insert(chat_id, Schedule { at: now, not_before: Some(now + delay) });
+                ErrorEffect::Retry
             }
-            Verdict::Final if error.code == ErrorCode::NotAMember => Refused::NotAMember(chat_id),
-            Verdict::Final => {
-                tracing::warn!(%chat_id, code = error.code.as_str(), "a page is refused");
-                Refused::Definitely
+            RetryDecision::GiveUp if error.code == ErrorCode::NotAMember => {
+                ErrorEffect::NotAMember(chat_id)
+            }
+            RetryDecision::GiveUp => {
+                let code = error.code.as_str();
+                tracing::warn!(%chat_id, code, "server rejected a page request");
+                ErrorEffect::Rejected
             }
         }
     }
 }
 
-impl Want {
+impl Schedule {
     fn due_at(&self) -> Instant {
         self.not_before.map_or(self.at, |not_before| not_before.max(self.at))
     }

@@ -1,34 +1,33 @@
 //! The task between the connection and the application.
 
 use heartline_protocol::{ChatId, ClientFrame, UserId, encode_client};
-use heartline_runtime::Clock;
+use heartline_runtime::{Clock, until};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::draft::{Draft, SendError};
 use crate::chat::event::ChatEvent;
+use crate::chat::presence_subscriptions::SubscribeError;
 use crate::chat::state::ChatState;
-use crate::chat::watching::WatchError;
 use crate::client::{Client, ClientStopped, Outgoing};
-use crate::connection::until;
 use crate::event::ClientEvent;
 
-/// What the application asks of the task.
+/// A command of the application.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Send a message, and say whether it was taken.
-    Send { draft: Draft, taken: oneshot::Sender<Result<(), SendError>> },
-    /// Tell a chat that the user is typing, or no longer.
+    /// Queue a message; `result` receives whether it was queued.
+    Send { draft: Draft, result: oneshot::Sender<Result<(), SendError>> },
+    /// Report that the user started or stopped typing.
     Typing { chat_id: ChatId, is_typing: bool },
-    /// Watch users, and say whether they are not too many.
-    Watch { user_ids: Vec<UserId>, taken: oneshot::Sender<Result<(), WatchError>> },
-    /// Watch users no longer.
-    Unwatch { user_ids: Vec<UserId> },
-    /// Break the present connection.
+    /// Subscribe to users; `result` receives whether the limit allows it.
+    Subscribe { user_ids: Vec<UserId>, result: oneshot::Sender<Result<(), SubscribeError>> },
+    /// Unsubscribe from users.
+    Unsubscribe { user_ids: Vec<UserId> },
+    /// Drop the current connection.
     DropSocket,
 }
 
-/// What the task works with.
+/// The task of a chat client.
 #[derive(Debug)]
 pub(crate) struct ChatTask {
     pub(crate) state: ChatState,
@@ -41,51 +40,51 @@ pub(crate) struct ChatTask {
 }
 
 impl ChatTask {
-    /// Runs until the client stops, the application closes it, or nobody receives its events. The
-    /// result is what has no definite answer.
+    /// Runs until the client stops, the application closes it, or the event receiver is dropped.
+    /// Returns all messages that are neither stored nor rejected.
     pub(crate) async fn run(mut self) -> Vec<Draft> {
         self.drive().await;
         self.finish().await
     }
 
-    /// The branches take turns at random, so that neither a busy server nor a busy application
-    /// keeps the other waiting. The connection is heard only when the application has had
-    /// everything: while it does not receive, the socket is not read.
+    /// The branches are polled in random order, so that neither a busy server nor a busy
+    /// application blocks the other. Events of the connection are received only when the
+    /// application has received all of its events: while it receives none, the socket is not read.
     async fn drive(&mut self) {
         let Self { state, client, client_events, events, commands, clock, closing } = self;
         let frames = client.sender();
-        let mut takes_frames = true;
+        let mut accepts_frames = true;
         loop {
             let frame_at = state.next_frame_at(clock.now());
-            let room_for_frame = async {
+            let permit_for_frame = async {
                 until(frame_at).await;
                 frames.reserve().await
             };
             tokio::select! {
                 () = closing.cancelled() => return,
-                room = events.reserve(), if state.has_event() => {
-                    let Ok(room) = room else { return };
+                permit = events.reserve(), if state.has_event() => {
+                    let Ok(permit) = permit else { return };
                     if let Some(event) = state.next_event(clock.now()) {
                         let is_last = matches!(
                             event, ChatEvent::Connection(ClientEvent::Stopped(_))
                         );
-                        room.send(event);
+                        permit.send(event);
                         if is_last {
                             return;
                         }
                     }
                 }
-                room = room_for_frame, if takes_frames => match room {
-                    Ok(room) => {
+                permit = permit_for_frame, if accepts_frames => match permit {
+                    Ok(permit) => {
                         let only_on = state.connection_id();
                         if let Some(frame) = state.next_frame(clock.now()) {
                             let text = encode_client(&frame);
-                            state.sending(&text);
-                            room.send(Outgoing { text, only_on });
+                            state.report_outgoing(&text);
+                            permit.send(Outgoing { text, only_on });
                         }
                     }
-                    // The client has stopped; its last event is still to be passed on.
-                    Err(ClientStopped) => takes_frames = false,
+                    // The client has stopped; its last event must still be delivered.
+                    Err(ClientStopped) => accepts_frames = false,
                 },
                 event = client_events.recv(), if !state.has_event() => {
                     let Some(event) = event else { return };
@@ -93,31 +92,33 @@ impl ChatTask {
                 }
                 command = commands.recv() => match command {
                     None => return,
-                    Some(Command::Send { draft, taken }) => _ = taken.send(state.send(draft)),
+                    Some(Command::Send { draft, result }) => _ = result.send(state.send(draft)),
                     Some(Command::Typing { chat_id, is_typing }) => {
                         state.typing(chat_id, is_typing);
                     }
-                    Some(Command::Watch { user_ids, taken }) => {
-                        _ = taken.send(state.watch(&user_ids));
+                    Some(Command::Subscribe { user_ids, result }) => {
+                        _ = result.send(state.presence_subscribe(&user_ids));
                     }
-                    Some(Command::Unwatch { user_ids }) => state.unwatch(&user_ids),
+                    Some(Command::Unsubscribe { user_ids }) => {
+                        state.presence_unsubscribe(&user_ids);
+                    }
                     Some(Command::DropSocket) => client.drop_socket(),
                 },
             }
         }
     }
 
-    /// Tells the server how far the application has come, and closes the connection in order.
+    /// Sends all outstanding acks and closes the connection with a Close frame.
     async fn finish(self) -> Vec<Draft> {
         let Self { mut state, client, mut client_events, events, clock, .. } = self;
         let frames = client.sender();
         let only_on = state.connection_id();
-        for ack in state.last_acks() {
-            if let Some(room) = frames.try_reserve() {
-                room.send(Outgoing { text: encode_client(&ClientFrame::Ack(ack)), only_on });
+        for ack in state.remaining_acks() {
+            if let Some(permit) = frames.try_reserve() {
+                permit.send(Outgoing { text: encode_client(&ClientFrame::Ack(ack)), only_on });
             }
         }
-        // The application may be waiting for the end instead of receiving events.
+        // The application may be waiting in `close` and receive no events.
         while let Some(event) = state.next_event(clock.now()) {
             let _ = events.try_send(event);
         }

@@ -1,4 +1,4 @@
-//! How the token travels, and what follows when it is refused.
+//! How the client sends the token, and how it reacts to a rejection.
 
 use std::sync::Arc;
 
@@ -49,56 +49,56 @@ async fn a_challenge_is_answered_with_the_token_and_the_device() {
     let mut socket = server.accept().await;
     assert_eq!(socket.header("authorization"), None);
     assert_eq!(socket.header("sec-websocket-protocol"), Some("heartline.v1"));
-    socket.say(&ServerFrame::AuthChallenge { code: 401, timeout_ms: 10_000 }).await;
-    let ClientFrame::Authenticate(frame) = socket.hear().await else { panic!("no answer") };
+    socket.send(&ServerFrame::AuthChallenge { code: 401, timeout_ms: 10_000 }).await;
+    let ClientFrame::Authenticate(frame) = socket.receive().await else { panic!("no answer") };
     assert_eq!(frame.token, token);
     assert_eq!(frame.device_id, Some("phone".parse().unwrap()));
-    socket.say_established(5_000, 10_000).await;
+    socket.send_established(5_000, 10_000).await;
     events.connected().await;
 }
 
 #[tokio::test]
-async fn a_refused_token_is_replaced_by_a_different_one() {
+async fn a_rejected_token_is_replaced_by_a_different_one() {
     let server = FakeServer::start().await;
     let (old, new) = (token_for(3600, "old"), token_for(3600, "new"));
     let (tokens, mut needs) = Tokens::new(&[&old, &new]);
     let mut config = config_for(&[&server]);
     config.token = Arc::new(tokens);
     let (_client, mut events) = start(config);
-    server.refuse(UNAUTHORIZED).await;
+    server.reject(UNAUTHORIZED).await;
     let (ending, _) = events.disconnected().await;
-    assert!(matches!(ending, Ending::Refused(refusal) if refusal.status == 401));
+    assert!(matches!(ending, Ending::Rejected(rejection) if rejection.status == 401));
     let mut socket = server.accept().await;
     assert_eq!(socket.header("authorization"), Some(&*format!("Bearer {}", new.0)));
-    socket.say_established(5_000, 10_000).await;
+    socket.send_established(5_000, 10_000).await;
     events.connected().await;
     assert_eq!(needs.recv().await, Some(TokenNeed::Connect));
-    assert_eq!(needs.recv().await, Some(TokenNeed::Refused));
+    assert_eq!(needs.recv().await, Some(TokenNeed::Rejected));
 }
 
 #[tokio::test]
-async fn a_refused_token_without_a_different_one_stops_the_client() {
+async fn a_rejected_token_without_a_different_one_stops_the_client() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
-    server.refuse(UNAUTHORIZED).await;
-    assert_eq!(events.stopped().await, StopReason::TokenRefused);
+    server.reject(UNAUTHORIZED).await;
+    assert_eq!(events.stopped().await, StopReason::TokenRejected);
 }
 
 #[tokio::test]
-async fn a_second_refused_token_stops_the_client() {
+async fn a_second_rejected_token_stops_the_client() {
     let server = FakeServer::start().await;
     let all = [token_for(3600, "a"), token_for(3600, "b"), token_for(3600, "c")];
     let (tokens, _needs) = Tokens::new(&all.each_ref());
     let mut config = config_for(&[&server]);
     config.token = Arc::new(tokens);
     let (_client, mut events) = start(config);
-    server.refuse(UNAUTHORIZED).await;
-    server.refuse(UNAUTHORIZED).await;
-    assert_eq!(events.stopped().await, StopReason::TokenRefused);
+    server.reject(UNAUTHORIZED).await;
+    server.reject(UNAUTHORIZED).await;
+    assert_eq!(events.stopped().await, StopReason::TokenRejected);
 }
 
 #[tokio::test]
-async fn after_an_expired_token_the_client_comes_back_with_a_different_one() {
+async fn after_an_expired_token_the_client_reconnects_with_a_different_one() {
     let server = FakeServer::start().await;
     let (old, new) = (token_for(3600, "old"), token_for(3600, "new"));
     let (tokens, _needs) = Tokens::new(&[&old, &new]);
@@ -106,7 +106,7 @@ async fn after_an_expired_token_the_client_comes_back_with_a_different_one() {
     config.token = Arc::new(tokens);
     let (_client, mut events) = start(config);
     let mut socket = server.establish().await;
-    socket.say_closing(CloseReason::TokenExpired, 5).await;
+    socket.send_closing(CloseReason::TokenExpired, 5).await;
     let socket = server.establish().await;
     assert_eq!(socket.header("authorization"), Some(&*format!("Bearer {}", new.0)));
     events.connected().await;

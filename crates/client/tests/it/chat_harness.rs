@@ -1,4 +1,4 @@
-//! Shorthand for chats: the application's side and the server's.
+//! Helpers for chats: the application's side and the server's.
 
 use heartline_client::{ChatClient, ChatConfig, ChatEvent, ClientConfig};
 use heartline_protocol::client_frame::{SendMessage, SyncRequest};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use ulid::Ulid;
 
-use crate::harness::{FakeServer, FakeSocket, patiently};
+use crate::harness::{FakeServer, FakeSocket, within_timeout};
 
 pub(crate) const CHAT: ChatId = ChatId(Ulid(1));
 
@@ -17,10 +17,10 @@ pub(crate) struct ChatEvents {
 }
 
 impl ChatEvents {
-    /// The next event that is not merely passed on from the connection.
+    /// The next event other than those of the connection.
     pub(crate) async fn next(&mut self) -> ChatEvent {
         loop {
-            match patiently(self.receiver.recv()).await.expect("the client ended") {
+            match within_timeout(self.receiver.recv()).await.expect("the client ended") {
                 ChatEvent::Connection(_) => {}
                 event => return event,
             }
@@ -56,43 +56,43 @@ pub(crate) fn message(sequence: u64) -> Message {
 
 /// The server's side of a chat.
 pub(crate) trait ChatSocket {
-    async fn hear_manifest(&mut self) -> RequestId;
-    async fn hear_send(&mut self) -> SendMessage;
-    async fn hear_sync(&mut self) -> SyncRequest;
-    async fn say_manifest(&mut self, request_id: RequestId, head_sequence: u64);
-    async fn say_ack(&mut self, send: &SendMessage, sequence: u64);
+    async fn receive_manifest_request(&mut self) -> RequestId;
+    async fn receive_send(&mut self) -> SendMessage;
+    async fn receive_sync_request(&mut self) -> SyncRequest;
+    async fn send_manifest(&mut self, request_id: RequestId, head_sequence: u64);
+    async fn send_ack(&mut self, send: &SendMessage, sequence: u64);
 }
 
 impl ChatSocket for FakeSocket<TcpStream> {
-    async fn hear_manifest(&mut self) -> RequestId {
-        match self.hear().await {
+    async fn receive_manifest_request(&mut self) -> RequestId {
+        match self.receive().await {
             ClientFrame::SyncManifest(request) => request.request_id,
             other => panic!("{other:?}"),
         }
     }
 
-    async fn hear_send(&mut self) -> SendMessage {
-        match self.hear().await {
+    async fn receive_send(&mut self) -> SendMessage {
+        match self.receive().await {
             ClientFrame::SendMessage(send) => send,
             other => panic!("{other:?}"),
         }
     }
 
-    async fn hear_sync(&mut self) -> SyncRequest {
-        match self.hear().await {
+    async fn receive_sync_request(&mut self) -> SyncRequest {
+        match self.receive().await {
             ClientFrame::SyncRequest(request) => request,
             other => panic!("{other:?}"),
         }
     }
 
-    async fn say_manifest(&mut self, request_id: RequestId, head_sequence: u64) {
+    async fn send_manifest(&mut self, request_id: RequestId, head_sequence: u64) {
         let last_acked_sequence = head_sequence;
         let chats = vec![ManifestChat { chat_id: CHAT, head_sequence, last_acked_sequence }];
-        self.say(&ServerFrame::SyncManifest { request_id, chats, next_page: None }).await;
+        self.send(&ServerFrame::SyncManifest { request_id, chats, next_page: None }).await;
     }
 
-    async fn say_ack(&mut self, send: &SendMessage, sequence: u64) {
-        self.say(&ServerFrame::MessageAck(MessageAck {
+    async fn send_ack(&mut self, send: &SendMessage, sequence: u64) {
+        self.send(&ServerFrame::MessageAck(MessageAck {
             request_id: send.request_id.clone(),
             chat_id: send.chat_id,
             client_message_id: send.client_message_id.clone(),
@@ -112,15 +112,16 @@ pub(crate) async fn synced(
     head: u64,
 ) -> FakeSocket<TcpStream> {
     let mut socket = server.establish().await;
-    let request_id = socket.hear_manifest().await;
-    socket.say_manifest(request_id, head).await;
+    let request_id = socket.receive_manifest_request().await;
+    socket.send_manifest(request_id, head).await;
     if head > 0 {
-        let SyncRequest { request_id, chat_id, after_sequence, .. } = socket.hear_sync().await;
+        let SyncRequest { request_id, chat_id, after_sequence, .. } =
+            socket.receive_sync_request().await;
         assert_eq!((chat_id, after_sequence), (CHAT, 0));
         let messages = (1..=head).map(message).collect();
         let (has_more, head_sequence) = (false, head);
         socket
-            .say(&ServerFrame::SyncResponse {
+            .send(&ServerFrame::SyncResponse {
                 request_id,
                 chat_id,
                 messages,

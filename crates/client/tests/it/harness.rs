@@ -1,4 +1,4 @@
-//! A server that does what the test says, and shorthand for the client's side.
+//! A server that the test controls, and helpers for the client's side.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -25,14 +25,14 @@ use tokio::sync::mpsc;
 use tokio_websockets::{CloseCode, Message, ServerBuilder, WebSocketStream};
 use ulid::Ulid;
 
-/// A bound on every wait, so that a failing test says where it failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A limit for every wait, so that a failing test shows where it failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("what was waited for did not happen")
+pub(crate) async fn within_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future).await.expect("the expected event did not happen in time")
 }
 
-/// A server that accepts only when the test does.
+/// A server that accepts a connection only when the test calls it.
 pub(crate) struct FakeServer {
     listener: TcpListener,
     pub(crate) address: SocketAddr,
@@ -50,7 +50,7 @@ impl FakeServer {
     }
 
     pub(crate) async fn accept_tcp(&self) -> TcpStream {
-        patiently(self.listener.accept()).await.unwrap().0
+        within_timeout(self.listener.accept()).await.unwrap().0
     }
 
     /// Accepts a connection and its upgrade.
@@ -58,19 +58,19 @@ impl FakeServer {
         FakeSocket::upgrade(self.accept_tcp().await).await
     }
 
-    /// Accepts a connection and tells it that it is established.
+    /// Accepts a connection and sends `connection_established`.
     pub(crate) async fn establish(&self) -> FakeSocket<TcpStream> {
         let mut socket = self.accept().await;
-        socket.say_established(5_000, 10_000).await;
+        socket.send_established(5_000, 10_000).await;
         socket
     }
 
     /// Accepts a connection and answers its upgrade with these bytes. Returns the request.
-    pub(crate) async fn refuse(&self, response: &str) -> String {
+    pub(crate) async fn reject(&self, response: &str) -> String {
         let mut stream = self.accept_tcp().await;
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n") {
-            request.push(patiently(stream.read_u8()).await.unwrap());
+            request.push(within_timeout(stream.read_u8()).await.unwrap());
         }
         stream.write_all(response.as_bytes()).await.unwrap();
         String::from_utf8(request).unwrap()
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FakeSocket<S> {
         let builder = ServerBuilder::new()
             .add_header(name, heartline_protocol::SUBPROTOCOL.parse().unwrap())
             .unwrap();
-        let (request, socket) = patiently(builder.accept(stream)).await.unwrap();
+        let (request, socket) = within_timeout(builder.accept(stream)).await.unwrap();
         Self { request, socket }
     }
 
@@ -97,12 +97,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FakeSocket<S> {
         self.request.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
-    pub(crate) async fn say(&mut self, frame: &ServerFrame) {
+    pub(crate) async fn send(&mut self, frame: &ServerFrame) {
         let text = encode_server(frame, Timestamp { unix_ms: 0 });
-        patiently(self.socket.send(Message::text(text))).await.unwrap();
+        within_timeout(self.socket.send(Message::text(text))).await.unwrap();
     }
 
-    pub(crate) async fn say_established(&mut self, interval_ms: u64, timeout_ms: u64) {
+    pub(crate) async fn send_established(&mut self, interval_ms: u64, timeout_ms: u64) {
         let established = ConnectionEstablished {
             connection_id: ConnectionId { ulid: Ulid(rand::random()), shard: 1 },
             user_id: "ana".parse().unwrap(),
@@ -114,12 +114,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FakeSocket<S> {
             limits: Default::default(),
             degraded: None,
         };
-        self.say(&ServerFrame::ConnectionEstablished(Box::new(established))).await;
+        self.send(&ServerFrame::ConnectionEstablished(Box::new(established))).await;
     }
 
-    /// Says why, sends the Close frame, and waits for the client's.
-    pub(crate) async fn say_closing(&mut self, reason: CloseReason, reconnect_delay_ms: u64) {
-        self.say(&ServerFrame::ConnectionClosing(ConnectionClosing {
+    /// Sends `connection_closing` and the Close frame, and waits for the client's Close frame.
+    pub(crate) async fn send_closing(&mut self, reason: CloseReason, reconnect_delay_ms: u64) {
+        self.send(&ServerFrame::ConnectionClosing(ConnectionClosing {
             reason,
             reconnect_allowed: reason.reconnect_allowed(),
             reconnect_delay_ms,
@@ -128,35 +128,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FakeSocket<S> {
         .await;
         let code = CloseCode::try_from(reason.code()).unwrap();
         let close = Message::close(Some(code), reason.as_str());
-        patiently(self.socket.send(close)).await.unwrap();
-        while patiently(self.socket.next()).await.is_some() {}
+        within_timeout(self.socket.send(close)).await.unwrap();
+        while within_timeout(self.socket.next()).await.is_some() {}
     }
 
-    /// The next message of any kind; none or an error when the client is gone.
+    /// The next message of any kind; none or an error if the client has disconnected.
     pub(crate) async fn next(&mut self) -> Option<Result<Message, tokio_websockets::Error>> {
-        patiently(self.socket.next()).await
+        within_timeout(self.socket.next()).await
     }
 
     /// The next frame of the protocol.
-    pub(crate) async fn hear(&mut self) -> ClientFrame {
+    pub(crate) async fn receive(&mut self) -> ClientFrame {
         loop {
-            let message = self.next().await.expect("the client is gone").unwrap();
+            let message = self.next().await.expect("the client has disconnected").unwrap();
             if let Some(text) = message.as_text() {
                 let Ok(Decoded::Frame(frame)) = decode_client(text) else {
-                    panic!("{text} is no frame");
+                    panic!("{text} is not a frame");
                 };
                 return frame;
             }
         }
     }
 
-    /// Waits until the client is gone.
-    pub(crate) async fn hear_the_end(&mut self) {
+    /// Waits until the client has disconnected.
+    pub(crate) async fn receive_until_closed(&mut self) {
         while let Some(Ok(_)) = self.next().await {}
     }
 }
 
-/// A client's configuration with pauses that a test can wait for.
+/// A configuration with short delays.
 pub(crate) fn config_for(servers: &[&FakeServer]) -> ClientConfig {
     let mut config = ClientConfig::new("", token_for(3600, "first"));
     config.urls = servers.iter().map(|server| server.url()).collect();
@@ -182,15 +182,15 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) async fn next(&mut self) -> Option<ClientEvent> {
-        patiently(self.receiver.recv()).await
+        within_timeout(self.receiver.recv()).await
     }
 
-    /// Skips what comes before the next established connection.
+    /// Skips events until a connection is established.
     pub(crate) async fn connected(&mut self) {
         while !matches!(self.some().await, ClientEvent::Connected(_)) {}
     }
 
-    /// Skips what comes before the next ending.
+    /// Skips events until a connection ends.
     pub(crate) async fn disconnected(&mut self) -> (Ending, Option<Duration>) {
         loop {
             if let ClientEvent::Disconnected { ending, retry_in } = self.some().await {
@@ -199,7 +199,7 @@ impl Events {
         }
     }
 
-    /// Skips what comes before the client stops, which is the last event.
+    /// Skips events until the client stops, which is the last event.
     pub(crate) async fn stopped(&mut self) -> StopReason {
         loop {
             if let ClientEvent::Stopped(reason) = self.some().await {
@@ -210,11 +210,11 @@ impl Events {
     }
 
     async fn some(&mut self) -> ClientEvent {
-        self.next().await.expect("the client ended without saying so")
+        self.next().await.expect("the client ended without a Stopped event")
     }
 }
 
-/// A token that ends in so many seconds; nobody checks its signature.
+/// A token that expires after `seconds`, with an invalid signature.
 pub(crate) fn token_for(seconds: u64, name: &str) -> Token {
     #[expect(clippy::disallowed_methods, reason = "a token is measured by the wall clock")]
     let now = Timestamp::from(SystemTime::now());
@@ -223,8 +223,8 @@ pub(crate) fn token_for(seconds: u64, name: &str) -> Token {
     Token(format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims)))
 }
 
-/// Gives its tokens one after the other, the last one again and again, and remembers what it was
-/// asked for.
+/// Returns its tokens in turn, then the last one again and again, and records the reason of each
+/// call.
 pub(crate) struct Tokens {
     tokens: Mutex<Vec<Token>>,
     needs: mpsc::Sender<TokenNeed>,

@@ -1,4 +1,4 @@
-//! Heartbeats, pings, and noticing that nobody is there.
+//! Heartbeats, Pings and servers that do not respond.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use tokio_websockets::Message;
 use crate::harness::{FakeServer, config_for, start};
 
 #[tokio::test]
-async fn heartbeats_come_at_the_advertised_interval_and_keep_the_connection() {
+async fn heartbeats_are_sent_at_the_interval_of_the_server_and_keep_the_connection() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
     let mut socket = server.accept().await;
-    socket.say_established(40, 100).await;
+    socket.send_established(40, 100).await;
     events.connected().await;
     for _ in 0..8 {
-        assert!(matches!(socket.hear().await, ClientFrame::Heartbeat(_)));
+        assert!(matches!(socket.receive().await, ClientFrame::Heartbeat(_)));
         let server_time = Timestamp { unix_ms: 0 };
-        socket.say(&ServerFrame::HeartbeatAck { server_time }).await;
+        socket.send(&ServerFrame::HeartbeatAck { server_time }).await;
     }
 }
 
 #[tokio::test]
-async fn a_silent_server_is_left_after_the_timeout() {
+async fn a_silent_server_is_disconnected_after_the_timeout() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
     let mut socket = server.accept().await;
-    socket.say_established(100, 200).await;
+    socket.send_established(100, 200).await;
     events.connected().await;
     let (ending, retry_in) = events.disconnected().await;
     assert_eq!(ending, Ending::Lost(Loss::HeartbeatTimeout));
     assert!(retry_in.is_some());
     let _socket = server.establish().await;
     events.connected().await;
-    // The first heartbeat, and those until two hundred milliseconds after it.
+    // The first heartbeat, and those within two hundred milliseconds after it.
     let mut heartbeats = 0;
     while let Some(Ok(message)) = socket.next().await {
         assert!(message.is_text(), "{message:?} was sent to a server that does not answer");
@@ -45,15 +45,16 @@ async fn a_silent_server_is_left_after_the_timeout() {
 }
 
 #[tokio::test]
-async fn anything_from_the_server_is_a_sign_of_life() {
+async fn any_message_of_the_server_keeps_the_connection() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
     let mut socket = server.accept().await;
-    socket.say_established(40, 120).await;
+    socket.send_established(40, 120).await;
     events.connected().await;
     let mut heartbeats = 0;
     while heartbeats < 8 {
-        let message = socket.next().await.expect("the client left a living server").unwrap();
+        let message =
+            socket.next().await.expect("the client disconnected from a responding server").unwrap();
         if message.is_text() {
             heartbeats += 1;
             socket.socket.send(Message::ping("are you there?")).await.unwrap();
@@ -62,7 +63,7 @@ async fn anything_from_the_server_is_a_sign_of_life() {
 }
 
 #[tokio::test]
-async fn a_ping_is_answered_with_its_own_words() {
+async fn a_ping_is_answered_with_its_payload() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
     let mut socket = server.establish().await;
@@ -74,7 +75,7 @@ async fn a_ping_is_answered_with_its_own_words() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_establishes_is_left() {
+async fn a_server_that_never_establishes_is_disconnected() {
     let server = FakeServer::start().await;
     let mut config = config_for(&[&server]);
     config.establish_timeout = Duration::from_millis(100);
@@ -86,7 +87,7 @@ async fn a_server_that_never_establishes_is_left() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_even_answer_the_upgrade_is_left() {
+async fn a_server_that_does_not_answer_the_upgrade_is_disconnected() {
     let server = FakeServer::start().await;
     let mut config = config_for(&[&server]);
     config.connect_timeout = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! The client against servers that are played by the tests, over real sockets.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+//! The client against servers that the tests control, over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should send where")]
 
 mod chat_harness;
 mod harness;

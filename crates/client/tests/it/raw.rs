@@ -1,4 +1,4 @@
-//! The bytes of frames, written by hand.
+//! Frames written and read as bytes.
 
 use futures_util::SinkExt;
 use heartline_client::raw::{
@@ -11,7 +11,7 @@ use tokio_websockets::Message;
 use crate::harness::FakeServer;
 
 #[tokio::test]
-async fn frames_go_both_ways_after_a_raw_upgrade() {
+async fn frames_are_exchanged_after_a_raw_upgrade() {
     let server = FakeServer::start().await;
     let headers = [("X-Device-ID", "phone"), ("Sec-WebSocket-Protocol", "heartline.v1")];
     let (raw, mut socket) = tokio::join!(connect_raw(server.address, "/v1/ws", &headers), async {
@@ -30,19 +30,19 @@ async fn frames_go_both_ways_after_a_raw_upgrade() {
     assert_eq!(socket.next().await.unwrap().unwrap().as_text(), Some("hello"));
     raw.stream.write_all(&masked_frame(OPCODE_PING, true, b"p")).await.unwrap();
     raw.stream.write_all(&masked_frame(OPCODE_CLOSE, true, &1000_u16.to_be_bytes())).await.unwrap();
-    socket.hear_the_end().await;
+    socket.receive_until_closed().await;
     let pong = read_server_frame(&mut raw.stream).await.unwrap();
     assert_eq!((pong.opcode, &*pong.payload), (OPCODE_PONG, &b"p"[..]));
     assert_eq!(read_server_frame(&mut raw.stream).await.unwrap().opcode, OPCODE_CLOSE);
 }
 
 #[tokio::test]
-async fn a_refusal_leaves_its_body_to_be_read() {
+async fn the_body_of_a_rejection_can_be_read() {
     let server = FakeServer::start().await;
     let source = "127.0.0.9".parse().unwrap();
     let (raw, request) = tokio::join!(
         connect_raw_from(source, server.address, "/v1/ws?x=1", &[("Host", "example.com")]),
-        server.refuse("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3\r\n\r\nslow down"),
+        server.reject("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3\r\n\r\nslow down"),
     );
     let mut raw = raw.unwrap();
     assert_eq!(raw.stream.local_addr().unwrap().ip(), source);

@@ -1,4 +1,4 @@
-//! Coming back, staying away, and saying goodbye.
+//! Reconnecting, stopping and closing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::harness::{FakeServer, config_for, start};
 
 #[tokio::test]
-async fn a_lost_connection_is_made_again_at_the_second_url() {
+async fn after_a_lost_connection_the_client_reconnects_to_the_second_url() {
     let (first, second) = (FakeServer::start().await, FakeServer::start().await);
     let (_client, mut events) = start(config_for(&[&first, &second]));
     let socket = first.establish().await;
@@ -27,7 +27,7 @@ async fn a_lost_connection_is_made_again_at_the_second_url() {
 }
 
 #[tokio::test]
-async fn an_unreachable_url_is_passed_over() {
+async fn an_unreachable_url_is_skipped() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", closed.local_addr().unwrap());
     drop(closed);
@@ -44,12 +44,12 @@ async fn an_unreachable_url_is_passed_over() {
 }
 
 #[tokio::test]
-async fn the_delay_that_the_server_asks_for_is_waited() {
+async fn the_client_waits_for_the_delay_of_the_server() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
     let mut socket = server.establish().await;
     let delay = Duration::from_millis(300);
-    socket.say_closing(CloseReason::ServerShutdown, 300).await;
+    socket.send_closing(CloseReason::ServerShutdown, 300).await;
     let (ending, retry_in) = events.disconnected().await;
     let Ending::Closed { closing: Some(closing), code } = ending else { panic!("{ending:?}") };
     assert_eq!((closing.reason, code), (CloseReason::ServerShutdown, Some(1001)));
@@ -66,7 +66,7 @@ async fn a_replaced_session_stops_the_client() {
     let server = FakeServer::start().await;
     let (client, mut events) = start(config_for(&[&server]));
     let mut socket = server.establish().await;
-    socket.say_closing(CloseReason::SessionReplaced, 0).await;
+    socket.send_closing(CloseReason::SessionReplaced, 0).await;
     assert_eq!(events.disconnected().await.1, None);
     let reason = StopReason::ClosedByServer(CloseReason::SessionReplaced);
     assert_eq!(events.stopped().await, reason);
@@ -74,33 +74,33 @@ async fn a_replaced_session_stops_the_client() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_understood_and_its_retry_after_kept() {
+async fn a_rejection_is_reported_and_its_retry_after_kept() {
     let server = FakeServer::start().await;
     let (client, mut events) = start(config_for(&[&server]));
     let body = r#"{"error":{"code":"SERVICE_UNAVAILABLE","message":"draining","request_id":"r"}}"#;
     let head = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 40\r\nContent-Length";
-    server.refuse(&format!("{head}: {}\r\n\r\n{body}", body.len())).await;
+    server.reject(&format!("{head}: {}\r\n\r\n{body}", body.len())).await;
     let (ending, retry_in) = events.disconnected().await;
-    let Ending::Refused(refusal) = ending else { panic!("{ending:?}") };
-    assert_eq!((refusal.status, refusal.code), (503, Some(ErrorCode::ServiceUnavailable)));
-    assert_eq!(refusal.message.as_deref(), Some("draining"));
-    assert_eq!(refusal.retry_after, Some(Duration::from_secs(40)));
+    let Ending::Rejected(rejection) = ending else { panic!("{ending:?}") };
+    assert_eq!((rejection.status, rejection.code), (503, Some(ErrorCode::ServiceUnavailable)));
+    assert_eq!(rejection.message.as_deref(), Some("draining"));
+    assert_eq!(rejection.retry_after, Some(Duration::from_secs(40)));
     assert!(retry_in.unwrap() >= Duration::from_secs(40));
     client.close().await;
     assert_eq!(events.stopped().await, StopReason::ClosedByCaller);
 }
 
 #[tokio::test]
-async fn a_server_of_another_protocol_is_not_taken_for_this_one() {
+async fn a_server_of_another_protocol_is_rejected() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
-    server.refuse("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n").await;
+    server.reject("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n").await;
     let (ending, _) = events.disconnected().await;
     assert!(matches!(ending, Ending::Lost(Loss::Unreachable(_))), "{ending:?}");
 }
 
 #[tokio::test]
-async fn a_dropped_socket_breaks_without_a_word_and_comes_back() {
+async fn a_dropped_socket_sends_no_close_frame_and_reconnects() {
     let server = FakeServer::start().await;
     let (client, mut events) = start(config_for(&[&server]));
     let mut socket = server.establish().await;
@@ -122,8 +122,8 @@ async fn frames_wait_for_a_connection() {
     let mut socket = server.accept().await;
     let heartbeat = ClientFrame::Heartbeat(Heartbeat {});
     client.send(&heartbeat).await.unwrap();
-    socket.say_established(60_000, 60_000).await;
-    assert_eq!(socket.hear().await, heartbeat);
+    socket.send_established(60_000, 60_000).await;
+    assert_eq!(socket.receive().await, heartbeat);
     events.connected().await;
 }
 
@@ -146,14 +146,14 @@ async fn closing_sends_a_close_frame_and_ends_the_events() {
 }
 
 #[tokio::test]
-async fn a_close_code_without_words_is_obeyed() {
+async fn a_close_code_without_a_closing_frame_is_obeyed() {
     let server = FakeServer::start().await;
     let (_client, mut events) = start(config_for(&[&server]));
     let mut socket = server.establish().await;
     let code = tokio_websockets::CloseCode::try_from(4403).unwrap();
     let close = tokio_websockets::Message::close(Some(code), "");
     futures_util::SinkExt::send(&mut socket.socket, close).await.unwrap();
-    socket.hear_the_end().await;
+    socket.receive_until_closed().await;
     let reason = StopReason::ClosedByServer(CloseReason::SessionEnded);
     assert_eq!(events.stopped().await, reason);
 }

@@ -1,4 +1,4 @@
-//! A newer token before the old one ends.
+//! Refreshing the token before it expires.
 
 use std::sync::Arc;
 
@@ -25,22 +25,22 @@ async fn connected_with(tokens: &[&Token]) -> Scene {
     config.token = Arc::new(tokens);
     let (client, mut events) = start(config);
     let mut socket = server.accept().await;
-    socket.say_established(60_000, 60_000).await;
+    socket.send_established(60_000, 60_000).await;
     events.connected().await;
     Scene { server, socket, client, events, needs }
 }
 
-/// The next token that the client offers, accepted for an hour.
+/// The next token that the client offers, which the server accepts for an hour.
 async fn accept_offer(socket: &mut FakeSocket<tokio::net::TcpStream>) -> Token {
-    let ClientFrame::RefreshToken(offer) = socket.hear().await else { panic!("no offer") };
+    let ClientFrame::RefreshToken(offer) = socket.receive().await else { panic!("no offer") };
     let expires_at = Timestamp { unix_ms: 4_000_000_000_000 };
     let request_id = offer.request_id;
-    socket.say(&ServerFrame::TokenRefreshed { request_id, expires_at }).await;
+    socket.send(&ServerFrame::TokenRefreshed { request_id, expires_at }).await;
     offer.token
 }
 
 #[tokio::test]
-async fn a_token_is_refreshed_before_it_ends() {
+async fn a_token_is_refreshed_before_it_expires() {
     let (short, long) = (token_for(3, "short"), token_for(3600, "long"));
     let mut scene = connected_with(&[&short, &long]).await;
     assert_eq!(accept_offer(&mut scene.socket).await, long);
@@ -52,54 +52,54 @@ async fn a_token_is_refreshed_before_it_ends() {
 async fn an_expired_token_is_refreshed_at_once() {
     let (old, new) = (token_for(3600, "old"), token_for(3600, "new"));
     let mut scene = connected_with(&[&old, &new]).await;
-    scene.socket.say(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
+    scene.socket.send(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
     assert_eq!(accept_offer(&mut scene.socket).await, new);
 }
 
 #[tokio::test]
-async fn a_provider_without_news_is_asked_again_and_the_connection_stays() {
+async fn a_provider_without_a_newer_token_is_asked_again_and_the_connection_stays() {
     let (old, new) = (token_for(3600, "old"), token_for(3600, "new"));
     let mut scene = connected_with(&[&old, &old, &new]).await;
-    scene.socket.say(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
+    scene.socket.send(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
     assert_eq!(scene.needs.recv().await, Some(TokenNeed::Connect));
     assert_eq!(scene.needs.recv().await, Some(TokenNeed::Refresh));
     assert_eq!(accept_offer(&mut scene.socket).await, new);
 }
 
 #[tokio::test]
-async fn after_a_refused_offer_a_different_token_is_offered() {
+async fn after_a_rejected_offer_a_different_token_is_offered() {
     let (old, bad) = (token_for(3600, "old"), token_for(3600, "bad"));
     let good = token_for(3600, "good");
     let mut scene = connected_with(&[&old, &bad, &good]).await;
-    scene.socket.say(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
-    let ClientFrame::RefreshToken(offer) = scene.socket.hear().await else { panic!("no offer") };
+    scene.socket.send(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
+    let ClientFrame::RefreshToken(offer) = scene.socket.receive().await else { panic!("no offer") };
     assert_eq!(offer.token, bad);
     let mut error = ErrorFrame::new(ErrorCode::Forbidden, "another user's token");
     error.request_id = Some(offer.request_id);
-    scene.socket.say(&ServerFrame::Error(error)).await;
+    scene.socket.send(&ServerFrame::Error(error)).await;
     assert_eq!(accept_offer(&mut scene.socket).await, good);
     assert_eq!(scene.needs.recv().await, Some(TokenNeed::Connect));
     assert_eq!(scene.needs.recv().await, Some(TokenNeed::Refresh));
-    assert_eq!(scene.needs.recv().await, Some(TokenNeed::Refused));
+    assert_eq!(scene.needs.recv().await, Some(TokenNeed::Rejected));
 }
 
 #[tokio::test]
-async fn the_refreshed_token_is_the_one_that_counts_as_refused_later() {
+async fn the_refreshed_token_is_the_one_that_counts_as_rejected_later() {
     let (old, new) = (token_for(3600, "old"), token_for(3600, "new"));
     let mut scene = connected_with(&[&old, &new]).await;
-    scene.socket.say(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
+    scene.socket.send(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
     accept_offer(&mut scene.socket).await;
-    scene.socket.say_closing(CloseReason::TokenExpired, 1).await;
+    scene.socket.send_closing(CloseReason::TokenExpired, 1).await;
     let reason = scene.events.stopped().await;
-    assert_eq!(reason, heartline_client::StopReason::TokenRefused);
+    assert_eq!(reason, heartline_client::StopReason::TokenRejected);
 }
 
 #[tokio::test]
-async fn a_break_during_a_refresh_does_no_harm() {
+async fn a_connection_lost_during_a_refresh_reconnects_with_the_newer_token() {
     let (old, new) = (token_for(3600, "old"), token_for(3600, "new"));
     let mut scene = connected_with(&[&old, &new]).await;
-    scene.socket.say(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
-    assert!(matches!(scene.socket.hear().await, ClientFrame::RefreshToken(_)));
+    scene.socket.send(&ServerFrame::TokenExpired { grace_period_seconds: 30 }).await;
+    assert!(matches!(scene.socket.receive().await, ClientFrame::RefreshToken(_)));
     scene.client.drop_socket();
     assert_eq!(scene.events.disconnected().await.0, Ending::Lost(Loss::Dropped));
     let socket = scene.server.establish().await;

@@ -1,4 +1,4 @@
-//! The same over TLS.
+//! Connections over TLS.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::harness::{FakeServer, FakeSocket, config_for, patiently, start};
+use crate::harness::{FakeServer, FakeSocket, config_for, start, within_timeout};
 
 fn certificate() -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(include_bytes!("tls/localhost.crt.pem")).unwrap()
@@ -37,30 +37,30 @@ fn trusting_config() -> Arc<rustls::ClientConfig> {
 }
 
 #[tokio::test]
-async fn a_trusted_server_is_connected_to() {
+async fn a_trusted_server_is_accepted() {
     let server = FakeServer::start().await;
     let mut config = config_for(&[]);
     config.urls = vec![format!("https://localhost:{}", server.address.port())];
     config.tls = Some(trusting_config());
     let (client, mut events) = start(config);
-    let stream = patiently(acceptor().accept(server.accept_tcp().await)).await.unwrap();
+    let stream = within_timeout(acceptor().accept(server.accept_tcp().await)).await.unwrap();
     let mut socket = FakeSocket::upgrade(stream).await;
-    socket.say_established(5_000, 10_000).await;
+    socket.send_established(5_000, 10_000).await;
     events.connected().await;
     client.send_text(r#"{"type":"heartbeat"}"#).await.unwrap();
-    socket.hear().await;
+    socket.receive().await;
     client.drop_socket();
-    socket.hear_the_end().await;
+    socket.receive_until_closed().await;
     assert_eq!(events.disconnected().await.0, Ending::Lost(Loss::Dropped));
 }
 
 #[tokio::test]
-async fn an_unknown_certificate_is_refused_by_default() {
+async fn an_unknown_certificate_is_rejected_by_default() {
     let server = FakeServer::start().await;
     let mut config = config_for(&[]);
     config.urls = vec![format!("wss://127.0.0.1:{}", server.address.port())];
     let (_client, mut events) = start(config);
-    assert!(patiently(acceptor().accept(server.accept_tcp().await)).await.is_err());
+    assert!(within_timeout(acceptor().accept(server.accept_tcp().await)).await.is_err());
     let (ending, _) = events.disconnected().await;
     assert!(matches!(ending, Ending::Lost(Loss::Unreachable(_))), "{ending:?}");
 }

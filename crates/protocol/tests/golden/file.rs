@@ -1,4 +1,4 @@
-//! How the golden file is written: one line an entry, frames exactly as the wire has them.
+//! Renders the golden file: one line per entry, frames exactly as on the wire.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{client, invalid, server};
 
-/// Where the file is.
+/// The path of the golden file.
 pub(crate) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/frames.json");
 
 /// The whole file.
@@ -41,12 +41,12 @@ pub(crate) fn render() -> String {
     file + "\n}\n"
 }
 
-/// A frame's text stands in the file as it is, so the order of its fields is seen too.
+/// An entry with the unchanged text of a frame, so that the order of its fields is tested too.
 fn named(name: &str, text: &str) -> String {
     format!("{{\"name\":{},\"frame\":{text}}}", quoted(name))
 }
 
-/// A sample may be named after what makes it special alone.
+/// The name of a sample, which begins with the type of its frame.
 fn full_name(kind: &str, name: &str) -> String {
     if name.starts_with(kind) { name.to_owned() } else { format!("{kind}: {name}") }
 }
@@ -68,15 +68,15 @@ fn closing_reason(reason: CloseReason) -> String {
     )
 }
 
-fn invalid_entry((name, text, answer): &(&str, String, invalid::Answer)) -> String {
+fn invalid_entry((name, text, rejection): &(&str, String, invalid::Rejection)) -> String {
     format!(
         "{{\"name\":{},\"text\":{},\"code\":\"{}\",\"reason\":{},\"field\":{},\"request_id\":{}}}",
         quoted(name),
         quoted(text),
-        answer.code.as_str(),
-        json!(answer.reason),
-        json!(answer.field),
-        json!(answer.request_id),
+        rejection.code.as_str(),
+        json!(rejection.reason),
+        json!(rejection.field),
+        json!(rejection.request_id),
     )
 }
 

@@ -1,4 +1,4 @@
-//! Texts that the server refuses, and what it says to each.
+//! Texts that the server rejects, and the error for each.
 
 use heartline_protocol::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, PRESENCE_USERS_PER_FRAME_MAX,
@@ -7,37 +7,37 @@ use heartline_protocol::{DecodeError, Decoded, ErrorCode, decode_client};
 
 use crate::client::CHAT;
 
-/// What the refusal tells a program. Its sentence is for people and may change.
+/// The fields of the error that a program may depend on; its message may change.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct Rejection {
     pub(crate) code: ErrorCode,
     pub(crate) reason: Option<String>,
     pub(crate) field: Option<String>,
     pub(crate) request_id: Option<String>,
 }
 
-impl Answer {
-    /// The answer to a text; none when it is a frame, or is ignored.
-    pub(crate) fn to(text: &str) -> Option<Self> {
-        let mut answer =
+impl Rejection {
+    /// The error for a text; none if the text is a frame, or is ignored.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let mut rejection =
             Self { code: ErrorCode::InvalidMessage, reason: None, field: None, request_id: None };
         match decode_client(text) {
             Ok(Decoded::Frame(_) | Decoded::UnknownType { request_id: None }) => return None,
             Ok(Decoded::UnknownType { request_id: Some(request_id) }) => {
-                answer.reason = Some("unknown_type".to_owned());
-                answer.request_id = Some(request_id.to_string());
+                rejection.reason = Some("unknown_type".to_owned());
+                rejection.request_id = Some(request_id.to_string());
             }
             Err(DecodeError::NotAnObject(_)) => {}
             Err(DecodeError::InvalidField { request_id, field, .. }) => {
-                answer.field = Some(field);
-                answer.request_id = request_id.map(|id| id.to_string());
+                rejection.field = Some(field);
+                rejection.request_id = request_id.map(|id| id.to_string());
             }
             Err(DecodeError::ContentTooLarge { request_id }) => {
-                answer.code = ErrorCode::MessageTooLarge;
-                answer.request_id = Some(request_id.to_string());
+                rejection.code = ErrorCode::MessageTooLarge;
+                rejection.request_id = Some(request_id.to_string());
             }
         }
-        Some(answer)
+        Some(rejection)
     }
 
     fn bad_frame() -> Self {
@@ -50,8 +50,8 @@ impl Answer {
     }
 }
 
-/// Each text with its name and its answer.
-pub(crate) fn samples() -> Vec<(&'static str, String, Answer)> {
+/// Each text with its name and its error.
+pub(crate) fn samples() -> Vec<(&'static str, String, Rejection)> {
     let mut samples = bad_frames();
     samples.extend(bad_envelopes());
     samples.extend(bad_messages());
@@ -59,7 +59,7 @@ pub(crate) fn samples() -> Vec<(&'static str, String, Answer)> {
     samples
 }
 
-fn bad_frames() -> Vec<(&'static str, String, Answer)> {
+fn bad_frames() -> Vec<(&'static str, String, Rejection)> {
     let levels = |count: usize| format!("{}{}", "[".repeat(count), "]".repeat(count));
     let too_deep = format!(r#"{{"type":"heartbeat","extra":{}}}"#, levels(JSON_DEPTH_MAX));
     let texts: [(&str, &str); 13] = [
@@ -70,91 +70,91 @@ fn bad_frames() -> Vec<(&'static str, String, Answer)> {
         ("a number", "1"),
         ("null", "null"),
         ("an array", r#"[{"type":"heartbeat"}]"#),
-        ("an object that does not end", r#"{"type":"heartbeat""#),
-        ("an object and more", r#"{"type":"heartbeat"}{"type":"heartbeat"}"#),
+        ("an unterminated object", r#"{"type":"heartbeat""#),
+        ("two objects", r#"{"type":"heartbeat"}{"type":"heartbeat"}"#),
         ("a comma too many", r#"{"type":"heartbeat",}"#),
         ("a raw line break in a string", "{\"type\":\"heart\nbeat\"}"),
         ("a lone surrogate as type", r#"{"type":"\ud800","request_id":"r-1"}"#),
         ("more levels than allowed", &too_deep),
     ];
-    texts.map(|(name, text)| (name, text.to_owned(), Answer::bad_frame())).into()
+    texts.map(|(name, text)| (name, text.to_owned(), Rejection::bad_frame())).into()
 }
 
-fn bad_envelopes() -> Vec<(&'static str, String, Answer)> {
+fn bad_envelopes() -> Vec<(&'static str, String, Rejection)> {
     let long = format!(r#"{{"type":"heartbeat","request_id":"{}"}}"#, "r".repeat(65));
-    let unknown = Answer {
+    let unknown = Rejection {
         reason: Some("unknown_type".to_owned()),
         request_id: Some("r-1".to_owned()),
-        ..Answer::bad_frame()
+        ..Rejection::bad_frame()
     };
-    let table: [(&str, &str, Answer); 10] = [
-        ("an unknown type that wants an answer", r#"{"type":"Ack","request_id":"r-1"}"#, unknown),
-        ("an empty object", "{}", Answer::bad_field("type", None)),
-        ("no type", r#"{"request_id":"r-1"}"#, Answer::bad_field("type", Some("r-1"))),
+    let table: [(&str, &str, Rejection); 10] = [
+        ("an unknown type with a request id", r#"{"type":"Ack","request_id":"r-1"}"#, unknown),
+        ("an empty object", "{}", Rejection::bad_field("type", None)),
+        ("no type", r#"{"request_id":"r-1"}"#, Rejection::bad_field("type", Some("r-1"))),
         (
-            "a type that is no text",
+            "a type that is not a string",
             r#"{"type":5,"request_id":"r-1"}"#,
-            Answer::bad_field("type", Some("r-1")),
+            Rejection::bad_field("type", Some("r-1")),
         ),
         (
             "two types",
             r#"{"type":"heartbeat","type":"ack","request_id":"r-1"}"#,
-            Answer::bad_field("type", Some("r-1")),
+            Rejection::bad_field("type", Some("r-1")),
         ),
         (
             "two request ids",
             r#"{"type":"sync_manifest","request_id":"r-1","request_id":"r-2"}"#,
-            Answer::bad_field("request_id", None),
+            Rejection::bad_field("request_id", None),
         ),
         (
-            "a request id that is no text",
+            "a request id that is not a string",
             r#"{"type":"sync_manifest","request_id":1}"#,
-            Answer::bad_field("request_id", None),
+            Rejection::bad_field("request_id", None),
         ),
         (
             "an empty request id",
             r#"{"type":"sync_manifest","request_id":""}"#,
-            Answer::bad_field("request_id", None),
+            Rejection::bad_field("request_id", None),
         ),
-        ("a request id of 65 characters", &long, Answer::bad_field("request_id", None)),
+        ("a request id of 65 characters", &long, Rejection::bad_field("request_id", None)),
         (
             "a request without its id",
             r#"{"type":"sync_manifest"}"#,
-            Answer::bad_field("request_id", None),
+            Rejection::bad_field("request_id", None),
         ),
     ];
-    table.map(|(name, text, answer)| (name, text.to_owned(), answer)).into()
+    table.map(|(name, text, rejection)| (name, text.to_owned(), rejection)).into()
 }
 
-fn bad_messages() -> Vec<(&'static str, String, Answer)> {
+fn bad_messages() -> Vec<(&'static str, String, Rejection)> {
     let send = |fields: &str| format!(r#"{{"type":"send_message","request_id":"r-1"{fields}}}"#);
     let to_chat = |fields: &str| {
         send(&format!(r#","chat_id":"{CHAT}","client_message_id":"m-1","content":{fields}"#))
     };
     let too_large = to_chat(&format!("\"{}\"", "é".repeat(CONTENT_BYTES_MAX / 2 + 1)));
     let long_type = format!(r#""a","content_type":"{}""#, "t".repeat(CONTENT_TYPE_BYTES_MAX + 1));
-    let refused = |field| Answer::bad_field(field, Some("r-1"));
+    let rejected = |field| Rejection::bad_field(field, Some("r-1"));
     let other_alphabet = format!(r#","chat_id":"{CHAT}","client_message_id":"a b","content":"a""#);
-    let answer_to_large = Answer {
+    let rejection_of_large = Rejection {
         code: ErrorCode::MessageTooLarge,
         request_id: Some("r-1".to_owned()),
-        ..Answer::bad_frame()
+        ..Rejection::bad_frame()
     };
     vec![
-        ("a message without a chat", send(""), refused("chat_id")),
-        ("a message to no chat's id", send(r#","chat_id":"chat_1""#), refused("chat_id")),
-        ("a message id of another alphabet", send(&other_alphabet), refused("client_message_id")),
-        ("a message that says nothing", to_chat(r#""""#), refused("content")),
-        ("a message that says null", to_chat("null"), refused("content")),
-        ("a message with half a character", to_chat(r#""\ud83d""#), refused("content")),
-        ("a message that comes twice", to_chat(r#""a","content":"b""#), refused("content")),
-        ("an empty content type", to_chat(r#""a","content_type":"""#), refused("content_type")),
-        ("a content type that is too long", to_chat(&long_type), refused("content_type")),
-        ("a message that is too large", too_large, answer_to_large),
+        ("a message without a chat", send(""), rejected("chat_id")),
+        ("a message with an invalid chat id", send(r#","chat_id":"chat_1""#), rejected("chat_id")),
+        ("a client message id with a space", send(&other_alphabet), rejected("client_message_id")),
+        ("a message with empty content", to_chat(r#""""#), rejected("content")),
+        ("a message whose content is null", to_chat("null"), rejected("content")),
+        ("a message with a lone surrogate", to_chat(r#""\ud83d""#), rejected("content")),
+        ("a message with two contents", to_chat(r#""a","content":"b""#), rejected("content")),
+        ("an empty content type", to_chat(r#""a","content_type":"""#), rejected("content_type")),
+        ("a content type that is too long", to_chat(&long_type), rejected("content_type")),
+        ("a message that is too large", too_large, rejection_of_large),
     ]
 }
 
-fn bad_fields() -> Vec<(&'static str, String, Answer)> {
+fn bad_fields() -> Vec<(&'static str, String, Rejection)> {
     let sync = |after: &str| {
         let head = r#"{"type":"sync_request","request_id":"r-1""#;
         format!(r#"{head},"chat_id":"{CHAT}","after_sequence":{after}}}"#)
@@ -163,24 +163,24 @@ fn bad_fields() -> Vec<(&'static str, String, Answer)> {
         format!(r#"{{"type":"presence_subscribe","request_id":"r-1","user_ids":[{users}]}}"#)
     };
     let many = vec![r#""bo""#; PRESENCE_USERS_PER_FRAME_MAX + 1].join(",");
-    let refused = |field| Answer::bad_field(field, Some("r-1"));
+    let rejected = |field| Rejection::bad_field(field, Some("r-1"));
     let typing = format!(r#"{{"type":"typing","chat_id":"{CHAT}","is_typing":1}}"#);
     vec![
-        ("a sequence below zero", sync("-1"), refused("after_sequence")),
-        ("a sequence of minus zero", sync("-0"), refused("after_sequence")),
-        ("a sequence with a fraction", sync("1.5"), refused("after_sequence")),
-        ("a sequence of 2^64", sync("18446744073709551616"), refused("after_sequence")),
-        ("a sequence beyond all numbers", sync("1e400"), refused("after_sequence")),
-        ("a sequence as text", sync("\"1\""), refused("after_sequence")),
-        ("a limit below zero", sync("1,\"limit\":-1"), refused("limit")),
-        ("nobody to watch", subscribe(""), refused("user_ids")),
-        ("too many to watch", subscribe(&many), refused("user_ids")),
-        ("a user id with a space", subscribe(r#""bo","c y""#), refused("user_ids[1]")),
+        ("a sequence below zero", sync("-1"), rejected("after_sequence")),
+        ("a sequence of minus zero", sync("-0"), rejected("after_sequence")),
+        ("a sequence with a fraction", sync("1.5"), rejected("after_sequence")),
+        ("a sequence of 2^64", sync("18446744073709551616"), rejected("after_sequence")),
+        ("a sequence of 1e400", sync("1e400"), rejected("after_sequence")),
+        ("a sequence as text", sync("\"1\""), rejected("after_sequence")),
+        ("a limit below zero", sync("1,\"limit\":-1"), rejected("limit")),
+        ("a subscription to no users", subscribe(""), rejected("user_ids")),
+        ("a subscription to too many users", subscribe(&many), rejected("user_ids")),
+        ("a user id with a space", subscribe(r#""bo","c y""#), rejected("user_ids[1]")),
         (
             "an authenticate without its token",
             r#"{"type":"authenticate"}"#.to_owned(),
-            Answer::bad_field("token", None),
+            Rejection::bad_field("token", None),
         ),
-        ("a yes that is a number", typing, Answer::bad_field("is_typing", None)),
+        ("a boolean as a number", typing, Rejection::bad_field("is_typing", None)),
     ]
 }

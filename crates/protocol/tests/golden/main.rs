@@ -1,8 +1,9 @@
-//! The golden file: every frame, code and refusal of the wire in one JSON file, for clients in
+//! The golden file: samples of every frame, code and invalid text in one JSON file, for clients in
 //! any language to test against.
 //!
-//! The file is what this crate writes, byte for byte. After a wanted change of the wire,
-//! `HEARTLINE_GOLDEN=write cargo test -p heartline-protocol --test golden` writes it anew.
+//! The file equals the output of this crate byte for byte. After an intended change of the
+//! protocol, `HEARTLINE_GOLDEN=write cargo test -p heartline-protocol --test golden` writes it
+//! again.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod client;
@@ -18,7 +19,7 @@ use heartline_protocol::{
 };
 use serde_json::Value;
 
-use crate::invalid::Answer;
+use crate::invalid::Rejection;
 
 /// Gives every variant of a frame its wire name. A variant that is missing here does not compile.
 macro_rules! frame_kinds {
@@ -40,24 +41,24 @@ fn entries<'a>(golden: &'a Value, list: &str) -> &'a [Value] {
 }
 
 #[test]
-fn the_committed_file_is_what_the_crate_writes() {
+fn the_committed_file_is_current() {
     let rendered = file::render();
     if std::env::var_os("HEARTLINE_GOLDEN").is_some_and(|value| value == "write") {
         std::fs::write(file::PATH, &rendered).unwrap();
     }
     let committed = std::fs::read_to_string(file::PATH).unwrap_or_default();
     for (number, (committed, rendered)) in committed.lines().zip(rendered.lines()).enumerate() {
-        assert_eq!(committed, rendered, "line {} of golden/frames.json is old", number + 1);
+        assert_eq!(committed, rendered, "line {} of golden/frames.json is not current", number + 1);
     }
     assert_eq!(
         committed, rendered,
-        "golden/frames.json is old: HEARTLINE_GOLDEN=write cargo test -p heartline-protocol \
-         --test golden writes it"
+        "golden/frames.json is not current: HEARTLINE_GOLDEN=write cargo test -p \
+         heartline-protocol --test golden writes it"
     );
 }
 
 #[test]
-fn every_client_frame_in_the_file_is_read_as_what_was_written() {
+fn every_client_frame_in_the_file_decodes_to_its_sample() {
     let golden: Value = serde_json::from_str(&file::render()).unwrap();
     let samples = client::samples();
     let entries = entries(&golden, "client");
@@ -73,7 +74,7 @@ fn every_client_frame_in_the_file_is_read_as_what_was_written() {
 }
 
 #[test]
-fn every_server_frame_in_the_file_is_read_as_what_was_written() {
+fn every_server_frame_in_the_file_decodes_to_its_sample() {
     let golden: Value = serde_json::from_str(&file::render()).unwrap();
     let samples = server::samples();
     let entries = entries(&golden, "server");
@@ -89,14 +90,14 @@ fn every_server_frame_in_the_file_is_read_as_what_was_written() {
 }
 
 #[test]
-fn no_variant_of_any_frame_is_forgotten() {
+fn every_variant_of_a_frame_has_a_sample() {
     let client: BTreeSet<_> =
         client::samples().iter().map(|(_, frame)| client::kind(frame)).collect();
     assert_eq!(client, client::KINDS.iter().copied().collect());
     let server: BTreeSet<_> = server::samples()
         .iter()
         .map(|(_, frame)| server::kind(frame))
-        // Only readers make it; the list of ignored frames shows when.
+        // Only decoding returns it, for the frames in the list of ignored ones.
         .chain([server::kind(&ServerFrame::Unknown)])
         .collect();
     assert_eq!(server, server::KINDS.iter().copied().collect());
@@ -161,9 +162,9 @@ fn a_frame_of_a_later_version_is_unknown_and_not_an_error() {
 }
 
 #[test]
-fn what_is_invalid_gets_the_answer_in_the_file() {
+fn every_invalid_text_is_rejected_as_in_the_file() {
     for (name, text, expected) in invalid::samples() {
-        assert_eq!(Answer::to(&text), Some(expected), "{name}: {text}");
+        assert_eq!(Rejection::of(&text), Some(expected), "{name}: {text}");
     }
 }
 

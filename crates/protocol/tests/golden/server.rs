@@ -62,7 +62,7 @@ pub(crate) fn samples() -> Samples {
     .concat()
 }
 
-/// Frames of versions to come, which clients pass over.
+/// Frames of later versions, which clients ignore.
 pub(crate) fn ignored() -> Vec<(&'static str, &'static str)> {
     vec![
         (

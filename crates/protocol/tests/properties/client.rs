@@ -84,12 +84,12 @@ fn object(frame: &ClientFrame) -> Map<String, Value> {
 
 proptest! {
     #[test]
-    fn a_client_frame_survives_the_wire(frame in client_frame()) {
+    fn a_client_frame_decodes_to_itself(frame in client_frame()) {
         prop_assert_eq!(decode_client(&encode_client(&frame)), Ok(Decoded::Frame(frame)));
     }
 
     #[test]
-    fn the_order_of_fields_and_the_space_between_them_mean_nothing(frame in client_frame()) {
+    fn the_order_of_fields_and_the_space_between_them_do_not_matter(frame in client_frame()) {
         let spread = serde_json::to_string_pretty(&object(&frame)).unwrap();
         prop_assert_eq!(decode_client(&format!("\r\n\t {spread} \n")), Ok(Decoded::Frame(frame)));
     }

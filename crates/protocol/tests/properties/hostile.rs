@@ -1,4 +1,4 @@
-//! Texts that nobody should send.
+//! Malformed and hostile texts.
 
 use heartline_protocol::limits::{
     CONTENT_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, FRAME_BYTES_MAX, JSON_DEPTH_MAX,
@@ -38,11 +38,11 @@ fn not_an_object(text: &str) -> bool {
     matches!(decode_client(text), Err(DecodeError::NotAnObject(_)))
 }
 
-/// The field that was refused, and the request that it was for.
-fn refused(text: &str) -> (String, Option<RequestId>) {
+/// The invalid field and the request of a rejected text.
+fn rejected(text: &str) -> (String, Option<RequestId>) {
     match decode_client(text) {
         Err(DecodeError::InvalidField { request_id, field, message }) => {
-            assert!(message.len() <= 400, "a refusal is short: {message}");
+            assert!(message.len() <= 400, "an error message is short: {message}");
             (field, request_id)
         }
         other => panic!("{text} is {other:?}"),
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn every_field_that_comes_twice_is_refused(
+    fn every_repeated_field_is_rejected(
         frame in client_frame(),
         which in any::<prop::sample::Index>(),
     ) {
@@ -120,11 +120,11 @@ proptest! {
         let name = Value::from(field.as_str());
         let twice = format!("{},{name}:{value}}}", text.strip_suffix('}').unwrap());
         let id = frame.request_id().filter(|_| field != "request_id").cloned();
-        prop_assert_eq!(refused(&twice), (field.clone(), id));
+        prop_assert_eq!(rejected(&twice), (field.clone(), id));
     }
 
     #[test]
-    fn a_number_that_is_no_sequence_is_refused_with_its_request(
+    fn a_number_that_is_no_sequence_is_rejected_with_its_request(
         id in request_id(),
         chat in chat_id(),
         number in prop_oneof![
@@ -136,11 +136,11 @@ proptest! {
         let id_text = Value::from(id.as_str());
         let head = format!(r#"{{"after_sequence":{number},"type":"sync_request""#);
         let text = format!(r#"{head},"request_id":{id_text},"chat_id":"{chat}"}}"#);
-        prop_assert_eq!(refused(&text), ("after_sequence".to_owned(), Some(id)));
+        prop_assert_eq!(rejected(&text), ("after_sequence".to_owned(), Some(id)));
     }
 
     #[test]
-    fn content_over_its_limit_is_too_large_however_it_is_written(
+    fn content_over_its_limit_is_too_large_in_any_escaping(
         id in request_id(),
         chat in chat_id(),
         over in 1..200_usize,
@@ -155,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn any_number_of_levels_is_answered_without_recursion() {
+fn any_number_of_levels_is_decoded_without_recursion() {
     let shapes: [(&str, &str); 3] = [("[", "]"), (r#"{"a":"#, "}"), (r#"[{"a":["#, "]}]")];
     for (open, close) in shapes {
         for levels in [65, 127, 128, 1_000, 100_000] {
@@ -183,7 +183,7 @@ fn as_many_levels_as_allowed_are_ignored_in_an_unknown_field() {
     let heartbeat = decode_client(r#"{"type":"heartbeat"}"#);
     assert!(matches!(heartbeat, Ok(Decoded::Frame(ClientFrame::Heartbeat(_)))));
     assert_eq!(decode_client(&format!(r#"{{"type":"heartbeat","extra":{nested}}}"#)), heartbeat);
-    // Brackets in a string are no levels, whatever stands before them.
+    // Brackets in a string do not count as levels, whatever precedes them.
     let brackets = "[".repeat(1000);
     for text in [
         format!(r#"{{"type":"heartbeat","extra":"{brackets}"}}"#),
@@ -204,18 +204,18 @@ fn an_unknown_field_may_hold_any_number_and_any_escape() {
 }
 
 #[test]
-fn a_lone_surrogate_in_a_known_field_is_refused() {
+fn a_lone_surrogate_in_a_known_field_is_rejected() {
     let id = "r".parse::<RequestId>().unwrap();
     for half in [r"\ud800", r"\udc00", r"\ud800\ud800", r"\ud83dx", r"\uDFFF"] {
         let text = format!(r#"{{"type":"refresh_token","request_id":"r","token":"{half}"}}"#);
-        assert_eq!(refused(&text), ("token".to_owned(), Some(id.clone())));
+        assert_eq!(rejected(&text), ("token".to_owned(), Some(id.clone())));
         assert!(not_an_object(&format!(r#"{{"type":"{half}","request_id":"r"}}"#)));
         assert!(not_an_object(&format!(r#"{{"type":"heartbeat","{half}":1}}"#)));
     }
 }
 
 #[test]
-fn the_largest_frames_are_frames() {
+fn the_largest_valid_frames_decode() {
     let chat = "chat_01HF7YAT000000000000000001";
     let message = json!({
         "type": "send_message", "request_id": "r".repeat(64), "chat_id": chat,
@@ -237,18 +237,18 @@ fn the_largest_frames_are_frames() {
 }
 
 #[test]
-fn a_refusal_does_not_repeat_what_was_sent_at_length() {
+fn an_error_message_does_not_repeat_a_long_value() {
     let long = "x".repeat(60_000);
     let text = json!({
         "type": "sync_request", "request_id": "r", "chat_id": "chat_1", "after_sequence": long,
     });
-    assert_eq!(refused(&text.to_string()).1, Some("r".parse().unwrap()));
+    assert_eq!(rejected(&text.to_string()).1, Some("r".parse().unwrap()));
     let object = json!({ "type": "typing", "chat_id": long.clone(), "is_typing": long });
-    assert_eq!(refused(&object.to_string()).0, "chat_id");
+    assert_eq!(rejected(&object.to_string()).0, "chat_id");
 }
 
 #[test]
-fn the_numbers_at_the_edge_of_a_sequence_are_read_exactly() {
+fn the_largest_sequences_are_decoded_exactly() {
     let chat = "chat_01HF7YAT000000000000000001";
     for sequence in [0, 1, (1 << 53) + 1, i64::MAX as u64 + 1, u64::MAX] {
         let number = Number::from(sequence);

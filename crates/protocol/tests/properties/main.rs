@@ -1,4 +1,4 @@
-//! What must hold of the codec for every frame and every text, not only for samples.
+//! Properties of the codec that hold for every frame and every text.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod client;
@@ -12,7 +12,7 @@ use heartline_protocol::{
 use proptest::prelude::*;
 use ulid::Ulid;
 
-/// The last instant that the wire can write.
+/// The last timestamp that the wire can express.
 const UNIX_MS_MAX: u64 = 253_402_300_799_999;
 
 fn user_id() -> impl Strategy<Value = UserId> + Clone {
@@ -51,7 +51,7 @@ fn timestamp() -> impl Strategy<Value = Timestamp> + Clone {
     (0..=UNIX_MS_MAX).prop_map(|unix_ms| Timestamp { unix_ms })
 }
 
-/// Text of any script, with all that JSON must escape.
+/// Text of any script, including every character that JSON must escape.
 fn text(bytes_max: usize) -> impl Strategy<Value = String> + Clone {
     proptest::collection::vec(any::<char>(), 0..=bytes_max / 4)
         .prop_map(|characters| characters.into_iter().collect())

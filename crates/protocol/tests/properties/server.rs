@@ -35,12 +35,12 @@ fn server_frame() -> BoxedStrategy<ServerFrame> {
 }
 
 fn connection_frame() -> BoxedStrategy<ServerFrame> {
-    let who = (connection_id(), user_id(), device_id(), node_id());
+    let ids = (connection_id(), user_id(), device_id(), node_id());
     let numbers = (any::<u64>(), any::<u64>(), any::<u32>());
     prop_oneof![
         (any::<u16>(), any::<u64>())
             .prop_map(|(code, timeout_ms)| ServerFrame::AuthChallenge { code, timeout_ms }),
-        (who, numbers, limits(), option::of(vec(text(40), 0..3))).prop_map(
+        (ids, numbers, limits(), option::of(vec(text(40), 0..3))).prop_map(
             |((connection_id, user_id, device_id, server_id), numbers, limits, degraded)| {
                 ServerFrame::ConnectionEstablished(Box::new(ConnectionEstablished {
                     connection_id,
@@ -248,7 +248,7 @@ fn closing_frame() -> BoxedStrategy<ServerFrame> {
 
 proptest! {
     #[test]
-    fn a_server_frame_survives_the_wire(frame in server_frame(), at in timestamp()) {
+    fn a_server_frame_decodes_to_itself(frame in server_frame(), at in timestamp()) {
         let text = encode_server(&frame, at);
         prop_assert_eq!(decode_server(&text).unwrap(), frame);
         let suffix = format!(",\"timestamp\":\"{at}\"}}");
@@ -256,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn a_chat_with_a_type_of_its_own_survives_inside_a_frame_with_a_type(
+    fn a_chat_inside_a_frame_keeps_its_own_type(
         frame in chat_changed(),
         at in timestamp(),
     ) {

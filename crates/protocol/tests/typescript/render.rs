@@ -11,10 +11,10 @@ use heartline_testing::source::types;
 /// Names that two modules share.
 const RENAMED: [(&str, &str, &str); 1] = [("rest", "SendMessage", "SendMessageBody")];
 
-/// What every server frame carries besides its own fields.
+/// The fields that every frame of a kind has besides its own.
 const FRAMES: [(&str, &str); 2] = [
     ("ClientFrame", ""),
-    ("ServerFrame", "  /** When the server said it. */\n  timestamp: Timestamp;\n"),
+    ("ServerFrame", "  /** When the server sent the frame. */\n  timestamp: Timestamp;\n"),
 ];
 
 /// The public types of a module.
@@ -114,7 +114,7 @@ fn frames(item: &ItemEnum, variants: &[&Variant], rename_all: &str, common: &str
         writeln!(union, "{comment}  | ({{ type: \"{word}\" }}{shape}{carried})").unwrap();
     }
     if !common.is_empty() {
-        let comment = "/** What every frame of the server carries. */\n";
+        let comment = "/** The fields that every frame of the server has. */\n";
         writeln!(text, "{comment}export interface Timestamped {{\n{common}}}\n").unwrap();
     }
     text.push_str(&finished(&union));

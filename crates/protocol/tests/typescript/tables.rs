@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use heartline_testing::source::{constants, types};
 
-/// The limits that a client keeps to by itself: their names there and here.
+/// The limits that a client enforces by itself: the name in TypeScript, the name here, the value.
 const NUMBERS: [(&str, &str, u64); 8] = [
     ("CONTENT_BYTES_MAX", "CONTENT_BYTES_MAX", limits::CONTENT_BYTES_MAX as u64),
     ("CONTENT_TYPE_BYTES_MAX", "CONTENT_TYPE_BYTES_MAX", limits::CONTENT_TYPE_BYTES_MAX as u64),
@@ -47,7 +47,7 @@ pub(crate) fn constants() -> String {
         ("PROTOCOL_VERSION", "The version of the frames.", json!(PROTOCOL_VERSION)),
         (
             "DEFAULT_CONTENT_TYPE",
-            "What content is when its sender does not say.",
+            "The content type of a message whose sender gives none.",
             json!(DEFAULT_CONTENT_TYPE),
         ),
     ];
@@ -57,7 +57,7 @@ pub(crate) fn constants() -> String {
         writeln!(text, "/** {doc} */\nexport const {name} = {value};").unwrap();
     }
     let limits = serde_json::to_value(ClientLimits::default()).unwrap();
-    text.push_str("/** The limits of a server that was not told others. */\n");
+    text.push_str("/** The limits of a server with the default configuration. */\n");
     text.push_str("export const DEFAULT_LIMITS: ClientLimits = {\n");
     for (name, value) in limits.as_object().unwrap() {
         writeln!(text, "  {name}: {value},").unwrap();
@@ -73,17 +73,17 @@ pub(crate) fn ids() -> String {
     format!("{}\n", lines.concat())
 }
 
-/// What a client does after each closing reason and error code, and no more: each byte here is one in
-/// every page.
+/// The close code and the next step of each closing reason, and the retryable errors. Nothing more,
+/// because every page downloads this table.
 pub(crate) fn codes() -> String {
-    let mut text = "/** What a client does after each closing reason. */\n\
+    let mut text = "/** The close code and the next step of each closing reason. */\n\
         export const CLOSE_REASONS: Record<CloseReason, { code: number; reconnect: Reconnect }> = {\n"
         .to_owned();
     for reason in CloseReason::ALL {
         let members = [("code", json!(reason.code())), ("reconnect", json!(reason.reconnect()))];
         writeln!(text, "  {}: {},", reason.as_str(), object(&members)).unwrap();
     }
-    text.push_str("};\n\n/** The errors after which one tries again. */\n");
+    text.push_str("};\n\n/** The errors after which a client retries. */\n");
     text.push_str("export const RETRYABLE_ERRORS: readonly ErrorCode[] = [\n");
     for code in ErrorCode::ALL.iter().filter(|code| code.retryable()) {
         writeln!(text, "  {},", json!(code)).unwrap();

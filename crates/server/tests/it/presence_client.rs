@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 
-use heartline_client::{ChatClient, ChatConfig, ChatEvent, ClientConfig, ClientEvent, WatchError};
+use heartline_client::{
+    ChatClient, ChatConfig, ChatEvent, ClientConfig, ClientEvent, SubscribeError,
+};
 use heartline_protocol::server_frame::Presence;
 use heartline_protocol::server_frame::PresenceStatus::{self, Offline, Online, Unknown};
 use heartline_protocol::{Token, UserId};
@@ -60,7 +62,7 @@ impl App {
         }
     }
 
-    async fn watch(&self, users: &[&str]) -> Result<(), WatchError> {
+    async fn watch(&self, users: &[&str]) -> Result<(), SubscribeError> {
         self.client
             .presence_subscribe(users.iter().map(|user| user.parse().unwrap()).collect())
             .await
@@ -103,7 +105,7 @@ async fn an_application_that_watches_a_thousand_keeps_to_the_limits() {
         (0..1000).map(|number| format!("u{number}").parse().unwrap()).collect();
     let mut ana = App::start("ana", &[server.address]);
     ana.client.presence_subscribe(users).await.unwrap();
-    assert_eq!(ana.watch(&["one-more"]).await, Err(WatchError::TooMany));
+    assert_eq!(ana.watch(&["one-more"]).await, Err(SubscribeError::TooMany));
     for _ in 0..1000 {
         assert_eq!(ana.presence().await.status, Unknown);
     }

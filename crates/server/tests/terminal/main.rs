@@ -147,7 +147,7 @@ async fn piped_lines_are_sent_once_connected_and_their_answers_awaited() {
         "-- connected as ana on device phone (conn_",
         "-- you have no chats yet: /new NAME USER…",
         "-> heartbeat {\"type\":\"heartbeat\"}",
-        "you are in no chat: /join goes to one of /chats",
+        "you are in no chat: /chats lists yours, /join CHAT opens one",
         "-> sing {",
         "-> ? {broken",
     ];
@@ -180,7 +180,10 @@ async fn a_dropped_connection_comes_back() {
     let arguments = node.arguments(&["--user", "ana", "--auth", "subprotocol"]);
     let Outcome { code, output, .. } = run_on(arguments, false, "/drop\n").await;
     assert_eq!(code, 0, "{output}");
-    assert!(output.contains("-- disconnected: you broke the connection; trying"), "{output}");
+    assert!(
+        output.contains("-- disconnected: you dropped the connection; reconnecting"),
+        "{output}"
+    );
     assert_eq!(output.matches("-- connected as ana").count(), 2, "{output}");
 }
 
@@ -204,12 +207,15 @@ async fn a_refused_token_ends_it_with_advice() {
     arguments.data_dir = other.scratch.path().to_owned();
     let Outcome { code, output, errors } = run_on(arguments, false, "").await;
     assert_eq!(code, 1, "{output}");
-    assert!(output.contains("the server refused it with HTTP 401"), "{output}");
-    assert!(errors.contains("the server refused the token: is it the server whose"), "{errors}");
+    assert!(output.contains("the server rejected the connection with HTTP 401"), "{output}");
+    assert!(
+        errors.contains("the server rejected the token, which was signed with the secret in "),
+        "{errors}"
+    );
     let arguments = node.arguments(&["--token", "nonsense"]);
     let Outcome { code, errors, .. } = run_on(arguments, false, "").await;
     assert_eq!(code, 1);
-    assert!(errors.contains("has it expired"), "{errors}");
+    assert!(errors.contains("it may have expired"), "{errors}");
 }
 
 #[tokio::test]
@@ -247,15 +253,15 @@ async fn mistakes_about_chats_are_answered_with_what_to_do() {
     let Outcome { code, output, errors } = run_on(arguments, false, &input).await;
     assert_eq!((code, errors.as_str()), (0, ""), "{output}");
     let parts = [
-        "you are in no chat: /join goes to one of /chats",
-        "there is no chat nowhere among yours: /chats lists them",
-        "you are not a member of this chat, or there is none: /chats lists yours",
+        "you are in no chat: /chats lists yours, /join CHAT opens one",
+        "you have no chat nowhere: /chats lists yours",
+        "you are not a member of this chat, or it does not exist: /chats lists yours",
         "a direct chat is with exactly one other user",
-        "you are in club: nothing was said yet",
-        "bo is a member already",
-        "that is you: /leave leaves the chat",
-        "a message has at most 4096 bytes, and this one has 5000: say it in parts",
-        "nothing was said here yet",
+        "you are in club: no messages yet",
+        "bo is already a member",
+        "you cannot remove yourself: use /leave",
+        "a message can have at most 4096 bytes, and this one has 5000: split it",
+        "this chat has no messages yet",
     ];
     let mut rest = output.as_str();
     for part in parts {

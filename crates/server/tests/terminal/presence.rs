@@ -95,24 +95,24 @@ async fn a_watched_user_is_seen_to_come_and_go_and_to_hide() {
     let mut ana = Person::sit_down(&node, "ana");
     ana.sees("you have no chats yet").await;
     ana.types("/watch bo, cy").await;
-    for line in ["-- bo is unknown\n", "-- cy is unknown\n"] {
+    for line in ["-- the status of bo is unknown\n", "-- the status of cy is unknown\n"] {
         ana.sees(line).await;
     }
     let mut bo = Person::sit_down(&node, "bo");
     ana.sees("-- bo is online\n").await;
     bo.sees("you have no chats yet").await;
     bo.types("/visibility nobody").await;
-    bo.sees("nobody sees when you are here\n").await;
-    ana.sees("-- bo is unknown\n").await;
+    bo.sees("nobody sees whether you are online\n").await;
+    ana.sees("-- the status of bo is unknown\n").await;
     bo.types("/visibility contacts_only").await;
-    bo.sees("your contacts see when you are here: /contact USER makes one\n").await;
+    bo.sees("your contacts see whether you are online: /contact USER adds one\n").await;
     bo.types("/contact ana").await;
-    bo.sees("ana is your contact, and you are theirs when they say so\n").await;
+    bo.sees("ana is added; you are contacts once ana has added you too\n").await;
     ana.types("/contact bo").await;
     ana.sees("-- bo is online\n").await;
     bo.types("/uncontact ana").await;
-    bo.sees("ana is no contact of yours\n").await;
-    ana.sees("-- bo is unknown\n").await;
+    bo.sees("ana is removed from your contacts\n").await;
+    ana.sees("-- the status of bo is unknown\n").await;
     bo.types("/visibility everyone").await;
     ana.sees("-- bo is online\n").await;
     ana.types("/watch bo").await;
@@ -121,7 +121,7 @@ async fn a_watched_user_is_seen_to_come_and_go_and_to_hide() {
     ana.types("/drop").await;
     ana.sees("-- connected as ana").await;
     bo.leaves().await;
-    ana.sees("-- bo was last here at ").await;
+    ana.sees("-- bo is offline, last seen at ").await;
     ana.types("/unwatch bo").await;
     ana.types("/contact ana").await;
     ana.sees("nobody is their own contact").await;
@@ -141,6 +141,6 @@ async fn too_many_users_cannot_be_watched() {
     let arguments = node.arguments(&["--user", "ana"]);
     let Outcome { code, output, .. } = run_on(arguments, false, &input).await;
     assert_eq!(code, 0, "{output}");
-    assert!(output.contains("at most 1000 users can be watched: /unwatch USER makes"), "{output}");
+    assert!(output.contains("you can watch at most 1000 users: /unwatch USER removes"), "{output}");
     assert_eq!(output.matches(" is unknown").count(), 1, "{output}");
 }

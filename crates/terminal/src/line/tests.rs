@@ -1,4 +1,4 @@
-//! What lines mean.
+//! Parsing of lines.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn user_id(text: &str) -> UserId {
     text.parse().unwrap()
 }
 
-fn refused(text: &str) -> String {
+fn rejected(text: &str) -> String {
     match parse(text) {
         Line::Unknown(sentence) => sentence,
         line => panic!("{text} is {line:?}"),
@@ -14,7 +14,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn commands_are_understood_with_space_around_them() {
+fn commands_are_parsed_with_space_around_them() {
     let table = [
         (" /heartbeat\t", Line::Heartbeat),
         ("/refresh", Line::Refresh),
@@ -59,68 +59,68 @@ fn a_group_has_a_name_and_members() {
     assert_eq!(parse("/new \"Book club\" bo, cy  d"), group("Book club", &["bo", "cy", "d"]));
     assert_eq!(parse("/new \"Book club\"bo"), group("Book club", &["bo"]));
     for text in ["/new", "/new club", "/new \"Book club bo", "/new \" \" bo", "/new club ,"] {
-        assert!(refused(text).contains("for example: /new \"Book club\" bo cy"), "{text}");
+        assert!(rejected(text).contains("for example: /new \"Book club\" bo cy"), "{text}");
     }
 }
 
 #[test]
-fn every_command_of_the_help_is_one() {
+fn every_command_of_the_help_exists() {
     let commands = HELP.lines().filter(|line| line.starts_with('/'));
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         if let Line::Unknown(sentence) = parse(command) {
-            assert!(!sentence.contains("there is no command"), "{sentence}");
+            assert!(!sentence.contains("unknown command"), "{sentence}");
         }
     }
 }
 
 #[test]
-fn what_begins_like_an_object_is_sent_as_it_is() {
+fn a_line_that_begins_like_an_object_is_a_frame() {
     for text in [r#"{"type":"heartbeat"}"#, "{", "{not json", r#"{ "a" : 1 } x"#] {
         assert_eq!(parse(text), Line::Frame(text.to_owned()));
     }
 }
 
 #[test]
-fn anything_else_without_a_slash_is_said() {
-    assert_eq!(parse(" hello  there "), Line::Say("hello  there".to_owned()));
-    assert_eq!(parse("/send /etc is a path"), Line::Say("/etc is a path".to_owned()));
-    assert_eq!(parse("/send {}"), Line::Say("{}".to_owned()));
+fn any_other_line_without_a_slash_is_a_message() {
+    assert_eq!(parse(" hello  there "), Line::Send("hello  there".to_owned()));
+    assert_eq!(parse("/send /etc is a path"), Line::Send("/etc is a path".to_owned()));
+    assert_eq!(parse("/send {}"), Line::Send("{}".to_owned()));
 }
 
 #[test]
-fn every_mistake_says_what_to_do() {
+fn every_error_message_says_what_to_do() {
     let table = [
-        ("/heartbeats now", "there is no command /heartbeats; /help"),
-        ("/heartbeat now", "/heartbeat takes nothing after it"),
+        ("/heartbeats now", "unknown command /heartbeats: /help"),
+        ("/heartbeat now", "/heartbeat takes no arguments"),
         ("/direct", "for example: /direct bo"),
-        ("/direct b/o", "b/o is nobody's id: it must be 1 to 128 characters of"),
-        ("/new club b!", "b! is nobody's id"),
+        ("/direct b/o", "b/o is not a user id: it must be 1 to 128 characters of"),
+        ("/new club b!", "b! is not a user id"),
         ("/add", "for example: /add bo admin"),
-        ("/add bo king", "king is no role: say owner, admin or member"),
+        ("/add bo king", "king is not a role: give owner, admin or member"),
         ("/remove", "for example: /remove bo"),
         ("/join", "/chats lists yours"),
         ("/watch", "for example: /watch bo cy"),
-        ("/watch bo c!", "c! is nobody's id"),
+        ("/watch bo c!", "c! is not a user id"),
         ("/unwatch", "for example: /unwatch bo"),
-        ("/visibility", "say everyone, contacts_only or nobody"),
-        ("/visibility friends", "say everyone, contacts_only or nobody"),
+        ("/visibility", "give everyone, contacts_only or nobody"),
+        ("/visibility friends", "give everyone, contacts_only or nobody"),
         ("/contact", "for example: /contact bo"),
-        ("/uncontact b o", "b o is nobody's id"),
-        ("/send", "say something"),
-        ("/rename", "say what the chat should be called"),
+        ("/uncontact b o", "b o is not a user id"),
+        ("/send", "give a text"),
+        ("/rename", "give a name"),
         ("/history 0", "from 1 to 1000"),
         ("/history many", "from 1 to 1000"),
         ("/history 1001", "from 1 to 1000"),
     ];
     for (text, expected) in table {
-        let sentence = refused(text);
+        let sentence = rejected(text);
         assert!(sentence.contains(expected), "{text}: {sentence}");
     }
 }
 
 #[test]
-fn an_odd_line_cannot_disturb_the_terminal() {
-    let sentence = refused(&format!("/\u{1b}[2J{}", "é".repeat(100_000)));
-    assert!(sentence.starts_with("there is no command /\\u001b[2Jéé"), "{sentence}");
+fn an_error_message_is_short_and_has_no_control_characters() {
+    let sentence = rejected(&format!("/\u{1b}[2J{}", "é".repeat(100_000)));
+    assert!(sentence.starts_with("unknown command /\\u001b[2Jéé"), "{sentence}");
     assert!(sentence.len() < 300, "{sentence}");
 }

@@ -1,6 +1,6 @@
-//! How things look.
+//! The format of frames and of the connection.
 
-use heartline_client::{Refusal, TokenError};
+use heartline_client::{Rejection, TokenError};
 use heartline_protocol::server_frame::{ConnectionClosing, ErrorFrame};
 use heartline_protocol::{CloseReason, ConnectionId, ErrorCode, decode_server};
 use ulid::Ulid;
@@ -57,21 +57,21 @@ fn errors_are_red_pushes_cyan_answers_plain_and_own_frames_dim() {
 }
 
 #[test]
-fn a_frame_of_a_later_version_and_one_that_is_none_are_shown_too() {
+fn unknown_frames_and_other_texts_are_shown_too() {
     let later = received(PAPER, r#"{"type":"weather","sky":"blue"}"#);
     assert!(later.contains("<- weather {"), "{later}");
     assert!(received(PAPER, "no frame at all").ends_with("<- ? no frame at all\n"));
 }
 
 #[test]
-fn a_token_of_ones_own_is_covered() {
+fn a_token_is_not_shown() {
     let line = PAPER.sent(AT, r#"{"type":"refresh_token","request_id":"r","token":"secret"}"#);
     assert!(line.contains("-> refresh_token {") && line.contains(r#""token":"…""#), "{line}");
     assert!(!line.contains("secret"), "{line}");
 }
 
 #[test]
-fn what_others_say_cannot_steer_the_terminal() {
+fn control_characters_in_frames_are_escaped() {
     let text = "{\"type\":\"a\u{9b}2J\",\n\"b\":\"\u{1b}[31m\u{202e}\u{7}\"}";
     let line = PAPER.received(AT, &ServerFrame::Unknown, text);
     assert_eq!(line.matches(char::is_control).count(), 1, "{line:?}");
@@ -94,19 +94,19 @@ fn the_states_of_the_connection_are_sentences() {
 }
 
 #[test]
-fn an_end_says_why_and_when_it_tries_again() {
+fn an_end_has_its_reason_and_the_delay_of_the_reconnect() {
     let pause = Some(Duration::from_millis(1_140));
     let ending = Ending::Lost(Loss::HeartbeatTimeout);
     let line = PAPER.disconnected(AT, &ending, pause);
-    let expected = "-- disconnected: the server did not answer a heartbeat in time; trying again \
+    let expected = "-- disconnected: the server did not answer a heartbeat in time; reconnecting \
                     in 1.1 s\n";
     assert!(line.ends_with(expected), "{line}");
     let line = PAPER.disconnected(AT, &ending, Some(Duration::ZERO));
-    assert!(line.ends_with("; trying again at once\n"), "{line}");
+    assert!(line.ends_with("; reconnecting at once\n"), "{line}");
     assert!(COLOURS.disconnected(AT, &ending, None).contains("\u{1b}[31m-- disconnected"));
-    let refusal = |message: Option<&str>| {
+    let rejection = |message: Option<&str>| {
         let message = message.map(str::to_owned);
-        Ending::Refused(Refusal { status: 401, code: None, message, retry_after: None })
+        Ending::Rejected(Rejection { status: 401, code: None, message, retry_after: None })
     };
     let closing = ConnectionClosing {
         reason: CloseReason::SlowConsumer,
@@ -115,17 +115,20 @@ fn an_end_says_why_and_when_it_tries_again() {
         sync_hints: None,
     };
     let table = [
-        (refusal(None), "the server refused it with HTTP 401"),
-        (refusal(Some("no\nway")), "the server refused it with HTTP 401 (no way)"),
+        (rejection(None), "the server rejected the connection with HTTP 401"),
+        (rejection(Some("no\nway")), "the server rejected the connection with HTTP 401 (no way)"),
         (
             Ending::Closed { closing: Some(closing), code: Some(1008) },
-            "the server closed it: slow_consumer (1008)",
+            "the server closed the connection: slow_consumer (1008)",
         ),
-        (Ending::Closed { closing: None, code: Some(1001) }, "the server closed it with code 1001"),
-        (Ending::Closed { closing: None, code: None }, "the server closed it"),
+        (
+            Ending::Closed { closing: None, code: Some(1001) },
+            "the server closed the connection with code 1001",
+        ),
+        (Ending::Closed { closing: None, code: None }, "the server closed the connection"),
         (Ending::Lost(Loss::Unreachable("why".into())), "the server cannot be reached: why"),
         (Ending::Lost(Loss::Broken("why".into())), "the connection broke: why"),
-        (Ending::Lost(Loss::Dropped), "you broke the connection"),
+        (Ending::Lost(Loss::Dropped), "you dropped the connection"),
         (Ending::NoToken(TokenError::Ended("why".into())), "there will be no token: why"),
     ];
     for (ending, expected) in table {

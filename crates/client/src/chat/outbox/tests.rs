@@ -1,4 +1,4 @@
-//! The rules of sending.
+//! Sending messages.
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ impl Sending {
         self.outbox.next(self.now, &self.cursors)
     }
 
-    /// The next message must be this one; gives its request id.
+    /// The next message must be this one; returns its request id.
     fn sends(&mut self, name: &str) -> RequestId {
-        let frame = self.next().expect("nothing is sent");
+        let frame = self.next().expect("no message is sent");
         assert_eq!((frame.client_message_id.as_str(), &*frame.content), (name, name));
         frame.request_id
     }
@@ -40,19 +40,19 @@ impl Sending {
         self.outbox.acked(&ack(request_id, CHAT, &name.parse().unwrap(), 1))
     }
 
-    fn is_refused(&mut self, request_id: &RequestId, code: ErrorCode) -> Refused {
-        self.outbox.refused(&error(request_id, code), self.now)
+    fn is_rejected(&mut self, request_id: &RequestId, code: ErrorCode) -> ErrorEffect {
+        self.outbox.on_error(&error(request_id, code), self.now)
     }
 
-    fn after(&mut self, pause: Duration) {
-        self.now += pause;
+    fn after(&mut self, delay: Duration) {
+        self.now += delay;
     }
 }
 
-const A_WHILE: Duration = Duration::from_secs(2);
+const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_chat_has_one_message_on_its_way_and_chats_do_not_wait_for_each_other() {
+fn a_chat_has_one_unanswered_message_and_chats_do_not_wait_for_each_other() {
     let mut sending = Sending::start();
     sending.push(CHAT, "one");
     sending.push(CHAT, "two");
@@ -72,9 +72,9 @@ fn a_retry_has_a_new_request_id_and_the_same_message_id_and_stays_first() {
         sending.push(CHAT, "one");
         sending.push(CHAT, "two");
         let first = sending.sends("one");
-        assert_eq!(sending.is_refused(&first, code), Refused::ForNow(CHAT), "{code:?}");
-        assert_eq!(sending.next(), None, "{code:?} is retried without a pause");
-        sending.after(A_WHILE);
+        assert_eq!(sending.is_rejected(&first, code), ErrorEffect::Retry(CHAT), "{code:?}");
+        assert_eq!(sending.next(), None, "{code:?} is retried without a delay");
+        sending.after(LONG_ENOUGH);
         let second = sending.sends("one");
         assert_ne!(first, second);
         assert!(sending.is_acked(&second, "one").is_some());
@@ -83,14 +83,14 @@ fn a_retry_has_a_new_request_id_and_the_same_message_id_and_stays_first() {
 }
 
 #[test]
-fn a_definite_refusal_ends_the_message_and_the_next_one_goes() {
+fn a_final_rejection_removes_the_message_and_the_next_one_is_sent() {
     for code in ErrorCode::ALL.into_iter().filter(|code| !code.retryable()) {
         let mut sending = Sending::start();
         sending.push(CHAT, "one");
         sending.push(CHAT, "two");
         let request_id = sending.sends("one");
-        let refused = sending.is_refused(&request_id, code);
-        assert_eq!(refused, Refused::Definitely(draft(CHAT, "one")), "{code:?}");
+        let rejected = sending.is_rejected(&request_id, code);
+        assert_eq!(rejected, ErrorEffect::Rejected(draft(CHAT, "one")), "{code:?}");
         sending.sends("two");
     }
 }
@@ -101,8 +101,8 @@ fn after_an_unknown_outcome_the_message_stays_until_its_ack() {
     sending.push(CHAT, "one");
     for _ in 0..5 {
         let request_id = sending.sends("one");
-        let refused = sending.outbox.refused(&outcome_unknown(&request_id), sending.now);
-        assert_eq!(refused, Refused::ForNow(CHAT));
+        let rejected = sending.outbox.on_error(&outcome_unknown(&request_id), sending.now);
+        assert_eq!(rejected, ErrorEffect::Retry(CHAT));
         sending.after(Duration::from_secs(20));
     }
     let request_id = sending.sends("one");
@@ -111,56 +111,56 @@ fn after_an_unknown_outcome_the_message_stays_until_its_ack() {
 }
 
 #[test]
-fn a_limit_of_the_connection_pauses_every_chat_and_a_failing_store_only_one() {
-    let paused = |code| {
+fn a_limit_of_the_connection_delays_every_chat_and_a_failing_store_only_one() {
+    let delays_others = |code| {
         let mut sending = Sending::start();
         sending.push(CHAT, "one");
         sending.push(OTHER, "other");
         let request_id = sending.sends("one");
-        sending.is_refused(&request_id, code);
+        sending.is_rejected(&request_id, code);
         sending.next().is_none()
     };
-    assert!(paused(ErrorCode::RateLimited));
-    assert!(paused(ErrorCode::ServerBusy));
-    assert!(paused(ErrorCode::Unauthorized));
-    assert!(!paused(ErrorCode::ServiceUnavailable));
-    assert!(!paused(ErrorCode::InternalError));
+    assert!(delays_others(ErrorCode::RateLimited));
+    assert!(delays_others(ErrorCode::ServerBusy));
+    assert!(delays_others(ErrorCode::Unauthorized));
+    assert!(!delays_others(ErrorCode::ServiceUnavailable));
+    assert!(!delays_others(ErrorCode::InternalError));
 }
 
 #[test]
-fn a_newer_token_ends_the_pause_of_an_expired_one() {
+fn a_newer_token_ends_the_delay_of_an_expired_one() {
     let mut sending = Sending::start();
     sending.push(CHAT, "one");
     let request_id = sending.sends("one");
-    sending.is_refused(&request_id, ErrorCode::Unauthorized);
+    sending.is_rejected(&request_id, ErrorCode::Unauthorized);
     assert_eq!(sending.next(), None);
     sending.outbox.token_refreshed();
     sending.sends("one");
 }
 
 #[test]
-fn pauses_grow_with_every_failure_and_begin_again_after_an_ack() {
+fn delays_grow_with_every_failure_and_are_reset_by_an_ack() {
     let mut sending = Sending::start();
     sending.push(CHAT, "one");
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..4 {
         let request_id = sending.sends("one");
-        sending.is_refused(&request_id, ErrorCode::InternalError);
+        sending.is_rejected(&request_id, ErrorCode::InternalError);
         let due_at = sending.outbox.due_at(sending.now).unwrap();
-        pauses.push((due_at - sending.now).as_secs_f64().round());
+        delays.push((due_at - sending.now).as_secs_f64().round());
         sending.now = due_at;
     }
-    assert!(pauses.is_sorted() && pauses[3] >= 6.0, "{pauses:?}");
+    assert!(delays.is_sorted() && delays[3] >= 6.0, "{delays:?}");
     let request_id = sending.sends("one");
     sending.is_acked(&request_id, "one");
     sending.push(CHAT, "two");
     let request_id = sending.sends("two");
-    sending.is_refused(&request_id, ErrorCode::InternalError);
-    assert!(sending.outbox.due_at(sending.now).unwrap() < sending.now + A_WHILE);
+    sending.is_rejected(&request_id, ErrorCode::InternalError);
+    assert!(sending.outbox.due_at(sending.now).unwrap() < sending.now + LONG_ENOUGH);
 }
 
 #[test]
-fn a_lost_connection_makes_everything_wait_again_in_its_order() {
+fn after_a_lost_connection_messages_are_queued_again_in_order() {
     let mut sending = Sending::start();
     for (chat_id, name) in [(OTHER, "one"), (CHAT, "two"), (CHAT, "three")] {
         sending.push(chat_id, name);
@@ -168,14 +168,14 @@ fn a_lost_connection_makes_everything_wait_again_in_its_order() {
     let lost = sending.sends("one");
     sending.sends("two");
     sending.outbox.connected(&ClientLimits::default());
-    assert_eq!(sending.is_refused(&lost, ErrorCode::NotAMember), Refused::NotMine);
+    assert_eq!(sending.is_rejected(&lost, ErrorCode::NotAMember), ErrorEffect::Unrelated);
     sending.sends("one");
     sending.sends("two");
     assert_eq!(sending.next(), None);
 }
 
 #[test]
-fn it_is_full_at_its_capacity_in_messages_and_in_bytes_until_an_ack() {
+fn the_outbox_is_limited_in_messages_and_bytes() {
     let bytes = draft(CHAT, "one").bytes();
     for (messages_max, bytes_max) in [(1, usize::MAX / 2), (9, bytes)] {
         let mut sending = Sending::start();
@@ -195,25 +195,25 @@ fn it_is_full_at_its_capacity_in_messages_and_in_bytes_until_an_ack() {
 }
 
 #[test]
-fn the_same_id_cannot_wait_twice_in_one_chat() {
+fn the_same_id_cannot_be_queued_twice_in_one_chat() {
     let mut sending = Sending::start();
     sending.push(CHAT, "one");
     sending.push(OTHER, "one");
-    assert_eq!(sending.outbox.push(draft(CHAT, "one")), Err(SendError::AlreadyWaiting));
+    assert_eq!(sending.outbox.push(draft(CHAT, "one")), Err(SendError::AlreadyQueued));
 }
 
 #[test]
-fn an_ack_for_something_else_changes_nothing() {
+fn an_ack_for_another_message_changes_nothing() {
     let mut sending = Sending::start();
     sending.push(CHAT, "one");
     let request_id = sending.sends("one");
     assert_eq!(sending.is_acked(&request_id, "foreign"), None);
     assert!(sending.is_acked(&"foreign".parse().unwrap(), "one").is_some());
-    assert_eq!(sending.is_refused(&request_id, ErrorCode::NotAMember), Refused::NotMine);
+    assert_eq!(sending.is_rejected(&request_id, ErrorCode::NotAMember), ErrorEffect::Unrelated);
 }
 
 #[test]
-fn sends_keep_within_the_announced_rate_and_the_number_on_their_way() {
+fn sends_are_limited_in_rate_and_in_unanswered_messages() {
     let mut sending = Sending::start();
     for chat in 0..100_u32 {
         sending.push(ChatId(Ulid(chat.into())), "hello");
@@ -229,22 +229,22 @@ fn sends_keep_within_the_announced_rate_and_the_number_on_their_way() {
 }
 
 #[test]
-fn an_unanswered_send_is_known_by_what_was_seen_before_its_first_attempt() {
+fn an_unanswered_send_has_a_sequence_above_those_seen_before_its_first_attempt() {
     let mut sending = Sending::start();
-    sending.cursors.take(&message(CHAT, 7));
+    sending.cursors.receive(&message(CHAT, 7));
     sending.push(CHAT, "one");
     assert_eq!(sending.outbox.unanswered_above(CHAT), None);
     sending.sends("one");
     assert_eq!(sending.outbox.unanswered_above(CHAT), Some(7));
     sending.outbox.disconnected();
     assert_eq!(sending.outbox.unanswered_above(CHAT), None);
-    sending.cursors.take(&message(CHAT, 9));
+    sending.cursors.receive(&message(CHAT, 9));
     sending.sends("one");
     assert_eq!(sending.outbox.unanswered_above(CHAT), Some(7));
 }
 
 #[test]
-fn what_has_no_answer_comes_back_in_its_order() {
+fn unanswered_messages_are_returned_in_order() {
     let mut sending = Sending::start();
     for (chat_id, name) in [(OTHER, "one"), (CHAT, "two"), (OTHER, "three")] {
         sending.push(chat_id, name);

@@ -1,8 +1,8 @@
 //! The chat rules against a small server that fails in every way that the protocol allows.
 //!
-//! Pushes are lost, repeated and overtaken, requests are refused, connections break, old messages
-//! expire. In the end the application must have seen every message that is kept, once and in
-//! order, and every message that it sent must be stored once, unless it was refused.
+//! Pushes are lost, repeated and reordered, requests are rejected, connections break, old messages
+//! expire. In the end the application must have received every message that the server still has,
+//! once and in order, and every message that it sent must be stored once, unless it was rejected.
 
 mod server;
 
@@ -14,7 +14,7 @@ use heartline_protocol::{ClientMessageId, ErrorCode, ServerFrame};
 use proptest::prelude::*;
 use ulid::Ulid;
 
-use self::server::{Fate, Server};
+use self::server::{Behaviour, Server};
 use super::*;
 use crate::chat::fixtures::{connected, disconnected, draft, frame, message};
 use crate::clock;
@@ -22,20 +22,20 @@ use crate::event::ClientEvent;
 
 const CHATS: u128 = 5;
 
-/// One thing that happens. Indexes are taken modulo what there is.
+/// One step of the model. Indexes are taken modulo the number of items.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Send {
         chat: u128,
     },
-    OthersSay {
+    OtherUserSends {
         chat: u128,
     },
-    /// The client writes what it has to write.
+    /// The client writes all frames that are due.
     Write,
     /// The server handles the next frame.
-    Serve(Fate),
-    /// One of the server's frames arrives, perhaps before earlier ones.
+    Serve(Behaviour),
+    /// A frame of the server arrives, perhaps before earlier ones.
     Arrive {
         index: usize,
     },
@@ -59,7 +59,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let refusals = vec![
+    let codes = vec![
         ErrorCode::RateLimited,
         ErrorCode::ServerBusy,
         ErrorCode::ServiceUnavailable,
@@ -67,18 +67,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         ErrorCode::Unauthorized,
         ErrorCode::NotAMember,
     ];
-    let fate = prop_oneof![
-        6 => Just(Fate::Good),
-        1 => prop::sample::select(refusals).prop_map(Fate::Refused),
-        1 => any::<bool>().prop_map(|stored| Fate::Unknown { stored }),
+    let behaviour = prop_oneof![
+        6 => Just(Behaviour::Succeed),
+        1 => prop::sample::select(codes).prop_map(Behaviour::Fail),
+        1 => any::<bool>().prop_map(|stored| Behaviour::Unknown { stored }),
     ];
     let chat = 0..CHATS;
     let wait = prop::sample::select(vec![1, 100, 300, 2_000, 20_000]);
     let step = prop_oneof![
         4 => chat.clone().prop_map(|chat| Step::Send { chat }),
-        6 => chat.clone().prop_map(|chat| Step::OthersSay { chat }),
+        6 => chat.clone().prop_map(|chat| Step::OtherUserSends { chat }),
         8 => Just(Step::Write),
-        8 => fate.prop_map(Step::Serve),
+        8 => behaviour.prop_map(Step::Serve),
         14 => (0..4_usize).prop_map(|index| Step::Arrive { index }),
         2 => any::<usize>().prop_map(|index| Step::LosePush { index }),
         1 => any::<usize>().prop_map(|index| Step::RepeatPush { index }),
@@ -98,11 +98,11 @@ struct World {
     server: Server,
     to_server: VecDeque<ClientFrame>,
     to_client: Vec<ServerFrame>,
-    /// What the application sent, saw, and was told.
+    /// The messages that the application sent and received, and the results that it was given.
     drafts: Vec<Draft>,
     seen: BTreeMap<ChatId, Vec<Message>>,
     sent: Vec<ClientMessageId>,
-    refused: Vec<ClientMessageId>,
+    rejected: Vec<ClientMessageId>,
     synced_on: u128,
 }
 
@@ -118,7 +118,7 @@ impl World {
             drafts: Vec::new(),
             seen: BTreeMap::new(),
             sent: Vec::new(),
-            refused: Vec::new(),
+            rejected: Vec::new(),
             synced_on: 0,
         }
     }
@@ -127,7 +127,7 @@ impl World {
         self.state.connection_id().is_some()
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         let chat_of = |chat| ChatId(Ulid(chat));
         match step {
             Step::Send { chat } => {
@@ -135,9 +135,9 @@ impl World {
                 self.drafts.push(draft.clone());
                 self.state.send(draft).unwrap();
             }
-            Step::OthersSay { chat } => self.others_say(chat_of(chat)),
+            Step::OtherUserSends { chat } => self.other_user_sends(chat_of(chat)),
             Step::Write => self.write(),
-            Step::Serve(fate) => self.serve(fate),
+            Step::Serve(behaviour) => self.serve(behaviour),
             Step::Arrive { index } => self.arrive(index),
             Step::LosePush { index } => _ = self.push_at(index).map(|at| self.to_client.remove(at)),
             Step::RepeatPush { index } => {
@@ -147,14 +147,14 @@ impl World {
             Step::Wait { ms } => self.now += Duration::from_millis(ms),
             Step::Connect if !self.is_connected() => {
                 self.connections += 1;
-                self.tell(connected(self.connections));
+                self.on_event(connected(self.connections));
             }
             Step::Connect => {}
             Step::Break => self.break_connection(),
             Step::Resync { chat } => {
                 let chat_ids = chat.map(|chat| vec![chat_of(chat)]);
                 let reason = "gap".to_owned();
-                self.say(ServerFrame::ResyncRequired { reason, chat_ids, delay_ms: 50 });
+                self.send_to_client(ServerFrame::ResyncRequired { reason, chat_ids, delay_ms: 50 });
             }
             Step::Expire { chat } => {
                 self.server.log(chat_of(chat)).expire();
@@ -162,22 +162,22 @@ impl World {
         }
     }
 
-    fn others_say(&mut self, chat_id: ChatId) {
+    fn other_user_sends(&mut self, chat_id: ChatId) {
         let message = message(chat_id, self.server.log(chat_id).head() + 1);
         self.server.log(chat_id).messages.push(message.clone());
-        self.say(ServerFrame::Message(message));
+        self.send_to_client(ServerFrame::Message(message));
     }
 
     fn break_connection(&mut self) {
         self.to_server.clear();
         self.to_client.clear();
         if self.is_connected() {
-            self.tell(disconnected());
+            self.on_event(disconnected());
         }
     }
 
-    /// A frame sets out to the client, if there is a connection.
-    fn say(&mut self, frame: ServerFrame) {
+    /// Sends a frame to the client, if there is a connection.
+    fn send_to_client(&mut self, frame: ServerFrame) {
         if self.is_connected() {
             self.to_client.push(frame);
         }
@@ -193,12 +193,12 @@ impl World {
         if !self.to_client.is_empty() {
             let index = index % self.to_client.len();
             let arrived = self.to_client.remove(index);
-            self.tell(frame(arrived));
+            self.on_event(frame(arrived));
         }
     }
 
-    /// The client learns something, and the application what follows.
-    fn tell(&mut self, event: ClientEvent) {
+    /// Passes an event to the client, and its events to the application.
+    fn on_event(&mut self, event: ClientEvent) {
         self.state.on_event(event, self.now);
         while let Some(event) = self.state.next_event(self.now) {
             match event {
@@ -207,15 +207,15 @@ impl World {
                     self.seen.entry(message.chat_id).or_default().push(message);
                 }
                 ChatEvent::Sent { ack } => self.sent.push(ack.client_message_id),
-                ChatEvent::Refused { client_message_id, .. } => {
-                    self.refused.push(client_message_id)
+                ChatEvent::Rejected { client_message_id, .. } => {
+                    self.rejected.push(client_message_id)
                 }
                 ChatEvent::Synced => self.synced_on = self.connections,
                 ChatEvent::Connection(_)
                 | ChatEvent::ChatChanged { .. }
                 | ChatEvent::Outgoing { .. }
                 | ChatEvent::Presence(_)
-                | ChatEvent::WatchRefused { .. }
+                | ChatEvent::SubscriptionRejected { .. }
                 | ChatEvent::Typing { .. } => {}
             }
         }
@@ -227,20 +227,20 @@ impl World {
         }
     }
 
-    fn serve(&mut self, fate: Fate) {
+    fn serve(&mut self, behaviour: Behaviour) {
         let request = self.to_server.pop_front();
-        if let Some(reply) = request.and_then(|request| self.server.serve(request, fate)) {
-            self.say(reply);
+        if let Some(reply) = request.and_then(|request| self.server.serve(request, behaviour)) {
+            self.send_to_client(reply);
         }
     }
 
-    /// From now on nothing fails, until there is nothing left to do.
-    fn settle(&mut self) {
-        self.take(if self.is_connected() { Step::Resync { chat: None } } else { Step::Connect });
+    /// Runs without failures until nothing is left to do.
+    fn run_to_completion(&mut self) {
+        self.apply(if self.is_connected() { Step::Resync { chat: None } } else { Step::Connect });
         for _ in 0..10_000 {
             self.write();
             if !self.to_server.is_empty() {
-                self.serve(Fate::Good);
+                self.serve(Behaviour::Succeed);
             } else if !self.to_client.is_empty() {
                 self.arrive(0);
             } else if let Some(at) = self.state.next_frame_at(self.now) {
@@ -249,7 +249,7 @@ impl World {
                 return;
             }
         }
-        panic!("the client never comes to rest");
+        panic!("the client never becomes idle");
     }
 
     fn check(self) {
@@ -262,17 +262,17 @@ impl World {
             for message in log.messages.iter().skip(log.expired as usize) {
                 assert!(seen.contains(message), "{message:?} was not seen");
             }
-            assert_eq!(log.acked, log.head(), "the server knows how far it came");
+            assert_eq!(log.acked, log.head(), "everything is acknowledged");
             let stored = log.messages.iter().map(|message| &message.client_message_id);
             let stored: Vec<_> = stored.filter(|id| id.as_str().starts_with("ana-")).collect();
             let drafts = self.drafts.iter().filter(|draft| draft.chat_id == *chat_id);
             let drafts = drafts.map(|draft| &draft.client_message_id);
-            let expected: Vec<_> = drafts.filter(|id| !self.refused.contains(id)).collect();
+            let expected: Vec<_> = drafts.filter(|id| !self.rejected.contains(id)).collect();
             assert_eq!(stored, expected, "stored once, in the order of sending");
         }
-        let answers = self.sent.len() + self.refused.len();
-        assert_eq!(answers, self.drafts.len(), "every message has one answer");
-        assert_eq!(self.synced_on, self.connections, "it is told that all has arrived");
+        let answers = self.sent.len() + self.rejected.len();
+        assert_eq!(answers, self.drafts.len(), "every message has one result");
+        assert_eq!(self.synced_on, self.connections, "the end of the sync is reported");
         assert_eq!(self.state.into_drafts(), []);
     }
 }
@@ -281,12 +281,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_message_is_seen_once_in_order_and_every_send_is_stored_once(steps in steps()) {
+    fn every_message_is_delivered_once_in_order_and_every_send_is_stored_once(steps in steps()) {
         let mut world = World::new();
         for step in steps {
-            world.take(step);
+            world.apply(step);
         }
-        world.settle();
+        world.run_to_completion();
         world.check();
     }
 }

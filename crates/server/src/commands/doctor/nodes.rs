@@ -103,7 +103,7 @@ pub(super) async fn examine_urls(
     report: &mut Report<'_>,
 ) {
     let config = ClientConfig::new("", Token(String::new()));
-    let web = Web::new(&config.trust());
+    let web = Web::new(&config.tls_config());
     let mut versions = Vec::new();
     for url in urls {
         match report.watch(&format!("asking {url}"), examine_url(&web, url)).await {

@@ -49,7 +49,7 @@ pub(super) struct Probe {
 impl Probe {
     pub(super) fn new(urls: &[String], secret: Secret, loaded: &Loaded, clock: Clock) -> Self {
         let config = &loaded.config;
-        let trust = ClientConfig::new("", Token(String::new())).trust();
+        let trust = ClientConfig::new("", Token(String::new())).tls_config();
         Self {
             urls: urls.to_vec(),
             secret,

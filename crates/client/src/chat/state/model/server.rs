@@ -1,4 +1,4 @@
-//! A server that keeps chats in memory and handles requests as it is told.
+//! A server with chats in memory that handles each request as the test decides.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ const MANIFEST_PAGE: usize = 2;
 
 /// How the server handles a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Fate {
-    Good,
-    Refused(ErrorCode),
-    /// The outcome is said to be unknown, though the message was stored, or was not.
+pub(super) enum Behaviour {
+    Succeed,
+    Fail(ErrorCode),
+    /// The server reports an unknown outcome, whether or not the message was stored.
     Unknown {
         stored: bool,
     },
 }
 
-/// A chat as the server has it.
+/// A chat on the server.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) messages: Vec<Message>,
-    /// How many of the oldest are no longer kept.
+    /// The number of oldest messages that are deleted.
     pub(super) expired: u64,
     pub(super) acked: u64,
 }
@@ -40,7 +40,7 @@ impl Log {
         self.messages.len() as u64
     }
 
-    /// Only the newest message is still kept.
+    /// Deletes all messages except the newest.
     pub(super) fn expire(&mut self) {
         self.expired = self.head().saturating_sub(1);
     }
@@ -55,17 +55,21 @@ impl Server {
         self.logs.get_mut(&chat_id).unwrap()
     }
 
-    /// Handles a frame; the result is its answer.
-    pub(super) fn serve(&mut self, request: ClientFrame, fate: Fate) -> Option<ServerFrame> {
-        let reply = match (request, fate) {
-            (ClientFrame::SendMessage(send), _) => self.serve_send(send, fate),
+    /// Handles a frame; returns the answer.
+    pub(super) fn serve(
+        &mut self,
+        request: ClientFrame,
+        behaviour: Behaviour,
+    ) -> Option<ServerFrame> {
+        let reply = match (request, behaviour) {
+            (ClientFrame::SendMessage(send), _) => self.serve_send(send, behaviour),
             (ClientFrame::Ack(ack), _) => {
                 let log = self.log(ack.chat_id);
                 assert!(ack.last_acked_sequence <= log.head());
                 log.acked = log.acked.max(ack.last_acked_sequence);
                 return None;
             }
-            (request, Fate::Refused(code)) if code.retryable() => {
+            (request, Behaviour::Fail(code)) if code.retryable() => {
                 ServerFrame::Error(error(request.request_id().unwrap(), code))
             }
             (ClientFrame::SyncRequest(request), _) => self.serve_page(request),
@@ -75,19 +79,19 @@ impl Server {
         Some(reply)
     }
 
-    fn serve_send(&mut self, send: SendMessage, fate: Fate) -> ServerFrame {
+    fn serve_send(&mut self, send: SendMessage, behaviour: Behaviour) -> ServerFrame {
         let SendMessage { request_id, chat_id, client_message_id, content, .. } = send;
         let log = self.log(chat_id);
         let is_mine = |stored: &Message| stored.client_message_id == client_message_id;
         let stored = log.messages.iter().position(is_mine);
-        match fate {
-            Fate::Refused(code) if code.retryable() || stored.is_none() => {
+        match behaviour {
+            Behaviour::Fail(code) if code.retryable() || stored.is_none() => {
                 return ServerFrame::Error(error(&request_id, code));
             }
-            Fate::Unknown { stored: false } => {
+            Behaviour::Unknown { stored: false } => {
                 return ServerFrame::Error(outcome_unknown(&request_id));
             }
-            Fate::Good | Fate::Refused(_) | Fate::Unknown { stored: true } => {}
+            Behaviour::Succeed | Behaviour::Fail(_) | Behaviour::Unknown { stored: true } => {}
         }
         let index = stored.unwrap_or_else(|| {
             let sequence = log.head() + 1;
@@ -99,9 +103,9 @@ impl Server {
             });
             log.messages.len() - 1
         });
-        match fate {
-            Fate::Unknown { .. } => ServerFrame::Error(outcome_unknown(&request_id)),
-            Fate::Good | Fate::Refused(_) => ServerFrame::MessageAck(ack(
+        match behaviour {
+            Behaviour::Unknown { .. } => ServerFrame::Error(outcome_unknown(&request_id)),
+            Behaviour::Succeed | Behaviour::Fail(_) => ServerFrame::MessageAck(ack(
                 &request_id,
                 chat_id,
                 &client_message_id,

@@ -1,4 +1,4 @@
-//! A client's side of a conversation, with the server's words put in by the test.
+//! The client's side of a conversation; the test passes in the server's frames.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::chat::state::ChatState;
 use crate::clock;
 use crate::event::ClientEvent;
 
-pub(super) struct Talk {
+pub(super) struct Conversation {
     pub(super) state: ChatState,
     pub(super) now: Instant,
 }
 
-impl Talk {
+impl Conversation {
     pub(super) fn new(cursors: &[(ChatId, u64)]) -> Self {
         let cursors = cursors.iter().copied().collect();
         let config = ChatConfig { cursors, ..ChatConfig::default() };
@@ -28,58 +28,59 @@ impl Talk {
         Self { state, now: clock::now() }
     }
 
-    /// Connected, with these heads in the manifest, and nothing left to ask.
+    /// A connection with these heads in the manifest, and no request left.
     pub(super) fn connected(cursors: &[(ChatId, u64)]) -> Self {
-        let mut talk = Self::new(cursors);
-        talk.happens(connected(1));
+        let mut conversation = Self::new(cursors);
+        conversation.on_event(connected(1));
         let heads = cursors.iter().map(|(chat_id, head)| manifest_chat(*chat_id, *head));
-        let request_id = talk.asks_for_the_manifest();
-        let told = talk.hears(manifest(request_id, heads.collect()));
-        assert_eq!(told, [ChatEvent::Synced]);
-        talk
+        let request_id = conversation.requests_manifest();
+        let events = conversation.receives(manifest(request_id, heads.collect()));
+        assert_eq!(events, [ChatEvent::Synced]);
+        conversation
     }
 
-    /// What the application is told, without the event itself, which comes first.
-    pub(super) fn happens(&mut self, event: ClientEvent) -> Vec<ChatEvent> {
+    /// Passes an event to the client. Returns the events for the application, without the event
+    /// itself, which comes first.
+    pub(super) fn on_event(&mut self, event: ClientEvent) -> Vec<ChatEvent> {
         self.state.on_event(event.clone(), self.now);
         assert_eq!(self.state.next_event(self.now), Some(ChatEvent::Connection(event)));
         std::iter::from_fn(|| self.state.next_event(self.now)).collect()
     }
 
-    pub(super) fn hears(&mut self, heard: ServerFrame) -> Vec<ChatEvent> {
-        self.happens(frame(heard))
+    pub(super) fn receives(&mut self, received: ServerFrame) -> Vec<ChatEvent> {
+        self.on_event(frame(received))
     }
 
-    pub(super) fn hears_message(&mut self, sequence: u64) -> Vec<u64> {
-        sequences(&self.hears(ServerFrame::Message(message(CHAT, sequence))))
+    pub(super) fn receives_message(&mut self, sequence: u64) -> Vec<u64> {
+        sequences(&self.receives(ServerFrame::Message(message(CHAT, sequence))))
     }
 
-    pub(super) fn says(&mut self) -> Option<ClientFrame> {
+    pub(super) fn next_frame(&mut self) -> Option<ClientFrame> {
         self.state.next_frame(self.now)
     }
 
     pub(super) fn sends(&mut self) -> SendMessage {
-        match self.says() {
+        match self.next_frame() {
             Some(ClientFrame::SendMessage(frame)) => frame,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn asks_for_the_manifest(&mut self) -> RequestId {
-        match self.says() {
+    pub(super) fn requests_manifest(&mut self) -> RequestId {
+        match self.next_frame() {
             Some(ClientFrame::SyncManifest(SyncManifestRequest { request_id, .. })) => request_id,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn asks_for_a_page(&mut self) -> SyncRequest {
-        match self.says() {
+    pub(super) fn requests_page(&mut self) -> SyncRequest {
+        match self.next_frame() {
             Some(ClientFrame::SyncRequest(request)) => request,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn waits(&mut self, ms: u64) {
+    pub(super) fn advance(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
     }
 }

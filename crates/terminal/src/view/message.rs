@@ -1,4 +1,4 @@
-//! How chats look: what was said, what waits, and lists.
+//! Formats messages and chats.
 
 use std::fmt::Write;
 
@@ -9,32 +9,32 @@ use heartline_protocol::{ErrorFrame, Timestamp, UserId};
 
 use super::{CYAN, DIM, PLAIN, RESET, View, printable, to_seconds};
 
-/// What content is that needs no explanation.
+/// The content type that is not shown.
 const PLAIN_TEXT: &str = "text/plain";
-/// Characters of a message where it only reminds of it.
+/// Characters of a message in a list or an error.
 const EXCERPT_CHARACTERS_MAX: usize = 60;
 
-/// A message with what is known around it.
+/// A message to show.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Said<'a> {
+pub(crate) struct ShownMessage<'a> {
     pub(crate) message: &'a Message,
-    /// Whether the user at the terminal said it.
+    /// Whether the user of the terminal sent the message.
     pub(crate) own: bool,
-    /// The chat, if it is not the one that the user is in.
+    /// The chat, if it is not the current one.
     pub(crate) place: Option<&'a str>,
 }
 
 impl View {
-    /// A message: when, where if it is elsewhere, who and what.
-    pub(crate) fn said(self, now: Timestamp, said: Said<'_>) -> String {
-        let Said { message, own, place } = said;
-        let time = moment(message.created_at, now);
+    /// A message: time, chat if it is not the current one, sender and content.
+    pub(crate) fn message(self, now: Timestamp, shown: ShownMessage<'_>) -> String {
+        let ShownMessage { message, own, place } = shown;
+        let time = date_and_time(message.created_at, now);
         let sender = message.sender_id.as_str();
         let content = content_of(message);
-        self.speech(&time, place, sender, if own { PLAIN } else { CYAN }, &content)
+        self.message_line(&time, place, sender, if own { PLAIN } else { CYAN }, &content)
     }
 
-    /// A message of one's own that has no answer yet.
+    /// An own message that is not answered yet.
     pub(crate) fn waiting(
         self,
         at: Timestamp,
@@ -44,11 +44,11 @@ impl View {
     ) -> String {
         let sender = me.map_or("you", |me| me.as_str());
         let content = format!("{} (waiting for the server)", printable(&draft.content));
-        self.speech(&to_seconds(at), place, sender, DIM, &content)
+        self.message_line(&to_seconds(at), place, sender, DIM, &content)
     }
 
-    /// A message of one's own that is definitely not stored.
-    pub(crate) fn refused(
+    /// An own message that the server rejected.
+    pub(crate) fn rejected(
         self,
         at: Timestamp,
         content: Option<&str>,
@@ -58,7 +58,7 @@ impl View {
         let content = content.map(|content| format!(" \"{}\"", excerpt(content)));
         let (content, code) = (content.unwrap_or_default(), error.code.as_str());
         let why = &error.message;
-        self.trouble(at, &format!("not sent to {place}:{content}: {why} ({code})"))
+        self.error(at, &format!("not sent to {place}:{content}: {why} ({code})"))
     }
 
     /// A line of the list of chats.
@@ -72,14 +72,14 @@ impl View {
         let ListedChat { chat, last_acked_sequence, last_message } = listed;
         let mark = if is_current { '*' } else { ' ' };
         let mut line = format!("{number:>3} {mark} {}", printable(label));
-        let _ = write!(line, " ({}", counted(chat.members.len() as u64, "member"));
+        let _ = write!(line, " ({}", count(chat.members.len() as u64, "member"));
         let _ = match chat.head_sequence {
-            0 => write!(line, ", nothing said yet)"),
+            0 => write!(line, ", no messages yet)"),
             head if *last_acked_sequence >= head => {
-                write!(line, ", {}, all read)", counted(head, "message"))
+                write!(line, ", {}, all read)", count(head, "message"))
             }
             head => {
-                let messages = counted(head, "message");
+                let messages = count(head, "message");
                 write!(line, ", {messages}, read up to {last_acked_sequence})")
             }
         };
@@ -92,17 +92,17 @@ impl View {
         line
     }
 
-    /// The members of a chat, by role.
+    /// The members of a chat with their roles.
     pub(crate) fn members(self, label: &str, chat: &Chat) -> String {
         let mut lines = format!("{}:\n", printable(label));
         for member in &chat.members {
-            let (_, role) = super::super::book::role_name(member.role);
+            let (_, role) = super::super::chat_list::role_name(member.role);
             let _ = writeln!(lines, "  {role:<6} {}", member.user_id);
         }
         lines
     }
 
-    fn speech(
+    fn message_line(
         self,
         time: &str,
         place: Option<&str>,
@@ -124,7 +124,7 @@ impl View {
     }
 }
 
-/// What was said, safe to be written.
+/// The content of a message, safe to write.
 fn content_of(message: &Message) -> String {
     if message.deleted {
         return "(deleted)".to_owned();
@@ -137,8 +137,8 @@ fn content_of(message: &Message) -> String {
     }
 }
 
-/// The time, with the date if it is another day's.
-pub(super) fn moment(at: Timestamp, now: Timestamp) -> String {
+/// The time of day, with the date if it is not today.
+pub(super) fn date_and_time(at: Timestamp, now: Timestamp) -> String {
     let (then, now) = (at.to_string(), now.to_string());
     match (then.get(..10), now.get(..10)) {
         (Some(day), Some(today)) if day != today => format!("{day} {}", to_seconds(at)),
@@ -155,7 +155,7 @@ fn excerpt(content: &str) -> String {
 }
 
 /// A number with its noun.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

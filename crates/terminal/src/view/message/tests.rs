@@ -1,4 +1,4 @@
-//! How chats look.
+//! The format of messages and chats.
 
 use heartline_protocol::server_frame::{ChatKind, ChatMember, Role};
 use heartline_protocol::{ChatId, ErrorCode, MessageId};
@@ -25,39 +25,39 @@ fn message(content: &str) -> Message {
     }
 }
 
-fn said(message: &Message, place: Option<&str>) -> String {
-    PAPER.said(AT, Said { message, own: false, place })
+fn shown(message: &Message, place: Option<&str>) -> String {
+    PAPER.message(AT, ShownMessage { message, own: false, place })
 }
 
 #[test]
 fn a_message_is_time_sender_and_text() {
-    assert_eq!(said(&message("hello"), None), "22:13:20 bo: hello\n");
-    assert_eq!(said(&message("hello"), Some("tea")), "22:13:20 [tea] bo: hello\n");
+    assert_eq!(shown(&message("hello"), None), "22:13:20 bo: hello\n");
+    assert_eq!(shown(&message("hello"), Some("tea")), "22:13:20 [tea] bo: hello\n");
     let hello = message("hello");
-    let earlier = PAPER.said(NEXT_DAY, Said { message: &hello, own: true, place: None });
+    let earlier = PAPER.message(NEXT_DAY, ShownMessage { message: &hello, own: true, place: None });
     assert_eq!(earlier, "2023-11-14 22:13:20 bo: hello\n");
 }
 
 #[test]
-fn what_others_say_cannot_steer_the_terminal() {
-    let line = said(&message("a\nb\u{1b}[2J\u{202e}\u{9b}c"), Some("t\u{7}"));
+fn control_characters_in_messages_are_escaped() {
+    let line = shown(&message("a\nb\u{1b}[2J\u{202e}\u{9b}c"), Some("t\u{7}"));
     assert_eq!(line, "22:13:20 [t\\u0007] bo: a b\\u001b[2J\\u202e\\u009bc\n");
     let odd = Message { content_type: "x\u{1b}".to_owned(), ..message("{}") };
-    assert_eq!(said(&odd, None), "22:13:20 bo: (x\\u001b) {}\n");
+    assert_eq!(shown(&odd, None), "22:13:20 bo: (x\\u001b) {}\n");
 }
 
 #[test]
-fn a_deleted_message_says_so() {
+fn a_deleted_message_is_marked() {
     let deleted = Message { deleted: true, ..message("") };
-    assert_eq!(said(&deleted, None), "22:13:20 bo: (deleted)\n");
+    assert_eq!(shown(&deleted, None), "22:13:20 bo: (deleted)\n");
 }
 
 #[test]
-fn others_are_coloured_and_what_waits_is_dim() {
+fn other_senders_are_coloured_and_waiting_messages_dim() {
     let hello = message("hello");
-    let line = COLOURS.said(AT, Said { message: &hello, own: false, place: None });
+    let line = COLOURS.message(AT, ShownMessage { message: &hello, own: false, place: None });
     assert_eq!(line, "\u{1b}[2m22:13:20\u{1b}[0m \u{1b}[36mbo\u{1b}[0m: hello\n");
-    let own = COLOURS.said(AT, Said { message: &hello, own: true, place: None });
+    let own = COLOURS.message(AT, ShownMessage { message: &hello, own: true, place: None });
     assert_eq!(own, "\u{1b}[2m22:13:20\u{1b}[0m bo: hello\n");
     let draft = Draft::new(ChatId(Ulid(1)), "hi");
     let me = "ana".parse().unwrap();
@@ -70,10 +70,10 @@ fn others_are_coloured_and_what_waits_is_dim() {
 }
 
 #[test]
-fn a_refused_message_says_which_and_why() {
+fn a_rejected_message_is_shown_with_its_error() {
     let error = ErrorFrame::new(ErrorCode::NotAMember, "not a member of this chat");
     assert_eq!(
-        PAPER.refused(AT, Some("hi\u{7}"), "tea", &error),
+        PAPER.rejected(AT, Some("hi\u{7}"), "tea", &error),
         "22:13:20 -- not sent to tea: \"hi\\u0007\": not a member of this chat (NOT_A_MEMBER)\n"
     );
 }
@@ -97,7 +97,7 @@ fn a_listed_chat_shows_head_watermark_and_last_message() {
         let listed = ListedChat { chat: chat(head), last_acked_sequence, last_message };
         PAPER.listed(2, head == 3, "tea", &listed)
     };
-    let quiet = format!("  2   tea (2 members, nothing said yet)  {id}\n");
+    let quiet = format!("  2   tea (2 members, no messages yet)  {id}\n");
     assert_eq!(listed(0, 0, None), quiet);
     let unread = format!("  2 * tea (2 members, 3 messages, read up to 1) bo: hello  {id}\n");
     assert_eq!(listed(3, 1, Some(message("hello"))), unread);

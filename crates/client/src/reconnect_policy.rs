@@ -1,4 +1,4 @@
-//! Whether, when and where to come back: the reconnect rules of the protocol, without any IO.
+//! Whether, when and where to reconnect: the rules of the protocol, without IO.
 
 use std::time::Duration;
 
@@ -6,47 +6,47 @@ use heartline_protocol::server_frame::ConnectionClosing;
 use heartline_protocol::{CloseReason, Reconnect};
 
 use crate::back_off::BackOff;
-use crate::event::{Ending, Refusal, StopReason};
+use crate::event::{Ending, Rejection, StopReason};
 use crate::token::TokenError;
 
-/// The longest pause that a server can ask for; more than this is a mistake of the server.
+/// The longest delay that the client accepts from a server.
 pub(crate) const SERVER_DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What to do after an ending.
+/// The next step after an attempt or a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// Try the next URL after the pause.
+pub enum NextStep {
+    /// Try the next URL after the delay.
     Retry {
-        /// The pause.
+        /// The delay.
         after: Duration,
     },
-    /// The same, but only with a token other than the last one.
+    /// Try the next URL after the delay, with a token other than the last one.
     RetryWithNewToken {
-        /// The pause.
+        /// The delay.
         after: Duration,
     },
-    /// Make no further attempt.
+    /// Do not try again.
     Stop(StopReason),
 }
 
-/// The memory of the rules: what was tried since the last established connection.
+/// The reconnect rules, and the attempts since the last established connection.
 #[derive(Debug)]
-pub struct Policy {
+pub struct ReconnectPolicy {
     back_off: BackOff,
-    /// How many URLs there are to take turns.
+    /// The number of URLs, which are tried in turn.
     url_count: usize,
-    /// Whose turn it is.
+    /// The index of the URL to try next.
     url_index: usize,
-    /// The attempt under way or about to begin, counted from 1.
+    /// The number of the current or next attempt, from 1.
     attempt: u32,
-    /// Whether a different token was already asked for: a second refusal is final.
+    /// Whether a different token was already requested: a second rejection stops the client.
     token_replaced: bool,
 }
 
-impl Policy {
-    /// The rules for a client with this many URLs.
+impl ReconnectPolicy {
+    /// The rules for a client with `url_count` URLs.
     pub fn new(back_off: BackOff, url_count: usize) -> Self {
-        assert!(url_count > 0, "a client without a URL does not start");
+        assert!(url_count > 0, "a client has at least one URL");
         Self { back_off, url_count, url_index: 0, attempt: 1, token_replaced: false }
     }
 
@@ -60,66 +60,68 @@ impl Policy {
         self.attempt
     }
 
-    /// The server admitted the connection, so all that was held against it is forgotten.
+    /// The connection is established: delays, attempts and token rejections are reset.
     pub fn established(&mut self) {
         self.back_off.reset();
         self.attempt = 0;
         self.token_replaced = false;
     }
 
-    /// Decides what follows an ending.
-    pub fn ended(&mut self, ending: &Ending) -> Next {
+    /// Decides the next step.
+    pub fn ended(&mut self, ending: &Ending) -> NextStep {
         self.attempt = self.attempt.saturating_add(1);
         self.url_index = (self.url_index + 1) % self.url_count;
         match ending {
-            Ending::Refused(refusal) => self.after_refusal(refusal),
+            Ending::Rejected(rejection) => self.after_rejection(rejection),
             Ending::Closed { closing: Some(closing), .. } => self.after_closing(closing),
             Ending::Closed { closing: None, code } => self.after_code(*code),
             Ending::Lost(_) | Ending::NoToken(TokenError::Unavailable(_)) => self.backed_off(),
-            Ending::NoToken(TokenError::Ended(why)) => Next::Stop(StopReason::NoToken(why.clone())),
+            Ending::NoToken(TokenError::Ended(reason)) => {
+                NextStep::Stop(StopReason::NoToken(reason.clone()))
+            }
         }
     }
 
-    /// Only 401 and 403 are the server's own verdict on this client. Every other status may come
-    /// from a proxy while a deployment is under way, and passes.
-    fn after_refusal(&mut self, refusal: &Refusal) -> Next {
-        match (refusal.status, refusal.retry_after) {
+    /// Only 401 and 403 are final decisions of the server. Any other status may come from a proxy
+    /// during a deployment and is temporary.
+    fn after_rejection(&mut self, rejection: &Rejection) -> NextStep {
+        match (rejection.status, rejection.retry_after) {
             (401, _) => self.with_new_token(Duration::ZERO),
-            (403, _) => Next::Stop(StopReason::Refused { status: 403 }),
+            (403, _) => NextStep::Stop(StopReason::Rejected { status: 403 }),
             (_, Some(delay)) => {
-                Next::Retry { after: self.back_off.at_least(delay.min(SERVER_DELAY_MAX)) }
+                NextStep::Retry { after: self.back_off.at_least(delay.min(SERVER_DELAY_MAX)) }
             }
             (_, None) => self.backed_off(),
         }
     }
 
-    fn after_closing(&mut self, closing: &ConnectionClosing) -> Next {
+    fn after_closing(&mut self, closing: &ConnectionClosing) -> NextStep {
         let after = match closing.reconnect_delay_ms {
             0 => None,
             delay_ms => Some(Duration::from_millis(delay_ms).min(SERVER_DELAY_MAX)),
         };
         match closing.reason.reconnect() {
-            Reconnect::Never => Next::Stop(StopReason::ClosedByServer(closing.reason)),
+            Reconnect::Never => NextStep::Stop(StopReason::ClosedByServer(closing.reason)),
             Reconnect::WithNewToken => {
                 let after = after.unwrap_or_else(|| self.back_off.next_delay());
                 self.with_new_token(after)
             }
             Reconnect::BackOff | Reconnect::AfterDelay if !closing.reconnect_allowed => {
-                Next::Stop(StopReason::ClosedByServer(closing.reason))
+                NextStep::Stop(StopReason::ClosedByServer(closing.reason))
             }
             Reconnect::BackOff | Reconnect::AfterDelay => match after {
-                Some(after) => Next::Retry { after },
+                Some(after) => NextStep::Retry { after },
                 None => self.backed_off(),
             },
         }
     }
 
-    /// The closing frame was lost, so the code alone speaks; codes that several reasons share
-    /// have the same rule.
-    fn after_code(&mut self, code: Option<u16>) -> Next {
+    /// Without a closing frame the close code decides; reasons that share a code have the same
+    /// rule.
+    fn after_code(&mut self, code: Option<u16>) -> NextStep {
         let reason = CloseReason::ALL.into_iter().find(|reason| Some(reason.code()) == code);
         match reason.map(|reason| (reason, reason.reconnect())) {
-            Some((reason, Reconnect::Never)) => Next::Stop(StopReason::ClosedByServer(reason)),
+            Some((reason, Reconnect::Never)) => NextStep::Stop(StopReason::ClosedByServer(reason)),
             Some((_, Reconnect::WithNewToken)) => {
                 let after = self.back_off.next_delay();
                 self.with_new_token(after)
@@ -128,15 +130,15 @@ impl Policy {
         }
     }
 
-    fn backed_off(&mut self) -> Next {
-        Next::Retry { after: self.back_off.next_delay() }
+    fn backed_off(&mut self) -> NextStep {
+        NextStep::Retry { after: self.back_off.next_delay() }
     }
 
-    fn with_new_token(&mut self, after: Duration) -> Next {
+    fn with_new_token(&mut self, after: Duration) -> NextStep {
         if std::mem::replace(&mut self.token_replaced, true) {
-            Next::Stop(StopReason::TokenRefused)
+            NextStep::Stop(StopReason::TokenRejected)
         } else {
-            Next::RetryWithNewToken { after }
+            NextStep::RetryWithNewToken { after }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What follows from the events of the connection.
+//! Handles the events of the connection.
 
 use std::time::Duration;
 
@@ -11,25 +11,26 @@ use tokio::time::Instant;
 use crate::chat::catch_up::CatchUp;
 use crate::chat::draft::Draft;
 use crate::chat::event::ChatEvent;
-use crate::chat::manifest::PageTaken;
+use crate::chat::manifest::PageResult;
 use crate::chat::outbox;
-use crate::chat::state::{ChatState, Established, other_pace};
+use crate::chat::presence_subscriptions;
+use crate::chat::state::{ChatState, Established, frame_rate_limit};
 use crate::chat::sync;
-use crate::chat::watching;
 use crate::event::ClientEvent;
 
-/// How long a hole may be open before it is a gap: an ack may overtake the pushes before it, and
-/// the server itself waits 100 ms for what comes in the wrong order.
-const GAP_PATIENCE: Duration = Duration::from_millis(250);
+/// The delay before a missing sequence counts as a gap: an ack may overtake the pushes before it,
+/// and the server itself waits 100 ms for events in the wrong order.
+const GAP_DELAY: Duration = Duration::from_millis(250);
 
 impl ChatState {
-    /// Something happened to the connection. The application sees it first, then what follows.
+    /// Handles an event of the connection. The application receives the event first, then the
+    /// events that follow from it.
     pub(crate) fn on_event(&mut self, event: ClientEvent, now: Instant) {
         let place = self.events.len();
         match &event {
             ClientEvent::Connected(established) => self.on_connected(established, now),
             ClientEvent::Frame { frame, .. } => {
-                // What comes before a connection is established is not about chats.
+                // Frames before `connection_established` are not about chats.
                 if let Some(Established { user_id, .. }) = &self.established {
                     self.on_frame(frame, &user_id.clone(), now);
                 }
@@ -47,9 +48,9 @@ impl ChatState {
             user_id: established.user_id.clone(),
         });
         self.is_open = true;
-        self.pace = other_pace(&established.limits);
+        self.rate_limit = frame_rate_limit(&established.limits);
         self.outbox.connected(&established.limits);
-        self.watching.connected(&established.limits);
+        self.presence_subscriptions.connected(&established.limits);
         self.manifest.connected(now);
         self.catch_up = CatchUp::default();
     }
@@ -59,7 +60,7 @@ impl ChatState {
         self.outbox.disconnected();
         self.manifest.disconnected();
         self.sync.disconnected();
-        self.watching.disconnected();
+        self.presence_subscriptions.disconnected();
         self.presence.disconnected();
         self.typing.clear();
     }
@@ -70,8 +71,8 @@ impl ChatState {
             ServerFrame::MessageAck(ack) => self.on_message_ack(ack, user_id, now),
             ServerFrame::SyncResponse { .. } => self.on_page(frame, user_id, now),
             ServerFrame::SyncManifest { request_id, chats, next_page } => {
-                let taken = self.manifest.answered(request_id, chats, next_page.as_deref());
-                self.on_manifest(chats, taken, user_id, now);
+                let result = self.manifest.answered(request_id, chats, next_page.as_deref());
+                self.on_manifest(chats, result, user_id, now);
             }
             ServerFrame::ChatChanged { chat_id, change, chat } => {
                 self.on_chat_changed(*chat_id, *change, chat.as_ref(), user_id, now);
@@ -81,7 +82,7 @@ impl ChatState {
                 self.events.push_back(ChatEvent::Typing { chat_id, user_id, is_typing });
             }
             ServerFrame::PresenceSnapshot { request_id, users } => {
-                self.watching.answered(request_id);
+                self.presence_subscriptions.answered(request_id);
                 users.iter().for_each(|presence| self.on_presence(presence));
             }
             ServerFrame::PresenceChanged(presence) => self.on_presence(presence),
@@ -93,7 +94,7 @@ impl ChatState {
                 self.outbox.token_refreshed();
                 self.manifest.token_refreshed();
                 self.sync.token_refreshed();
-                self.watching.token_refreshed();
+                self.presence_subscriptions.token_refreshed();
             }
             ServerFrame::Error(error) => self.on_error(error, now),
             ServerFrame::ConnectionClosing(_) => self.is_open = false,
@@ -104,35 +105,36 @@ impl ChatState {
             | ServerFrame::TokenExpired { .. }
             | ServerFrame::Unknown => {}
         }
-        self.meet(now);
+        self.request_unknown_chats(now);
         if self.catch_up.announce() {
             self.events.push_back(ChatEvent::Synced);
         }
     }
 
     fn on_message(&mut self, message: &Message, user_id: &UserId, now: Instant) {
-        let ready = self.cursors.take(message);
-        self.hand_over(message.chat_id, ready, user_id);
-        self.review(message.chat_id, now + GAP_PATIENCE);
+        let ready = self.cursors.receive(message);
+        self.deliver(message.chat_id, ready, user_id);
+        self.check_gap(message.chat_id, now + GAP_DELAY);
     }
 
-    /// The ack fills its own number. One for a message that this client does not know, such as a
-    /// frame that the application wrote itself, only tells that the number exists.
+    /// An ack is the message with its own sequence. An ack of a message that this client does not
+    /// know, such as a frame that the application wrote itself, only shows that the sequence
+    /// exists.
     fn on_message_ack(&mut self, ack: &MessageAck, user_id: &UserId, now: Instant) {
         match self.outbox.acked(ack) {
             Some(draft) => {
                 self.events.push_back(ChatEvent::Sent { ack: ack.clone() });
-                let ready = self.cursors.take(&draft.into_message(ack, user_id.clone()));
-                self.hand_over(ack.chat_id, ready, user_id);
+                let ready = self.cursors.receive(&draft.into_message(ack, user_id.clone()));
+                self.deliver(ack.chat_id, ready, user_id);
             }
-            None => self.cursors.saw(ack.chat_id, ack.sequence),
+            None => self.cursors.note_sequence(ack.chat_id, ack.sequence),
         }
-        self.review(ack.chat_id, now + GAP_PATIENCE);
+        self.check_gap(ack.chat_id, now + GAP_DELAY);
     }
 
-    /// After a page the next one is wanted at once, if there is one; after a page that brought
-    /// nothing, with a pause. A page that the application asked for itself is welcome too, but says
-    /// nothing about what it leaves out.
+    /// After a page the next one is requested at once, or after a delay if the page brought
+    /// nothing. A page that the application requested itself is used too, but does not prove which
+    /// messages are deleted.
     fn on_page(&mut self, frame: &ServerFrame, user_id: &UserId, now: Instant) {
         let ServerFrame::SyncResponse { request_id, chat_id, messages, has_more, head_sequence } =
             frame
@@ -141,43 +143,43 @@ impl ChatState {
         };
         let chat_id = *chat_id;
         let reached_before = self.cursors.reached(chat_id);
-        let asked = self.sync.answered(request_id).filter(|asked| asked.chat_id == chat_id);
-        let ready = match asked {
-            Some(asked) => self.cursors.take_page(chat_id, asked.range, messages, *has_more),
-            None => messages.iter().flat_map(|message| self.cursors.take(message)).collect(),
+        let request = self.sync.answered(request_id).filter(|request| request.chat_id == chat_id);
+        let ready = match request {
+            Some(request) => self.cursors.receive_page(chat_id, request.range, messages, *has_more),
+            None => messages.iter().flat_map(|message| self.cursors.receive(message)).collect(),
         };
-        self.cursors.saw(chat_id, *head_sequence);
-        self.hand_over(chat_id, ready, user_id);
-        if asked.is_none() {
-            self.review(chat_id, now + GAP_PATIENCE);
+        self.cursors.note_sequence(chat_id, *head_sequence);
+        self.deliver(chat_id, ready, user_id);
+        if request.is_none() {
+            self.check_gap(chat_id, now + GAP_DELAY);
         } else if self.cursors.reached(chat_id) > reached_before {
             self.sync.progressed();
-            self.review(chat_id, now);
+            self.check_gap(chat_id, now);
         } else if self.has_gap(chat_id) {
-            self.sync.want_after_pause(chat_id, now);
+            self.sync.schedule_after_delay(chat_id, now);
         }
     }
 
     fn on_manifest(
         &mut self,
         chats: &[ManifestChat],
-        taken: PageTaken,
+        result: PageResult,
         user_id: &UserId,
         now: Instant,
     ) {
         for &ManifestChat { chat_id, head_sequence, last_acked_sequence } in chats {
-            self.cursors.saw(chat_id, head_sequence);
-            let begins_after = self.backlog.passes_over(head_sequence, last_acked_sequence);
-            let ready = self.cursors.begin(chat_id, begins_after);
-            self.hand_over(chat_id, ready, user_id);
+            self.cursors.note_sequence(chat_id, head_sequence);
+            let begins_after = self.backlog.skips_up_to(head_sequence, last_acked_sequence);
+            let ready = self.cursors.set_start(chat_id, begins_after);
+            self.deliver(chat_id, ready, user_id);
             let reached = self.cursors.reached(chat_id);
-            self.receipts.server_knows(chat_id, last_acked_sequence, reached, now);
-            if taken != PageTaken::NotMine {
+            self.acks.reconcile(chat_id, last_acked_sequence, reached, now);
+            if result != PageResult::Unrelated {
                 self.catch_up.expect(chat_id, head_sequence, reached);
             }
-            self.review(chat_id, now);
+            self.check_gap(chat_id, now);
         }
-        if taken == PageTaken::Complete {
+        if result == PageResult::Complete {
             self.catch_up.manifest_complete();
         }
     }
@@ -192,56 +194,59 @@ impl ChatState {
     ) {
         match chat {
             Some(chat) => {
-                self.cursors.saw(chat_id, chat.head_sequence);
-                let begins_after = self.backlog.passes_over(chat.head_sequence, 0);
-                let ready = self.cursors.begin(chat_id, begins_after);
-                self.hand_over(chat_id, ready, user_id);
-                self.review(chat_id, now + GAP_PATIENCE);
+                self.cursors.note_sequence(chat_id, chat.head_sequence);
+                let begins_after = self.backlog.skips_up_to(chat.head_sequence, 0);
+                let ready = self.cursors.set_start(chat_id, begins_after);
+                self.deliver(chat_id, ready, user_id);
+                self.check_gap(chat_id, now + GAP_DELAY);
             }
-            None => self.forget(chat_id),
+            None => self.remove_chat(chat_id),
         }
         let chat = chat.cloned();
         self.events.push_back(ChatEvent::ChatChanged { chat_id, change, chat });
     }
 
     fn on_error(&mut self, error: &ErrorFrame, now: Instant) {
-        match self.outbox.refused(error, now) {
-            outbox::Refused::Definitely(Draft { chat_id, client_message_id, .. }) => {
+        match self.outbox.on_error(error, now) {
+            outbox::ErrorEffect::Rejected(Draft { chat_id, client_message_id, .. }) => {
                 let error = error.clone();
-                self.events.push_back(ChatEvent::Refused { chat_id, client_message_id, error });
-                return self.review(chat_id, now);
+                self.events.push_back(ChatEvent::Rejected { chat_id, client_message_id, error });
+                return self.check_gap(chat_id, now);
             }
-            outbox::Refused::ForNow(chat_id) => return self.review(chat_id, now),
-            outbox::Refused::NotMine => {}
+            outbox::ErrorEffect::Retry(chat_id) => return self.check_gap(chat_id, now),
+            outbox::ErrorEffect::Unrelated => {}
         }
-        match self.sync.refused(error, now) {
-            sync::Refused::NotAMember(chat_id) => self.forget(chat_id),
-            sync::Refused::ForNow | sync::Refused::Definitely => {}
-            sync::Refused::NotMine => {
-                let is_manifests = self.manifest.refused(error, now);
-                if !is_manifests {
-                    self.on_watch_error(error, now);
+        match self.sync.on_error(error, now) {
+            sync::ErrorEffect::NotAMember(chat_id) => self.remove_chat(chat_id),
+            sync::ErrorEffect::Retry | sync::ErrorEffect::Rejected => {}
+            sync::ErrorEffect::Unrelated => {
+                let is_for_manifest = self.manifest.on_error(error, now);
+                if !is_for_manifest {
+                    self.on_subscription_error(error, now);
                 }
             }
         }
     }
 
-    fn on_watch_error(&mut self, error: &ErrorFrame, now: Instant) {
-        if let watching::Refused::Definitely(user_ids) = self.watching.refused(error, now) {
-            user_ids.iter().for_each(|user_id| self.presence.forget(user_id));
-            self.events.push_back(ChatEvent::WatchRefused { user_ids, error: error.clone() });
+    fn on_subscription_error(&mut self, error: &ErrorFrame, now: Instant) {
+        if let presence_subscriptions::ErrorEffect::Rejected(user_ids) =
+            self.presence_subscriptions.on_error(error, now)
+        {
+            user_ids.iter().for_each(|user_id| self.presence.remove(user_id));
+            self.events
+                .push_back(ChatEvent::SubscriptionRejected { user_ids, error: error.clone() });
         }
     }
 
-    /// What is said of somebody who is being left alone was on its way already.
+    /// A status that arrives during an unsubscribe was sent before it and is dropped.
     fn on_presence(&mut self, presence: &Presence) {
-        let is_ending = self.watching.is_ending(&presence.user_id);
-        if !is_ending && self.presence.take(presence) {
+        let is_unsubscribing = self.presence_subscriptions.is_unsubscribing(&presence.user_id);
+        if !is_unsubscribing && self.presence.apply(presence) {
             self.events.push_back(ChatEvent::Presence(presence.clone()));
         }
     }
 
-    fn hand_over(&mut self, chat_id: ChatId, ready: Vec<Message>, user_id: &UserId) {
+    fn deliver(&mut self, chat_id: ChatId, ready: Vec<Message>, user_id: &UserId) {
         for message in ready {
             let own = message.sender_id == *user_id;
             self.events.push_back(ChatEvent::Message { message, own });
@@ -253,35 +258,35 @@ impl ChatState {
         self.cursors.has_gap(chat_id, self.outbox.unanswered_above(chat_id))
     }
 
-    /// Asks for a page at that time if something is missing.
-    fn review(&mut self, chat_id: ChatId, at: Instant) {
+    /// Requests a page at that time if messages are missing.
+    fn check_gap(&mut self, chat_id: ChatId, at: Instant) {
         if self.has_gap(chat_id) {
-            self.sync.want(chat_id, at);
-        } else if self.cursors.awaits_beginning(chat_id) {
-            self.unmet.insert(chat_id);
+            self.sync.schedule(chat_id, at);
+        } else if self.cursors.has_unknown_start(chat_id) {
+            self.unknown_chats.insert(chat_id);
         }
     }
 
-    /// Only the manifest knows how far the user has come in a chat that is new here: whatever comes
-    /// of one that it has not named is worth another reading.
-    fn meet(&mut self, now: Instant) {
+    /// Reads the manifest again for chats that are new here, because only the manifest has the
+    /// user's watermark.
+    fn request_unknown_chats(&mut self, now: Instant) {
         if !self.manifest.is_idle() {
             return;
         }
-        let came = std::mem::take(&mut self.unmet).into_iter();
-        let unmet: Vec<_> = came.filter(|id| self.cursors.awaits_beginning(*id)).collect();
-        if !unmet.is_empty() {
-            self.manifest.resync(Some(&unmet), Duration::ZERO, now);
+        let chats = std::mem::take(&mut self.unknown_chats).into_iter();
+        let unknown: Vec<_> = chats.filter(|id| self.cursors.has_unknown_start(*id)).collect();
+        if !unknown.is_empty() {
+            self.manifest.resync(Some(&unknown), Duration::ZERO, now);
         }
     }
 
-    /// The user is no longer a member: nothing of the chat is kept. Messages that still wait to be
-    /// sent are refused by the server.
-    fn forget(&mut self, chat_id: ChatId) {
-        self.cursors.forget(chat_id);
-        self.sync.forget(chat_id);
-        self.receipts.forget(chat_id);
-        self.catch_up.forget(chat_id);
+    /// Removes everything about a chat of which the user is no longer a member. The server rejects
+    /// messages that are still queued for it.
+    fn remove_chat(&mut self, chat_id: ChatId) {
+        self.cursors.remove(chat_id);
+        self.sync.remove(chat_id);
+        self.acks.remove(chat_id);
+        self.catch_up.remove(chat_id);
         self.typing.remove(&chat_id);
     }
 }

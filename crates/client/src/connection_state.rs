@@ -1,4 +1,4 @@
-//! What one connection knows, and what it owes the server: pure, without the socket.
+//! The protocol state of one connection, without IO.
 
 use std::time::Duration;
 
@@ -12,31 +12,32 @@ use crate::heartbeat::Heartbeat;
 use crate::refresh::Refresh;
 use crate::token::{self, TokenNeed};
 
-/// How long the Close frame may take after `connection_closing`: the server answers what is in
-/// flight for 5 s and writes for 2 s.
+/// The time limit for the Close frame after `connection_closing`: the server completes pending
+/// requests for 5 s and writes for 2 s.
 const CLOSE_FRAME_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The state of one connection.
+/// The protocol state of one connection.
 #[derive(Debug)]
-pub(crate) struct Session {
-    /// The token in force on this connection.
+pub(crate) struct ConnectionState {
+    /// The token that the server accepted last.
     token: Token,
     device_id: Option<DeviceId>,
-    /// The server's name for this connection, from `connection_established` on.
+    /// Present from `connection_established` on.
     connection_id: Option<ConnectionId>,
-    /// When the connection must have been established, or, once the server is closing, ended.
+    /// The deadline for `connection_established` or, after `connection_closing`, for the Close
+    /// frame.
     phase_ends_at: Instant,
     /// Present from `connection_established` on.
     heartbeat: Option<Heartbeat>,
     refresh: Refresh,
-    /// What the server said before closing.
+    /// The server's `connection_closing`.
     closing: Option<ConnectionClosing>,
     /// The code of the server's Close frame.
     close_code: Option<u16>,
 }
 
-impl Session {
-    /// A connection whose upgrade went well with this token.
+impl ConnectionState {
+    /// The state after an upgrade with this token.
     pub(crate) fn new(token: Token, device_id: Option<DeviceId>, establish_by: Instant) -> Self {
         Self {
             token,
@@ -50,37 +51,38 @@ impl Session {
         }
     }
 
-    /// The token in force.
+    /// The token that the server accepted last.
     pub(crate) fn token(&self) -> &Token {
         &self.token
     }
 
-    /// Whether a frame that makes sense only on that connection, or on any, may be sent on this.
-    pub(crate) fn takes(&self, only_on: Option<ConnectionId>) -> bool {
+    /// Whether a frame that is restricted to the connection `only_on`, or to none, may be sent
+    /// here.
+    pub(crate) fn accepts(&self, only_on: Option<ConnectionId>) -> bool {
         only_on.is_none() || only_on == self.connection_id
     }
 
-    /// Whether the application's frames may be sent: not before the connection is established,
-    /// and not once the server no longer reads.
+    /// Whether the application's frames may be sent: only after `connection_established` and before
+    /// `connection_closing`.
     pub(crate) fn is_open(&self) -> bool {
         self.heartbeat.is_some() && self.closing.is_none()
     }
 
-    /// Something came from the server, be it only a pong.
-    pub(crate) fn heard(&mut self) {
+    /// The server sent a message of any kind, including a Pong.
+    pub(crate) fn received(&mut self) {
         if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.heard();
+            heartbeat.received();
         }
     }
 
-    /// The socket is read again after the application was busy.
-    pub(crate) fn resumed(&mut self, now: Instant) {
+    /// The socket is read again after the event queue was full.
+    pub(crate) fn reading_resumed(&mut self, now: Instant) {
         if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.resumed(now);
+            heartbeat.reading_resumed(now);
         }
     }
 
-    /// A frame came. The result is the answer that the client itself owes to it.
+    /// The server sent a frame. Returns the client's own reply, if the frame requires one.
     pub(crate) fn on_frame(
         &mut self,
         frame: &ServerFrame,
@@ -100,11 +102,11 @@ impl Session {
                 if let Some(token) = self.refresh.accepted(request_id) {
                     self.token = token;
                 }
-                self.refresh.in_force(Some(*expires_at), now, wall);
+                self.refresh.set_expiry(Some(*expires_at), now, wall);
             }
             ServerFrame::Error(error) => {
                 if let Some(request_id) = &error.request_id {
-                    self.refresh.refused(request_id, now, wall);
+                    self.refresh.rejected(request_id, now, wall);
                 }
             }
             ServerFrame::ConnectionClosing(closing) => {
@@ -132,20 +134,20 @@ impl Session {
         let timeout = Duration::from_millis(frame.heartbeat_timeout_ms);
         self.connection_id = Some(frame.connection_id);
         self.heartbeat = Some(Heartbeat::new(interval, timeout, now));
-        self.refresh.in_force(token::expiry_of(&self.token), now, wall);
+        self.refresh.set_expiry(token::expiry_of(&self.token), now, wall);
     }
 
-    /// The server's Close frame came.
+    /// The server sent a Close frame.
     pub(crate) fn on_close(&mut self, code: Option<u16>) {
         self.close_code = code;
     }
 
-    /// When a heartbeat is due.
+    /// When the next heartbeat is due.
     pub(crate) fn heartbeat_at(&self) -> Option<Instant> {
         self.heartbeat.as_ref().filter(|_| self.closing.is_none()).map(Heartbeat::next_at)
     }
 
-    /// The heartbeat that is due now.
+    /// The heartbeat to send now.
     pub(crate) fn heartbeat(&mut self, now: Instant) -> ClientFrame {
         if let Some(heartbeat) = &mut self.heartbeat {
             heartbeat.sent(now);
@@ -153,47 +155,46 @@ impl Session {
         ClientFrame::Heartbeat(HeartbeatFrame {})
     }
 
-    /// When the provider is to be asked for a newer token.
+    /// When to request a newer token from the provider.
     pub(crate) fn refresh_at(&self) -> Option<Instant> {
         self.refresh.due_at().filter(|_| self.is_open())
     }
 
-    /// The provider is being asked, for this.
+    /// A request to the provider begins; returns the reason to pass to it.
     pub(crate) fn begin_refresh(&mut self) -> TokenNeed {
         self.refresh.begin()
     }
 
-    /// The provider's answer. The result is the frame that offers it to the server, if it is new.
+    /// The provider returned a token. Returns the frame that offers it to the server, if it is new.
     pub(crate) fn on_token(
         &mut self,
         token: Token,
         now: Instant,
         wall: Timestamp,
     ) -> Option<ClientFrame> {
-        if token == self.token || !token::is_legal(&token) {
-            self.refresh.not_yet(now, wall);
+        if token == self.token || !token::is_valid_in_header(&token) {
+            self.refresh.retry_later(now, wall);
             return None;
         }
         let request_id = self.refresh.offer(token.clone());
         Some(ClientFrame::RefreshToken(RefreshToken { request_id, token }))
     }
 
-    /// The provider has no token at the moment; one that will never have another is not asked
-    /// again.
+    /// The provider has no token at the moment. Not called if the provider will never have another
+    /// one, so that it is not asked again.
     pub(crate) fn on_no_token(&mut self, now: Instant, wall: Timestamp) {
-        self.refresh.not_yet(now, wall);
+        self.refresh.retry_later(now, wall);
     }
 
-    /// When the client gives this connection up, if nothing comes before.
+    /// When the connection counts as lost unless the server sends something.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match &self.heartbeat {
-            Some(heartbeat) if self.closing.is_none() => heartbeat.dead_at(),
+            Some(heartbeat) if self.closing.is_none() => heartbeat.timeout_at(),
             _ => Some(self.phase_ends_at),
         }
     }
 
-    /// How the connection ended, given what was the matter when it did. What the server said
-    /// explains more than how the socket broke.
+    /// How the connection ended. A reason that the server sent takes precedence over `loss`.
     pub(crate) fn ending(self, loss: Loss) -> Ending {
         if self.closing.is_none() && self.close_code.is_none() {
             return Ending::Lost(loss);
@@ -201,8 +202,8 @@ impl Session {
         Ending::Closed { closing: self.closing, code: self.close_code }
     }
 
-    /// What the matter is when the deadline has passed.
-    pub(crate) fn overdue(&self) -> Loss {
+    /// The loss to report when the deadline has passed.
+    pub(crate) fn timeout_loss(&self) -> Loss {
         match self.heartbeat {
             Some(_) => Loss::HeartbeatTimeout,
             None => Loss::NotEstablished,
@@ -219,8 +220,8 @@ mod tests {
 
     const WALL: Timestamp = Timestamp { unix_ms: 1_700_000_000_000 };
 
-    fn session(now: Instant) -> Session {
-        Session::new(Token("t".to_owned()), None, now + Duration::from_secs(15))
+    fn state(now: Instant) -> ConnectionState {
+        ConnectionState::new(Token("t".to_owned()), None, now + Duration::from_secs(15))
     }
 
     fn closing(reason: CloseReason) -> ConnectionClosing {
@@ -233,19 +234,19 @@ mod tests {
     }
 
     #[test]
-    fn before_it_is_established_only_that_deadline_counts() {
+    fn before_it_is_established_only_the_establish_deadline_applies() {
         let now = clock::now();
-        let session = session(now);
-        assert!(!session.is_open());
-        assert_eq!((session.heartbeat_at(), session.refresh_at()), (None, None));
-        assert_eq!(session.deadline(), Some(now + Duration::from_secs(15)));
-        assert_eq!(session.overdue(), Loss::NotEstablished);
+        let state = state(now);
+        assert!(!state.is_open());
+        assert_eq!((state.heartbeat_at(), state.refresh_at()), (None, None));
+        assert_eq!(state.deadline(), Some(now + Duration::from_secs(15)));
+        assert_eq!(state.timeout_loss(), Loss::NotEstablished);
     }
 
     #[test]
-    fn a_frame_meant_for_an_earlier_connection_is_not_for_this_one() {
+    fn a_frame_for_an_earlier_connection_is_not_accepted() {
         let now = clock::now();
-        let mut session = session(now);
+        let mut state = state(now);
         let connection_id = |number| ConnectionId { ulid: ulid::Ulid(number), shard: 0 };
         let established = ConnectionEstablished {
             connection_id: connection_id(2),
@@ -258,25 +259,25 @@ mod tests {
             limits: Default::default(),
             degraded: None,
         };
-        session.on_frame(&ServerFrame::ConnectionEstablished(Box::new(established)), now, WALL);
-        assert!(session.takes(None) && session.takes(Some(connection_id(2))));
-        assert!(!session.takes(Some(connection_id(1))));
+        state.on_frame(&ServerFrame::ConnectionEstablished(Box::new(established)), now, WALL);
+        assert!(state.accepts(None) && state.accepts(Some(connection_id(2))));
+        assert!(!state.accepts(Some(connection_id(1))));
     }
 
     #[test]
-    fn what_the_server_said_explains_an_end_without_a_close_frame() {
+    fn the_closing_frame_is_the_reason_even_without_a_close_frame() {
         let now = clock::now();
-        let mut session = session(now);
-        let said = closing(CloseReason::Overloaded);
-        session.on_frame(&ServerFrame::ConnectionClosing(said.clone()), now, WALL);
-        assert_eq!(session.deadline(), Some(now + CLOSE_FRAME_TIMEOUT));
-        let ending = session.ending(Loss::Broken("reset".to_owned()));
-        assert_eq!(ending, Ending::Closed { closing: Some(said), code: None });
+        let mut state = state(now);
+        let frame = closing(CloseReason::Overloaded);
+        state.on_frame(&ServerFrame::ConnectionClosing(frame.clone()), now, WALL);
+        assert_eq!(state.deadline(), Some(now + CLOSE_FRAME_TIMEOUT));
+        let ending = state.ending(Loss::Broken("reset".to_owned()));
+        assert_eq!(ending, Ending::Closed { closing: Some(frame), code: None });
     }
 
     #[test]
-    fn an_end_without_any_word_is_a_loss() {
-        let ending = session(clock::now()).ending(Loss::HeartbeatTimeout);
+    fn an_end_without_a_reason_is_a_loss() {
+        let ending = state(clock::now()).ending(Loss::HeartbeatTimeout);
         assert_eq!(ending, Ending::Lost(Loss::HeartbeatTimeout));
     }
 }

@@ -1,4 +1,4 @@
-//! The chats that the terminal knows: their names for people, and the one that is talked in.
+//! The chats that the terminal knows, with their names for people, and the current chat.
 
 use heartline_protocol::rest::ListedChat;
 use heartline_protocol::server_frame::{Chat, ChatKind, ChatMember, Role};
@@ -6,51 +6,51 @@ use heartline_protocol::{ChatId, UserId};
 
 use super::request::CHATS_MAX;
 
-/// Members that stand for a group without a name.
+/// Members that are listed as the name of a group without one.
 const NAMED_MEMBERS_MAX: usize = 3;
-/// Candidates that are named when a text could mean several chats.
+/// Candidates that are listed when a text matches several chats.
 const CANDIDATES_MAX: usize = 5;
-/// What every unique beginning of an id may leave out.
+/// The prefix that the beginning of an id may omit.
 const ID_PREFIX: &str = "chat_";
 
-/// The chats in the order of the list, whose numbers count from one.
+/// The chats in the order of `/chats`; numbers count from one.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    /// Who sits at the terminal, from the first connection on.
+pub(super) struct ChatList {
+    /// The user of this terminal, known from the first connection on.
     pub(super) me: Option<UserId>,
     chats: Vec<Chat>,
     current: Option<ChatId>,
 }
 
-/// What a text that should name a chat means.
+/// The result of looking up a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
-    /// This chat.
+    /// A chat of the list.
     Known(ChatId),
-    /// A whole id that is not in the list.
+    /// A complete id that is not in the list.
     Unlisted(ChatId),
-    /// No chat, or too many, in a sentence.
-    Unclear(String),
+    /// No chat or several match; the message says which.
+    NoMatch(String),
 }
 
-impl Book {
-    /// The chat that is talked in.
+impl ChatList {
+    /// The current chat, which receives typed messages.
     pub(super) fn current(&self) -> Option<ChatId> {
         self.current
     }
 
-    /// Talks in this chat from now on.
-    pub(super) fn enter(&mut self, chat_id: ChatId) {
+    /// Makes a chat the current one.
+    pub(super) fn set_current(&mut self, chat_id: ChatId) {
         self.current = Some(chat_id);
     }
 
-    /// Takes the list as it is now. A chat that is not in it any more is not talked in either.
+    /// Replaces the list. If the current chat is not in the new list, no chat is current.
     pub(super) fn replace(&mut self, listed: &[ListedChat]) {
         self.chats = listed.iter().map(|listed| listed.chat.clone()).collect();
         self.current = self.current.filter(|current| self.chat(*current).is_some());
     }
 
-    /// How many chats there are, and the first of them.
+    /// The number of chats, and the first of them.
     pub(super) fn first(&self) -> (usize, Option<ChatId>) {
         (self.chats.len(), self.chats.first().map(|chat| chat.chat_id))
     }
@@ -60,15 +60,14 @@ impl Book {
         self.chats.iter().find(|chat| chat.chat_id == chat_id)
     }
 
-    /// The role of a user in a chat, as far as it is known.
+    /// The role of a user in a chat, if known.
     pub(super) fn role(&self, chat_id: ChatId, user_id: &UserId) -> Option<Role> {
         let members = &self.chat(chat_id)?.members;
         members.iter().find(|member| member.user_id == *user_id).map(|member| member.role)
     }
 
-    /// Takes a chat as it is now, and answers what is different about it in sentences. A chat that
-    /// was not known says nothing.
-    pub(super) fn learn(&mut self, chat: &Chat) -> Vec<String> {
+    /// Updates a chat, and returns a sentence for every change; none for a chat that was not known.
+    pub(super) fn update(&mut self, chat: &Chat) -> Vec<String> {
         let label = self.label_of(chat);
         let known = self.chats.iter_mut().find(|known| known.chat_id == chat.chat_id);
         match known {
@@ -85,20 +84,21 @@ impl Book {
         }
     }
 
-    /// The user is out of a chat; answers its name if it was known.
-    pub(super) fn forget(&mut self, chat_id: ChatId) -> Option<String> {
+    /// Removes a chat that the user is no longer a member of; returns its name if it was known.
+    pub(super) fn remove(&mut self, chat_id: ChatId) -> Option<String> {
         let index = self.chats.iter().position(|chat| chat.chat_id == chat_id)?;
         let chat = self.chats.remove(index);
         self.current = self.current.filter(|current| *current != chat_id);
         Some(self.label_of(&chat))
     }
 
-    /// What a chat is called here.
+    /// The name of a chat for people.
     pub(super) fn label(&self, chat_id: ChatId) -> String {
         self.chat(chat_id).map_or_else(|| chat_id.to_string(), |chat| self.label_of(chat))
     }
 
-    /// A group has its name or its members; a direct chat is called after the other one.
+    /// The name of a chat for people: of a group its name or members, of a direct chat the other
+    /// user.
     pub(super) fn label_of(&self, chat: &Chat) -> String {
         if let Some(name) = &chat.name {
             return name.clone();
@@ -109,15 +109,15 @@ impl Book {
         let mut label = named.collect::<Vec<_>>().join(", ");
         match chat.kind {
             ChatKind::Direct => {}
-            ChatKind::Group if others.is_empty() => label.push_str("a group of yours"),
+            ChatKind::Group if others.is_empty() => label.push_str("group without other members"),
             ChatKind::Group if others.len() > NAMED_MEMBERS_MAX => label.push_str(", …"),
             ChatKind::Group => {}
         }
         label
     }
 
-    /// The chat that a text means: its number in the list, its id, its name, or the beginning of
-    /// one of these.
+    /// Looks up a chat by its number in the list, its id, its name, or the beginning of an id or
+    /// name.
     pub(super) fn find(&self, text: &str) -> Found {
         if let Ok(chat_id) = text.parse::<ChatId>() {
             let is_known = self.chat(chat_id).is_some();
@@ -139,12 +139,12 @@ impl Book {
             exact
         };
         match matching[..] {
-            [] => Found::Unclear(format!(
-                "there is no chat {text} among yours: /chats lists them, /new NAME USER… and \
-                 /direct USER make one"
+            [] => Found::NoMatch(format!(
+                "you have no chat {text}: /chats lists yours, /new NAME USER… and /direct USER \
+                 create one"
             )),
             [chat] => Found::Known(chat.chat_id),
-            _ => Found::Unclear(self.unclear(text, &matching)),
+            _ => Found::NoMatch(self.ambiguous(text, &matching)),
         }
     }
 
@@ -156,7 +156,7 @@ impl Book {
         self.chats.iter().filter(is_match).collect()
     }
 
-    fn unclear(&self, text: &str, matching: &[&Chat]) -> String {
+    fn ambiguous(&self, text: &str, matching: &[&Chat]) -> String {
         let number = |chat: &Chat| {
             let index = self.chats.iter().position(|known| known.chat_id == chat.chat_id);
             format!("{} {}", index.unwrap_or_default() + 1, self.label_of(chat))
@@ -164,14 +164,14 @@ impl Book {
         let candidates = matching.iter().take(CANDIDATES_MAX).map(|chat| number(chat));
         let candidates = candidates.collect::<Vec<_>>().join(", ");
         let more = if matching.len() > CANDIDATES_MAX { ", …" } else { "" };
-        format!("{text} could be several: {candidates}{more}; /join the number")
+        format!("{text} matches several chats: {candidates}{more}; use /join with a number")
     }
 }
 
 fn differences(old_label: &str, label: &str, before: &Chat, after: &Chat) -> Vec<String> {
     let mut sentences = Vec::new();
     if before.name != after.name {
-        sentences.push(format!("{old_label} is now called {label}"));
+        sentences.push(format!("{old_label} was renamed to {label}"));
     }
     let of = |chat: &Chat, member: &ChatMember| {
         let same = chat.members.iter().find(|other| other.user_id == member.user_id);
@@ -180,7 +180,7 @@ fn differences(old_label: &str, label: &str, before: &Chat, after: &Chat) -> Vec
     for member in &after.members {
         let ChatMember { user_id, role } = member;
         match of(before, member) {
-            None => sentences.push(format!("{user_id} is now in {label}")),
+            None => sentences.push(format!("{user_id} was added to {label}")),
             Some(old) if old != *role => {
                 let (article, role) = role_name(*role);
                 sentences.push(format!("{user_id} is now {article} {role} of {label}"));
@@ -189,11 +189,12 @@ fn differences(old_label: &str, label: &str, before: &Chat, after: &Chat) -> Vec
         }
     }
     let gone = before.members.iter().filter(|member| of(after, member).is_none());
-    sentences.extend(gone.map(|member| format!("{} is no longer in {label}", member.user_id)));
+    sentences
+        .extend(gone.map(|member| format!("{} is no longer a member of {label}", member.user_id)));
     sentences
 }
 
-/// A role in words, with its article.
+/// The name of a role, with its article.
 pub(super) fn role_name(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Owner => ("an", "owner"),
