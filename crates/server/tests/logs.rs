@@ -26,7 +26,7 @@ struct Line {
     level: String,
 }
 
-/// What the page says about a phrase.
+/// The row of a phrase in `docs/logs.md`.
 #[derive(Clone, Debug, Default)]
 struct Explanation {
     meaning: String,
