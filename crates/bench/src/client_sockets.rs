@@ -117,7 +117,8 @@ impl Reader {
         self.counters.add(Tally::Closed, 1);
     }
 
-    /// Reads until the stream ends. Uses the thread's buffer, and holds none while the socket is idle.
+    /// Reads until the stream ends. Uses the thread's buffer, and holds none while the socket is
+    /// idle.
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,

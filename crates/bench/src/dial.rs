@@ -106,8 +106,8 @@ impl DialPlan {
         Ok(all)
     }
 
-    /// Opens all connections and passes each to `on_opened` at once, so that the first ones can send
-    /// heartbeats while the last ones are still being opened.
+    /// Opens all connections and passes each to `on_opened` at once, so that the first ones can
+    /// send heartbeats while the last ones are still being opened.
     pub(super) async fn open_each(
         self,
         label: &str,

@@ -285,8 +285,8 @@ async fn measure_queries(
 /// survive. Returns the number of live leases.
 async fn pause_renewals(node: &SimulatedNode) -> Result<u64> {
     node.tick().await?;
-    // On a busy machine the last leases are renewed much later than the first. The pause counts from
-    // the first, or it could be longer than a lease.
+    // On a busy machine the last leases are renewed much later than the first. The pause counts
+    // from the first, or it could be longer than a lease.
     let until: Instant = Clock::system().now() + RENEWAL_PAUSE;
     node.renew_all().await?;
     let progress = Progress::begin("miss two renewals", RENEWAL_PAUSE.as_secs());

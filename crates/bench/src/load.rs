@@ -35,8 +35,8 @@ pub(super) enum Pacing {
         /// Pushes, not deliveries.
         pushes_per_second: f64,
     },
-    /// A push is due when fewer than this many pushes have deliveries in flight. The server responds
-    /// to a push when it is queued, so only arrivals show how much it has still to write.
+    /// A push is due when fewer than this many pushes have deliveries in flight. The server
+    /// responds to a push when it is queued, so only arrivals show how much it has still to write.
     Saturate {
         /// Pushes, not deliveries.
         in_flight: u64,

@@ -33,8 +33,8 @@ impl Usage {
     }
 }
 
-/// The sum of `utime` and `stime`. The command name is in parentheses and may contain any character,
-/// so fields are counted from the last closing parenthesis.
+/// The sum of `utime` and `stime`. The command name is in parentheses and may contain any
+/// character, so fields are counted from the last closing parenthesis.
 fn parse_cpu(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);

@@ -47,8 +47,8 @@ impl Sender {
         });
     }
 
-    /// Handles acknowledgements: in a closed loop sends as many new messages. Also writes bytes that
-    /// the socket did not accept before.
+    /// Handles acknowledgements: in a closed loop sends as many new messages. Also writes bytes
+    /// that the socket did not accept before.
     pub(super) fn acknowledged(&self, acks: u64) {
         let now = self.counters.epoch().nanos();
         self.send(if self.counters.repeats_at(now) { acks } else { 0 }, now);

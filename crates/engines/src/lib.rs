@@ -1,7 +1,7 @@
 //! Real engines for tests and benchmarks, started privately on free ports.
 //!
-//! Each engine has its own temporary directory and listens only on loopback. An engine ends with the
-//! process that started it, even if that process is killed.
+//! Each engine has its own temporary directory and listens only on loopback. An engine ends with
+//! the process that started it, even if that process is killed.
 
 mod port;
 pub mod postgres;

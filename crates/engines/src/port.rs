@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::net::TcpSocket;
 
-/// Ports below the range of outgoing connections. No outgoing connection can take such a port before
-/// its server listens, and a client whose server is down cannot connect to itself.
+/// Ports below the range of outgoing connections. No outgoing connection can take such a port
+/// before its server listens, and a client whose server is down cannot connect to itself.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 

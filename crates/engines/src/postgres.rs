@@ -36,8 +36,9 @@ const SETTINGS: [(&str, &str); 6] = [
 /// The programs that must be installed.
 const PROGRAMS: [&str; 5] = ["initdb", "postgres", "createdb", "psql", "pg_isready"];
 
-/// Runs beside the cluster and waits for the end of its standard input, which closes when the process
-/// that started the cluster ends for any reason. Then kills the cluster and removes its directory.
+/// Runs beside the cluster and waits for the end of its standard input, which closes when the
+/// process that started the cluster ends for any reason. Then kills the cluster and removes its
+/// directory.
 const CLEANUP_SCRIPT: &str = r#"
 cat > /dev/null
 pid=$(head -n 1 "$1/data/postmaster.pid" 2> /dev/null)
@@ -73,7 +74,8 @@ struct State {
     databases: usize,
 }
 
-/// The user that the server runs as if this process is root, because PostgreSQL does not run as root.
+/// The user that the server runs as if this process is root, because PostgreSQL does not run as
+/// root.
 #[derive(Debug, Clone, Copy)]
 struct Owner {
     user: u32,

@@ -22,8 +22,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Attempts to find a port that is still free when the server binds it.
 const ATTEMPTS: usize = 5;
 
-/// Runs beside the server and waits for the end of its standard input, which closes when the process
-/// that started the server ends for any reason. Then kills the server and removes its directory.
+/// Runs beside the server and waits for the end of its standard input, which closes when the
+/// process that started the server ends for any reason. Then kills the server and removes its
+/// directory.
 const CLEANUP_SCRIPT: &str = r#"
 cat > /dev/null
 pid=$(cat "$1/redis.pid" 2> /dev/null)
@@ -33,8 +34,8 @@ fi
 rm -rf "$1"
 "#;
 
-/// A Redis server without persistence in a temporary directory, on a free port of loopback. Dropping
-/// the value stops the server and removes the directory.
+/// A Redis server without persistence in a temporary directory, on a free port of loopback.
+/// Dropping the value stops the server and removes the directory.
 #[derive(Debug)]
 pub struct Redis {
     directory: PathBuf,

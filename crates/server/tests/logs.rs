@@ -1,7 +1,7 @@
 //! `docs/logs.md` lists every warning and error that the server logs.
 //!
-//! With `HEARTLINE_GOLDEN=write` the page is written again: new phrases are added without a meaning,
-//! and phrases that no source contains are removed.
+//! With `HEARTLINE_GOLDEN=write` the page is written again: new phrases are added without a
+//! meaning, and phrases that no source contains are removed.
 
 #![expect(clippy::unwrap_used, reason = "a check that cannot read the tree has failed")]
 

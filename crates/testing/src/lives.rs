@@ -1,10 +1,11 @@
-//! The lives in ARCHITECTURE.md: the path of a message, of a presence transition and of a party edit
-//! through the code, stop by stop.
+//! The lives in ARCHITECTURE.md: the path of a message, of a presence transition and of a party
+//! edit through the code, stop by stop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The names of the lives in ARCHITECTURE.md and in comments, each with the field of its trace events.
+/// The names of the lives in ARCHITECTURE.md and in comments, each with the field of its trace
+/// events.
 pub const LIVES: [(&str, &str); 3] = [
     ("message", "message_stop"),
     ("presence transition", "presence_stop"),

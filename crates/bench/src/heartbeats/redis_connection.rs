@@ -1,7 +1,7 @@
 //! A connection to Redis that writes commands as bytes and only counts their replies.
 //!
-//! The baselines use this connection, so that no client library adds to their cost. `INFO` gives the
-//! CPU time and memory of Redis.
+//! The baselines use this connection, so that no client library adds to their cost. `INFO` gives
+//! the CPU time and memory of Redis.
 
 use std::collections::HashMap;
 use std::time::Duration;

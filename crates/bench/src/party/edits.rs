@@ -1,8 +1,8 @@
 //! The GraphQL documents and the sequence of edits of a measured member.
 //!
 //! A member edits only its own items, so that every edit has an effect regardless of concurrent
-//! edits. Each round adds an item, moves the previous one to the front, makes it current and removes
-//! the member's oldest item, so the length of the queue does not change.
+//! edits. Each round adds an item, moves the previous one to the front, makes it current and
+//! removes the member's oldest item, so the length of the queue does not change.
 
 use serde_json::{Value, json};
 

@@ -7,13 +7,13 @@
 //! |---|---|
 //! | 4.1 a server crash causes entries to expire within the window | until the end of the lease that the node wrote last, at most 15 s after the crash, the connection is listed; one sweep later `connection:`, `user_connections:`, `user_servers:` and the lease are gone |
 //! | 4.1 a reconnect updates the mapping idempotently | after the expiry and a reconnect elsewhere, routes, connections and the lease are those of the new connection and no other |
-//! | 4.1 multi-device routing delivers to all servers | `user_servers:` names both nodes, the message is published on both channels, and both devices hear it |
+//! | 4.1 multi-device routing delivers to all servers | `user_servers:` names both nodes, the message is published on both channels, and both devices receive it |
 //! | 4.1 a stale routing entry | a message to a dead node is acknowledged while the entry is there, the entry ends with its lease, the device gets the message by sync elsewhere |
-//! | 4.2 the first connection transitions to online | `user_presence:` says online without a `last_seen`, and one event says so on another node |
-//! | 4.2 the last connection transitions to offline | `user_presence:` says offline, and one event has the time of the disconnect |
-//! | 4.2 multi-device keeps the user online | one live lease is left (there is no `device_count`), the status stays, nobody is told |
-//! | 4.2 staleness is bounded by the window | another node says offline long before 14 s, and still 21 s later, with the same `last_seen`; who stays connected stays online |
-//! | 4.3 Redis unavailable degrades to broadcast | routes cannot be read, `fanout_broadcasts` rises, devices on all nodes hear it over the direct links, and nobody else does |
+//! | 4.2 the first connection transitions to online | `user_presence:` is online without a `last_seen`, and another node sends one event |
+//! | 4.2 the last connection transitions to offline | `user_presence:` is offline, and one event has the time of the disconnect |
+//! | 4.2 multi-device keeps the user online | one live lease is left (there is no `device_count`), the status stays, and no event is sent |
+//! | 4.2 staleness is bounded by the window | another node reports offline long before 14 s, and still 21 s later, with the same `last_seen`; a user who stays connected stays online |
+//! | 4.3 Redis unavailable degrades to broadcast | routes cannot be read, `fanout_broadcasts` rises, devices on all nodes receive it over the direct links, and no other device does |
 //! | 4.3 Redis recovery rebuilds state | within the window after it is back, empty, every route is there again, and presence is derived from them |
 //! | 4.3 split brain is prevented by unique connection ids | a reconnect before the expiry gets a new id; the old one is gone with the new registration if it was the same device, else with its lease; no id is ever on two nodes |
 

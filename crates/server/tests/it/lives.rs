@@ -35,8 +35,8 @@ fn holds(passed: &[usize], order: &[usize]) -> bool {
     left.peek().is_none()
 }
 
-/// Waits until all stops of a life were passed since a line of the log, but for one that runs beside
-/// the others and has only a stop that it follows.
+/// Waits until all stops of a life were passed since a line of the log, but for one that runs
+/// beside the others and has only a stop that it follows.
 async fn walks(server: &Server, life: &str, since: usize, beside: Option<(usize, usize)>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let stops = in_map(root).into_iter().filter(|stop| stop.life == life);

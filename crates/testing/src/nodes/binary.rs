@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-/// The program under test and the directory for the files of its tests. Cargo passes both only to the
-/// crate that builds the program, so every test binary has a constant:
+/// The program under test and the directory for the files of its tests. Cargo passes both only to
+/// the crate that builds the program, so every test binary has a constant:
 ///
 /// ```ignore
 /// const HEARTLINE: Binary = Binary {

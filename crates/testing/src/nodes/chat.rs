@@ -135,7 +135,8 @@ impl Socket {
         (sequences(&page), has_more, page["head_sequence"].as_u64().unwrap())
     }
 
-    /// The head and the user's watermark of a chat, from the manifest; none if the chat is not in it.
+    /// The head and the user's watermark of a chat, from the manifest; none if the chat is not in
+    /// it.
     pub async fn manifest_of(&mut self, chat: &str) -> Option<(u64, u64)> {
         self.send(&json!({ "type": "sync_manifest", "request_id": "manifest" })).await;
         let manifest = self.reply_to("manifest").await;

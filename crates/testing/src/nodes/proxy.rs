@@ -32,8 +32,8 @@ impl Proxy {
         Self { address, dropped_below, accepted, _task: task }
     }
 
-    /// Stops forwarding on all present connections: no byte, no FIN, no RST. New connections are not
-    /// affected.
+    /// Stops forwarding on all present connections: no byte, no FIN, no RST. New connections are
+    /// not affected.
     pub fn black_hole(&self) {
         self.dropped_below.send_replace(*self.accepted.borrow());
     }

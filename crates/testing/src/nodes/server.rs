@@ -118,8 +118,8 @@ impl Server {
         self.child.id().expect("the server is running")
     }
 
-    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`. After `STOP`, waits until every
-    /// thread of the process is stopped.
+    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`. After `STOP`, waits until
+    /// every thread of the process is stopped.
     pub async fn signal(&self, name: &str) {
         let arguments = [format!("-{name}"), self.pid().to_string()];
         let status = Command::new("kill").args(arguments).status().await.unwrap();

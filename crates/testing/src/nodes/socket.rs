@@ -90,8 +90,8 @@ impl Socket {
         error
     }
 
-    /// Reads to the end: `connection_closing` with this reason, a Close with this code and reason, and
-    /// the end of the stream.
+    /// Reads to the end: `connection_closing` with this reason, a Close with this code and reason,
+    /// and the end of the stream.
     pub async fn closes(&mut self, reason: &str, code: u16) -> Value {
         let closing = self.json_of("connection_closing").await;
         assert_eq!(closing["reason"], reason, "{closing}");
