@@ -49,15 +49,15 @@ export type ChatId = string;
 export type MessageId = string;
 /** `conn_`, a ULID and the user's shard, made by the server. */
 export type ConnectionId = string;
-/** The `sub` of a token: the application's own name for a user. */
+/** The `sub` of a token: the application's id of a user. */
 export type UserId = string;
-/** One device, or one tab, of a user. */
+/** One device or browser tab of a user. */
 export type DeviceId = string;
-/** One run of a server. */
+/** One running server process. */
 export type NodeId = string;
-/** A request's name, echoed by its one answer. */
+/** The id of a request, repeated in its reply. */
 export type RequestId = string;
-/** The sender's own name for a message, the same in every retry. */
+/** The sender's id of a message, the same in every retry. */
 export type ClientMessageId = string;
 /** ISO 8601 in UTC, with milliseconds. */
 export type Timestamp = string;

@@ -1,8 +1,8 @@
-//! The bare loop: what the kernel asks for a delivery, without any protocol.
+//! The bare loop: the baseline of a delivery, without any protocol.
 //!
-//! A connection says one line, gets one line, and is then written to. A control connection sends
-//! a range of connections and bytes; the loop writes the bytes to each of them, one system call
-//! per connection, in the order in which they came.
+//! A receiving connection sends a greeting, is sent a welcome, and is then written to. A control
+//! connection sends commands with a range of connections and bytes; the loop writes the bytes to
+//! each of these connections, one system call per connection, in the order in which they connected.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -16,20 +16,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use super::fleet::discard;
+use super::client_sockets::discard;
 
-/// What a connection says that wants to be written to.
+/// The greeting of a receiving connection.
 pub(super) const GREETING: &[u8; 8] = b"receive\n";
-/// What a connection says that commands.
+/// The greeting of a control connection.
 pub(super) const CONTROL: &[u8; 8] = b"control\n";
-/// What both are answered.
+/// The response to both greetings.
 pub(super) const WELCOME: &[u8; 8] = b"welcome\n";
-/// Bytes of a command's head: first connection, number of connections, length of the bytes.
+/// Bytes of a command's header: first connection, number of connections, length of the bytes.
 pub(super) const COMMAND_HEAD_BYTES: usize = 12;
 
 type Receivers = Arc<Mutex<Vec<OwnedWriteHalf>>>;
 
-/// Serves until the standard input ends, so that it never outlives the bench.
+/// Serves until the standard input ends, so that the process never outlives the bench.
 pub(super) async fn serve() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     writeln!(io::stdout(), "{}", listener.local_addr()?)?;
@@ -40,19 +40,19 @@ pub(super) async fn serve() -> Result<()> {
     }
 }
 
-/// Attends to every connection that comes.
+/// Accepts connections, each served by its own task.
 pub(super) async fn accept(listener: TcpListener) -> Result<Infallible> {
     let receivers = Receivers::default();
     let tasks = TaskTracker::new();
     loop {
-        let (stream, _) = listener.accept().await.context("the bare loop cannot accept")?;
+        let (stream, _) = listener.accept().await.context("accepting a connection failed")?;
         stream.set_nodelay(true)?;
-        tasks.spawn(attend(stream, receivers.clone()));
+        tasks.spawn(serve_connection(stream, receivers.clone()));
     }
 }
 
-/// A connection's end, however it comes, is nobody else's affair.
-async fn attend(mut stream: TcpStream, receivers: Receivers) {
+/// Serves one connection. Its errors end only this connection.
+async fn serve_connection(mut stream: TcpStream, receivers: Receivers) {
     let mut greeting = [0; GREETING.len()];
     let greeted = async {
         stream.read_exact(&mut greeting).await?;
@@ -62,7 +62,7 @@ async fn attend(mut stream: TcpStream, receivers: Receivers) {
         return;
     }
     if &greeting == CONTROL {
-        obey(stream, &receivers).await.ok();
+        run_commands(stream, &receivers).await.ok();
     } else {
         let (read_half, write_half) = stream.into_split();
         receivers.lock().await.push(write_half);
@@ -70,7 +70,7 @@ async fn attend(mut stream: TcpStream, receivers: Receivers) {
     }
 }
 
-async fn obey(mut stream: TcpStream, receivers: &Mutex<Vec<OwnedWriteHalf>>) -> Result<()> {
+async fn run_commands(mut stream: TcpStream, receivers: &Mutex<Vec<OwnedWriteHalf>>) -> Result<()> {
     let mut bytes = Vec::new();
     loop {
         let first = stream.read_u32().await? as usize;
@@ -79,17 +79,17 @@ async fn obey(mut stream: TcpStream, receivers: &Mutex<Vec<OwnedWriteHalf>>) -> 
         bytes.resize(length, 0);
         stream.read_exact(&mut bytes).await?;
         let receivers = receivers.lock().await;
-        let Some(chosen) = receivers.get(first..first + count) else {
-            bail!("there are only {} connections", receivers.len());
+        let Some(selected) = receivers.get(first..first + count) else {
+            bail!("a command names more than the {} connections", receivers.len());
         };
-        for receiver in chosen {
+        for receiver in selected {
             write_all(receiver, &bytes).await.ok();
         }
         stream.write_u32(count as u32).await?;
     }
 }
 
-/// One call when the socket has room, which it has unless the reader is late.
+/// Needs one system call unless the reader is late and the socket buffer is full.
 async fn write_all(receiver: &OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
     loop {
         match receiver.try_write(bytes) {

@@ -1,4 +1,4 @@
-//! The processes that a run starts, and that never outlive it.
+//! The processes that a run starts. None outlives the run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,28 +13,28 @@ use heartline_engines::free_port;
 
 use super::signer::Secret;
 
-/// A child that is killed and waited for when it is dropped, however the run ends.
+/// A child process that is killed and waited for when the value is dropped.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
     child: Child,
-    /// Held for as long as the child may read its configuration.
+    /// Contains the child's configuration and data.
     _directory: Option<PrivateDirectory>,
 }
 
 impl ChildProcess {
-    /// Starts this binary's own server, on a free port and with a secret made for it.
+    /// Starts `heartline serve` on a free port.
     pub(super) fn server(
         connections: usize,
         secret: &Secret,
-        allowance: Allowance,
-        footing: &Footing,
+        limits: Limits,
+        backends: &Backends,
     ) -> Result<(Self, SocketAddr)> {
         let directory = PrivateDirectory::create()?;
         let address = free_address();
         let file = directory.path.join("bench.toml");
         let configuration = configuration(address, &directory.path, connections, secret)
-            + allowance.toml()
-            + &footing.toml(free_address());
+            + limits.toml()
+            + &backends.toml(free_address());
         write_private(&file, &configuration)?;
         let child = Command::new(this_program()?)
             .arg("serve")
@@ -43,28 +43,27 @@ impl ChildProcess {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
-            .context("the server under test could not be started")?;
+            .context("starting the server under test failed")?;
         Ok((Self { child, _directory: Some(directory) }, address))
     }
 
-    /// Starts the bare loop. It says where it listens, and ends when its input does.
+    /// Starts the bare loop, which prints its address and ends with its standard input.
     pub(super) fn bare() -> Result<(Self, SocketAddr)> {
         let child = Command::new(this_program()?)
             .args(["bench", "bare"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("the bare loop could not be started")?;
+            .context("starting the bare loop failed")?;
         let mut this = Self { child, _directory: None };
         let output = this.child.stdout.take().context("the bare loop has no output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let address = line.trim().parse().context("the bare loop did not say where it listens")?;
+        let address = line.trim().parse().context("the bare loop did not print its address")?;
         Ok((this, address))
     }
 
-    /// Starts the embedded store by itself, with a directory of its own. Its figures are what it
-    /// writes to its output, which ends with it.
+    /// Starts the embedded store in a new directory. The process prints its figures and ends.
     pub(super) fn store(arguments: &[String]) -> Result<(Self, ChildStdout)> {
         let directory = PrivateDirectory::create()?;
         let child = Command::new(this_program()?)
@@ -74,34 +73,34 @@ impl ChildProcess {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .context("the store could not be started")?;
+            .context("starting the store failed")?;
         let mut this = Self { child, _directory: Some(directory) };
         let output = this.child.stdout.take().context("the store has no output")?;
         Ok((this, output))
     }
 
-    /// Starts the process of an audience, which is asked through this. The secret is not among
-    /// its arguments, which everybody on the machine can read.
-    pub(super) fn audience(secret: &Secret, line: &OwnedFd) -> Result<Self> {
+    /// Starts a receiver process with this socket as its input and output. The secret is passed in
+    /// the environment, because other users of the machine can read arguments.
+    pub(super) fn receivers(secret: &Secret, socket: &OwnedFd) -> Result<Self> {
         let child = Command::new(this_program()?)
-            .args(["bench", "audience"])
+            .args(["bench", "receivers"])
             .env("HEARTLINE_SECRET", &secret.0)
-            .stdin(line.try_clone()?)
-            .stdout(line.try_clone()?)
+            .stdin(socket.try_clone()?)
+            .stdout(socket.try_clone()?)
             .spawn()
-            .context("an audience could not be started")?;
+            .context("starting a receiver process failed")?;
         Ok(Self { child, _directory: None })
     }
 
-    /// The child's process id.
+    /// The process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Fails once the child has ended by itself, which it never should.
+    /// Fails if the child has ended.
     pub(super) fn require_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
-            Some(status) => bail!("the server under test ended by itself: {status}"),
+            Some(status) => bail!("the server under test ended unexpectedly: {status}"),
             None => Ok(()),
         }
     }
@@ -109,27 +108,27 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // Both fail only when the child is gone already, which is what is wanted.
+        // Both fail only if the child has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// What a server under test lets its clients do.
+/// The limits of a server under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Allowance {
-    /// What a newcomer's server does.
-    Usual,
-    /// As many messages as it can take: a limit would be measured instead of the server. Its
-    /// metrics can be read.
+pub(super) enum Limits {
+    /// The default limits.
+    Default,
+    /// Limits that no run reaches, so that the server is measured and not its limits. The metrics
+    /// are served on the main address.
     Unlimited,
 }
 
-impl Allowance {
-    /// What is added to the section `[limits]`, and what follows it.
+impl Limits {
+    /// The rest of the section `[limits]`, and the sections after it.
     const fn toml(self) -> &'static str {
         match self {
-            Self::Usual => "",
+            Self::Default => "",
             Self::Unlimited => {
                 "send_rate = 100000\nsend_burst = 100000\ninbound_requests = 10000\n\
                  ingest_per_chat = 100000\ningest_per_node = 1000000\n\n\
@@ -139,34 +138,34 @@ impl Allowance {
     }
 }
 
-/// What a server under test stands on: by default on itself alone.
+/// The store and the cluster of a server under test; by default an embedded store and no cluster.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Footing {
-    /// The database, if it is not to be a file of its own.
+pub(super) struct Backends {
+    /// The URL of the store; none for the embedded one.
     pub(super) store_url: Option<String>,
-    /// Where it meets other nodes, if it is to have any.
-    pub(super) meeting: Option<Meeting>,
+    /// The cluster that the server joins.
+    pub(super) cluster: Option<ClusterConfig>,
 }
 
-/// Where the nodes of a cluster meet.
+/// The configuration that the nodes of a cluster share.
 #[derive(Debug, Clone)]
-pub(super) struct Meeting {
-    /// Their Redis.
+pub(super) struct ClusterConfig {
+    /// The URL of the shared Redis.
     pub(super) redis_url: String,
-    /// What their keys begin with there.
+    /// The prefix of all keys in Redis.
     pub(super) key_prefix: String,
-    /// What they prove to each other that they belong together.
+    /// The secret by which nodes authenticate each other.
     pub(super) secret: Secret,
 }
 
-impl Footing {
-    /// The sections that follow all others.
+impl Backends {
+    /// The sections `[store]`, `[redis]` and `[cluster]`.
     fn toml(&self, cluster_address: SocketAddr) -> String {
         let mut text = String::new();
         if let Some(url) = &self.store_url {
             text += &format!("\n[store]\nurl = \"{url}\"\n");
         }
-        if let Some(Meeting { redis_url, key_prefix, secret }) = &self.meeting {
+        if let Some(ClusterConfig { redis_url, key_prefix, secret }) = &self.cluster {
             text += &format!(
                 "\n[redis]\nurl = \"{redis_url}\"\nkey_prefix = \"{key_prefix}\"\n\n\
                  [cluster]\nlisten = \"{cluster_address}\"\nsecret = \"{}\"\n",
@@ -177,7 +176,7 @@ impl Footing {
     }
 }
 
-/// A directory that only this user can read, removed with all it holds when dropped.
+/// A directory that only this user can read, removed with its content when the value is dropped.
 #[derive(Debug)]
 struct PrivateDirectory {
     path: PathBuf,
@@ -190,19 +189,19 @@ impl PrivateDirectory {
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .with_context(|| format!("{} could not be created", path.display()))?;
+            .with_context(|| format!("creating {} failed", path.display()))?;
         Ok(Self { path })
     }
 }
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // What stays behind is a small directory in the temporary one.
+        // A failure leaves only a small directory below the temporary one.
         fs::remove_dir_all(&self.path).ok();
     }
 }
 
-/// 32 random bytes in hex, as good as a secret that lives for one run needs to be.
+/// 32 random bytes in hex: a secret for one run.
 pub(super) fn random_secret() -> Secret {
     Secret((0..4).map(|_| format!("{:016x}", random_number())).collect())
 }
@@ -212,7 +211,7 @@ fn random_number() -> u64 {
 }
 
 fn this_program() -> Result<PathBuf> {
-    std::env::current_exe().context("this program's own file could not be found")
+    std::env::current_exe().context("finding the path of this program failed")
 }
 
 fn free_address() -> SocketAddr {
@@ -225,7 +224,7 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Everything but the address limit and the log is as a newcomer's server would have it.
+/// The default configuration except for the limit per address and the log level.
 fn configuration(
     address: SocketAddr,
     directory: &Path,
@@ -248,38 +247,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_is_toml_with_room_for_every_socket() {
+    fn the_configuration_is_toml_and_allows_all_connections() {
         let address = free_address();
         let secret = random_secret();
         let text = configuration(address, Path::new("/data"), 10_000, &secret);
-        for allowance in [Allowance::Usual, Allowance::Unlimited] {
-            let table: toml::Table = (text.clone() + allowance.toml()).parse().unwrap();
+        for limits in [Limits::Default, Limits::Unlimited] {
+            let table: toml::Table = (text.clone() + limits.toml()).parse().unwrap();
             assert_eq!(table["auth"]["hmac_secret"].as_str(), Some(&*secret.0));
             assert_eq!(table["limits"]["connections_per_address"].as_integer(), Some(11_000));
             let is_raised = table["limits"].get("send_rate").is_some();
-            assert_eq!(is_raised, allowance == Allowance::Unlimited);
+            assert_eq!(is_raised, limits == Limits::Unlimited);
         }
         assert_eq!(secret.0.len(), 64);
     }
 
     #[test]
-    fn what_a_server_stands_on_follows_its_own_sections() {
+    fn the_backends_are_sections_of_the_configuration() {
         let (address, secret) = (free_address(), random_secret());
-        let meeting = Meeting {
+        let cluster = ClusterConfig {
             redis_url: "redis://127.0.0.1:7000".to_owned(),
             key_prefix: "one:".to_owned(),
             secret: random_secret(),
         };
         let store_url = Some("postgres://127.0.0.1/bench".to_owned());
-        let footing = Footing { store_url, meeting: Some(meeting) };
+        let backends = Backends { store_url, cluster: Some(cluster) };
         let text = configuration(address, Path::new("/data"), 1, &secret)
-            + Allowance::Unlimited.toml()
-            + &footing.toml(address);
+            + Limits::Unlimited.toml()
+            + &backends.toml(address);
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["store"]["url"].as_str(), Some("postgres://127.0.0.1/bench"));
         assert_eq!(table["redis"]["key_prefix"].as_str(), Some("one:"));
         assert_eq!(table["cluster"]["listen"].as_str(), Some(&*address.to_string()));
-        assert_eq!(Footing::default().toml(address), "");
+        assert_eq!(Backends::default().toml(address), "");
     }
 
     #[test]

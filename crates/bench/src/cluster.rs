@@ -1,12 +1,12 @@
-//! `bench cluster`: what it costs more that the members of a room are spread over several nodes.
+//! `bench cluster`: CPU and latency of groups that are spread over several nodes.
 //!
-//! Two sides take turns on one Redis and one PostgreSQL of the run's own: several nodes, and one
-//! node with rooms of the same size. It has as many users as all nodes together, or as many as are
-//! asked for, and then deliveries for each of them as often. A sender is one more device of a
-//! member, so every message has exactly as many hearers as its room has members; each room has a
-//! sender on every node. Those who listen are in a process of their own for each node.
+//! Several nodes and one single node, with groups of the same size, are measured in alternation on
+//! one private Redis and PostgreSQL. The single node has as many users as all nodes together, or
+//! `--one-node`, at the same rate of deliveries per user. A sender is a further device of a member,
+//! so each message is delivered exactly once to each member; each group has a sender on every node.
+//! The receivers of each node run in their own process.
 
-mod side;
+mod setup;
 mod window;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,22 +16,22 @@ use anyhow::{Context, Result, ensure};
 use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_engines::{Postgres, Redis};
 
-use self::side::{Side, Size};
+use self::setup::{ClusterSetup, Size};
 use self::window::Window;
 use super::progress::Progress;
 use super::report::{Columns, Report, Target};
 use super::{ClusterArgs, Common, machine};
 
-/// Windows of each side, taken in turn, so that the machine's own moods fall on both.
+/// Windows of each server, alternating, so that disturbances of the machine affect both.
 const ROUNDS: u32 = 4;
-/// How long both sides are sent to before anything is measured.
+/// Load on both servers before the measurement.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// CPU of all nodes per delivery, against that of one node.
+/// The target for the CPU of all nodes per delivery, relative to one node.
 const CPU_RATIO_MAX: f64 = 1.3;
 
-/// Measures rooms on several nodes beside the same rooms on one.
+/// Measures groups on several nodes and on one node.
 pub(super) async fn run(options: &ClusterArgs, common: &Common) -> Result<Report> {
-    ensure!(common.url.is_none(), "the nodes are the run's own: give no --url");
+    ensure!(common.url.is_none(), "the scenario starts its own nodes: give no --url");
     let ClusterArgs { nodes, sockets, room, rate, seconds, .. } = *options;
     let one_node = options.one_node.unwrap_or(sockets);
     ensure!(nodes >= 2 && rate > 0 && seconds > 0, "--nodes: at least 2; --rate, --seconds: 1");
@@ -40,7 +40,7 @@ pub(super) async fn run(options: &ClusterArgs, common: &Common) -> Result<Report
     let is_whole = |number: usize| number > 0 && number.is_multiple_of(room);
     ensure!(
         is_whole(sockets) && is_whole(one_node) && room.is_multiple_of(nodes),
-        "--sockets and --one-node must be multiples of --room, and that of --nodes"
+        "--sockets and --one-node must be multiples of --room, and --room a multiple of --nodes"
     );
     let rate = f64::from(rate);
     let on_many = Size { nodes, sockets, rate };
@@ -48,9 +48,10 @@ pub(super) async fn run(options: &ClusterArgs, common: &Common) -> Result<Report
         Size { nodes: 1, sockets: one_node, rate: rate / sockets as f64 * one_node as f64 };
     require_open_files(on_many, on_one, options)?;
     let engines = tokio::task::spawn_blocking(|| (Redis::start(), Postgres::start()));
-    let (redis, postgres) = engines.await.context("Redis and PostgreSQL must be installed")?;
-    let mut many = Side::open(on_many, options, &redis, &postgres).await?;
-    let mut one = Side::open(on_one, options, &redis, &postgres).await?;
+    let (redis, postgres) =
+        engines.await.context("starting Redis and PostgreSQL failed: are both installed?")?;
+    let mut many = ClusterSetup::open(on_many, options, &redis, &postgres).await?;
+    let mut one = ClusterSetup::open(on_one, options, &redis, &postgres).await?;
     let (many, one) = alternate(&mut many, &mut one, options).await?;
 
     let mut report = Report::new("cluster");
@@ -58,7 +59,7 @@ pub(super) async fn run(options: &ClusterArgs, common: &Common) -> Result<Report
     report.parameter("nodes", nodes);
     report.parameter("sockets", sockets);
     report.parameter("sockets of the one node", one_node);
-    report.parameter("members of a room", room);
+    report.parameter("members of a group", room);
     report.parameter("senders", sockets / room * nodes);
     report.parameter("deliveries per second", on_many.rate);
     report.parameter("deliveries per second of the one node", on_one.rate);
@@ -68,24 +69,24 @@ pub(super) async fn run(options: &ClusterArgs, common: &Common) -> Result<Report
     Ok(report)
 }
 
-/// No process of a run may need more files than it may open: neither a node with its listeners and
-/// senders, nor this one, which holds the senders of both sides.
+/// Checks that no process of the run needs more files than it may open: neither a node with its
+/// receivers and senders, nor this process, which holds all senders.
 fn require_open_files(many: Size, one: Size, options: &ClusterArgs) -> Result<()> {
-    let rooms = |side: Size| side.sockets / options.room;
-    let on_one = one.sockets + rooms(one) * options.nodes;
-    let too_many = "the one node has too many sockets: give it fewer by --one-node";
+    let groups = |size: Size| size.sockets / options.room;
+    let on_one = one.sockets + groups(one) * options.nodes;
+    let too_many = "the single node has too many sockets: give fewer with --one-node";
     machine::require_open_files(on_one).context(too_many)?;
-    let on_each = many.sockets / many.nodes + rooms(many);
-    let here = (rooms(many) + rooms(one)) * options.nodes + many.nodes;
+    let on_each = many.sockets / many.nodes + groups(many);
+    let here = (groups(many) + groups(one)) * options.nodes + many.nodes;
     machine::require_open_files(on_each.max(here))
 }
 
 async fn alternate(
-    many: &mut Side,
-    one: &mut Side,
+    many: &mut ClusterSetup,
+    one: &mut ClusterSetup,
     options: &ClusterArgs,
 ) -> Result<(Window, Window)> {
-    let progress = Progress::begin("send to both in turn", 2 * u64::from(ROUNDS));
+    let progress = Progress::begin("send to both in alternation", 2 * u64::from(ROUNDS));
     let done = AtomicU64::new(0);
     let work = async {
         many.window(WARM_UP).await?;
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_needs_no_more_files_than_its_largest_process() {
+    fn a_run_that_needs_too_many_open_files_is_rejected() {
         let options = ClusterArgs {
             nodes: 5,
             sockets: 20_000,
@@ -134,10 +135,10 @@ mod tests {
             seconds: 1,
             content: 300,
         };
-        let side = |nodes: usize, sockets: usize| Size { nodes, sockets, rate: 1.0 };
-        let too_many = require_open_files(side(5, 1 << 40), side(1, 4000), &options).unwrap_err();
+        let size = |nodes: usize, sockets: usize| Size { nodes, sockets, rate: 1.0 };
+        let too_many = require_open_files(size(5, 1 << 40), size(1, 4000), &options).unwrap_err();
         assert!(format!("{too_many:#}").contains("ulimit -n"), "{too_many:#}");
-        let too_many = require_open_files(side(5, 20), side(1, 1 << 40), &options).unwrap_err();
+        let too_many = require_open_files(size(5, 20), size(1, 1 << 40), &options).unwrap_err();
         assert!(format!("{too_many:#}").contains("--one-node"), "{too_many:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! `bench connect`: how fast connections are authenticated and admitted.
+//! `bench connect`: rate and CPU of opening authenticated connections.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use hdrhistogram::Histogram;
 use heartline_routing::Clock;
 
 use super::dial::DialPlan;
+use super::push_setup::users;
 use super::report::{Report, Target, new_histogram};
-use super::side::users;
-use super::subject::Subject;
+use super::server_under_test::ServerUnderTest;
 use super::{Common, ConnectArgs, machine};
 
-/// Authenticated connects per second of server CPU.
+/// The target for authenticated connects per second of server CPU.
 const PER_CPU_SECOND_MIN: f64 = 6000.0;
 
 struct Measured {
@@ -22,15 +22,15 @@ struct Measured {
     latency: Histogram<u64>,
 }
 
-/// Measures handshakes with a server beside bare ones: one line there, one line back.
+/// Measures handshakes with a server and with the bare loop, which exchanges one line each way.
 pub(super) async fn run(options: &ConnectArgs, common: &Common) -> Result<Report> {
     machine::require_open_files(options.connections)?;
     let users = users("bench", options.connections);
-    let subject = Subject::server(common, options.connections).await?;
-    let heartline = measure("connect to heartline", &subject, &users, options).await?;
-    drop(subject);
-    let subject = Subject::bare()?;
-    let bare = measure("connect to the bare loop", &subject, &users, options).await?;
+    let server = ServerUnderTest::start(common, options.connections).await?;
+    let heartline = measure("connect to heartline", &server, &users, options).await?;
+    drop(server);
+    let server = ServerUnderTest::bare()?;
+    let bare = measure("connect to the bare loop", &server, &users, options).await?;
 
     let mut report = Report::new("connect");
     report.parameter("connections", options.connections);
@@ -50,19 +50,19 @@ pub(super) async fn run(options: &ConnectArgs, common: &Common) -> Result<Report
     Ok(report)
 }
 
-/// Everything is held open until the end, so that no disconnect is measured with the connects.
+/// Holds all connections open until the end, so that no disconnect is measured.
 async fn measure(
     label: &str,
-    subject: &Subject,
+    server: &ServerUnderTest,
     users: &[String],
     options: &ConnectArgs,
 ) -> Result<Measured> {
-    let plan = DialPlan::new(subject, users, options.concurrency)?;
-    let before = subject.usage()?;
+    let plan = DialPlan::new(server, users, options.concurrency)?;
+    let before = server.usage()?;
     let started = Clock::system().now();
     let opened = plan.open(label).await?;
     let elapsed = Clock::system().now().duration_since(started);
-    let after = subject.usage()?;
+    let after = server.usage()?;
     let mut latency = new_histogram();
     for connection in &opened {
         latency.saturating_record(connection.took.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! What the connections of a fleet have seen, and the moment that their times count from.
+//! The counters and latencies of client connections, and the epoch of their times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,34 +11,37 @@ use tokio::time::Instant;
 
 use super::report::new_histogram;
 
-/// How many of the server's refusals are kept to be shown; the others are only counted.
-const REFUSALS_SHOWN: usize = 3;
+/// Rejections that are kept for the report; the others are only counted.
+const REJECTIONS_SHOWN: usize = 3;
 
-/// The moment that a run's times count from, the same for senders and readers.
+/// The instant from which a run counts its times, the same for senders and readers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Epoch {
     start: Instant,
 }
 
 impl Epoch {
-    /// Begins now.
+    /// An epoch that begins now.
     pub(super) fn begin() -> Self {
         Self { start: Clock::system().now() }
     }
 
-    /// The moment that lies so much before this one.
+    /// The epoch that lies `by` before this one.
     pub(super) fn moved_back(self, by: Duration) -> Result<Self> {
-        let start = self.start.checked_sub(by).context("this machine has not run for so long")?;
+        let start = self
+            .start
+            .checked_sub(by)
+            .context("the epoch lies before the start of the machine's clock")?;
         Ok(Self { start })
     }
 
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the epoch.
     pub(super) fn nanos(&self) -> u64 {
         Clock::system().now().duration_since(self.start).as_nanos() as u64
     }
 }
 
-/// What the readers of a fleet have seen.
+/// The counters and latencies that readers record.
 #[derive(Debug)]
 pub(super) struct Counters {
     epoch: Epoch,
@@ -47,12 +50,12 @@ pub(super) struct Counters {
     latency: Mutex<Histogram<u64>>,
     /// From the intended time of a message to its acknowledgement.
     ack_latency: Mutex<Histogram<u64>>,
-    refusals: Mutex<Vec<String>>,
-    /// Until this moment every answer is followed by the next message.
+    rejections: Mutex<Vec<String>>,
+    /// Until this time, each acknowledgement is followed by the next message.
     repeat_until: AtomicU64,
 }
 
-/// What is counted.
+/// A counter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tally {
     /// Pushes that arrived.
@@ -61,13 +64,13 @@ pub(super) enum Tally {
     Sent,
     /// Messages that were acknowledged.
     Acks,
-    /// Requests that the server refused.
-    Refusals,
-    /// Other text frames that arrived: the answers to heartbeats.
+    /// Requests that the server rejected.
+    Rejections,
+    /// Other text frames that arrived, mostly `heartbeat_ack`.
     OtherFrames,
     /// Heartbeats that were sent.
     Heartbeats,
-    /// Connections that the server ended.
+    /// Connections that the server closed.
     Closed,
 }
 
@@ -76,29 +79,29 @@ impl Tally {
 }
 
 impl Counters {
-    /// Nothing seen as yet.
+    /// Counters at zero.
     pub(super) fn new(epoch: Epoch) -> Arc<Self> {
         Arc::new(Self {
             epoch,
             tallies: std::array::from_fn(|_| AtomicU64::new(0)),
             latency: Mutex::new(new_histogram()),
             ack_latency: Mutex::new(new_histogram()),
-            refusals: Mutex::default(),
+            rejections: Mutex::default(),
             repeat_until: AtomicU64::new(0),
         })
     }
 
-    /// The moment that times count from.
+    /// The epoch of all times.
     pub(super) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// How many there were.
+    /// The value of a counter.
     pub(super) fn get(&self, tally: Tally) -> u64 {
         self.tallies[tally as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts some more.
+    /// Adds to a counter.
     pub(super) fn add(&self, tally: Tally, more: u64) {
         if more > 0 {
             self.tallies[tally as usize].fetch_add(more, Ordering::Relaxed);
@@ -110,22 +113,22 @@ impl Counters {
         self.get(Tally::Deliveries)
     }
 
-    /// Has every acknowledgement followed by the next message until this moment.
+    /// Makes senders follow each acknowledgement with the next message until this time.
     pub(super) fn repeat_until(&self, nanos: u64) {
         self.repeat_until.store(nanos, Ordering::Relaxed);
     }
 
-    /// Whether an acknowledgement at this moment is followed by the next message.
+    /// Whether an acknowledgement at this time is followed by the next message.
     pub(super) fn repeats_at(&self, nanos: u64) -> bool {
         nanos < self.repeat_until.load(Ordering::Relaxed)
     }
 
-    /// The latencies of deliveries recorded since this was last asked.
+    /// Removes and returns the recorded latencies of deliveries.
     pub(super) fn take_latency(&self) -> Histogram<u64> {
         std::mem::replace(&mut lock(&self.latency), new_histogram())
     }
 
-    /// The latencies of acknowledgements recorded since this was last asked.
+    /// Removes and returns the recorded latencies of acknowledgements.
     pub(super) fn take_ack_latency(&self) -> Histogram<u64> {
         std::mem::replace(&mut lock(&self.ack_latency), new_histogram())
     }
@@ -140,18 +143,18 @@ impl Counters {
         record(&self.ack_latency, latencies);
     }
 
-    /// Counts a refusal and keeps the first few as the server said them.
-    pub(super) fn refused(&self, head: &[u8]) {
-        self.add(Tally::Refusals, 1);
-        let mut refusals = lock(&self.refusals);
-        if refusals.len() < REFUSALS_SHOWN {
-            refusals.push(String::from_utf8_lossy(head).into_owned());
+    /// Counts a rejection and keeps the text of the first few.
+    pub(super) fn rejected(&self, head: &[u8]) {
+        self.add(Tally::Rejections, 1);
+        let mut rejections = lock(&self.rejections);
+        if rejections.len() < REJECTIONS_SHOWN {
+            rejections.push(String::from_utf8_lossy(head).into_owned());
         }
     }
 
-    /// The first few refusals.
-    pub(super) fn refusals(&self) -> Vec<String> {
-        lock(&self.refusals).clone()
+    /// The text of the first few rejections.
+    pub(super) fn rejections(&self) -> Vec<String> {
+        lock(&self.rejections).clone()
     }
 }
 
@@ -174,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_counted_and_the_first_are_shown() {
+    fn rejections_are_counted_and_the_first_are_kept() {
         let counters = Counters::new(Epoch::begin());
         for number in 0..10 {
-            counters.refused(format!("refusal {number}").as_bytes());
+            counters.rejected(format!("rejection {number}").as_bytes());
         }
-        assert_eq!(counters.get(Tally::Refusals), 10);
-        assert_eq!(counters.refusals(), ["refusal 0", "refusal 1", "refusal 2"]);
+        assert_eq!(counters.get(Tally::Rejections), 10);
+        assert_eq!(counters.rejections(), ["rejection 0", "rejection 1", "rejection 2"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Opens many connections: TCP, then a handwritten upgrade, then `connection_established`.
+//! Opens many connections: TCP, then the WebSocket upgrade, then `connection_established`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::bare::{GREETING, WELCOME};
+use super::frame_scanner::{Frame, FrameScanner};
 use super::progress::Progress;
-use super::subject::{Subject, status_of};
-use super::walker::{Frame, Walker};
+use super::server_under_test::{ServerUnderTest, status_of};
 
-/// How long one connection may take.
+/// Deadline for opening one connection.
 const DIAL_WITHIN: Duration = Duration::from_secs(10);
 /// Sockets from one loopback address: below a server's default limit per address.
 const SOCKETS_PER_ADDRESS: usize = 900;
-/// Bytes of a response's head and first frame at most.
-const ANSWER_BYTES_MAX: usize = 16 * 1024;
-/// What the first frame of an admitted connection begins with.
+/// The longest response head with its first frame.
+const RESPONSE_BYTES_MAX: usize = 16 * 1024;
+/// The beginning of the first frame of an accepted connection.
 const ESTABLISHED_PREFIX: &[u8] = br#"{"type":"connection_established""#;
 
-/// Which connections to open.
+/// The connections to open.
 #[derive(Debug)]
 pub(super) struct DialPlan {
     address: SocketAddr,
     requests: Requests,
     count: usize,
-    /// How many handshakes are under way at once.
+    /// Number of concurrent handshakes.
     concurrency: usize,
-    /// The size of each socket's receive buffer, when it is to be small.
+    /// The size of each socket's receive buffer; none for the system's default.
     receive_buffer: Option<u32>,
 }
 
@@ -47,62 +47,71 @@ enum Requests {
     Greeting,
 }
 
-/// A connection that was admitted.
+/// An open connection.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// Which one of the plan it is.
+    /// The index in the plan.
     pub(super) index: usize,
     /// The socket.
     pub(super) stream: TcpStream,
-    /// Where its reader is in the stream.
-    pub(super) walker: Walker,
-    /// From the first packet to the first frame.
+    /// The position in the stream, after the frames that were read already.
+    pub(super) scanner: FrameScanner,
+    /// The time from the first packet to the first frame.
     pub(super) took: Duration,
 }
 
 impl DialPlan {
-    /// One connection for each user of a server, or as many greetings for the bare loop.
-    pub(super) fn new(subject: &Subject, users: &[String], concurrency: usize) -> Result<Self> {
-        let requests = match &subject.signer {
+    /// One connection for each user, or as many to the bare loop.
+    pub(super) fn new(
+        server: &ServerUnderTest,
+        users: &[String],
+        concurrency: usize,
+    ) -> Result<Self> {
+        let requests = match &server.signer {
             Some(signer) => {
-                let request = |user: &String| Ok(upgrade_request(subject, &signer.user(user)?));
+                let request = |user: &String| Ok(upgrade_request(server, &signer.user(user)?));
                 Requests::Upgrade(users.iter().map(request).collect::<Result<_>>()?)
             }
             None => Requests::Greeting,
         };
-        Self::of(subject, requests, users.len(), concurrency)
+        Self::of(server, requests, users.len(), concurrency)
     }
 
-    /// One connection for each token, in this order: one is open before the next is begun.
-    pub(super) fn in_order(subject: &Subject, tokens: &[String]) -> Result<Self> {
-        let requests = tokens.iter().map(|token| upgrade_request(subject, token)).collect();
-        Self::of(subject, Requests::Upgrade(requests), tokens.len(), 1)
+    /// One connection for each token, opened one after the other.
+    pub(super) fn in_order(server: &ServerUnderTest, tokens: &[String]) -> Result<Self> {
+        let requests = tokens.iter().map(|token| upgrade_request(server, token)).collect();
+        Self::of(server, Requests::Upgrade(requests), tokens.len(), 1)
     }
 
-    fn of(subject: &Subject, requests: Requests, count: usize, concurrency: usize) -> Result<Self> {
+    fn of(
+        server: &ServerUnderTest,
+        requests: Requests,
+        count: usize,
+        concurrency: usize,
+    ) -> Result<Self> {
         ensure!(count > 0 && concurrency > 0, "there is nothing to open: raise -n");
-        Ok(Self { address: subject.address, requests, count, concurrency, receive_buffer: None })
+        Ok(Self { address: server.address, requests, count, concurrency, receive_buffer: None })
     }
 
-    /// Gives the sockets a small receive buffer, so that one that is not read fills soon.
+    /// Sets the size of the receive buffers, so that a socket that is not read fills soon.
     pub(super) fn with_receive_buffer(mut self, bytes: u32) -> Self {
         self.receive_buffer = Some(bytes);
         self
     }
 
-    /// Opens them all and keeps them; the first failure ends it.
+    /// Opens and returns all connections; stops at the first failure.
     pub(super) async fn open(self, label: &str) -> Result<Vec<Opened>> {
         let mut all = Vec::with_capacity(self.count);
         self.open_each(label, |opened| all.push(opened)).await?;
         Ok(all)
     }
 
-    /// Opens them all and hands over each as soon as it is there, so that the first ones can say
-    /// that they are alive while the last ones are still being opened.
+    /// Opens all connections and passes each to `on_opened` at once, so that the first ones can
+    /// send heartbeats while the last ones are still being opened.
     pub(super) async fn open_each(
         self,
         label: &str,
-        mut hand_over: impl FnMut(Opened),
+        mut on_opened: impl FnMut(Opened),
     ) -> Result<()> {
         let progress = Progress::begin(label, self.count as u64);
         let workers = self.concurrency.min(self.count);
@@ -116,9 +125,9 @@ impl DialPlan {
         }
         drop(sender);
         let opened = AtomicU64::new(0);
-        let gather = async {
+        let collect = async {
             while let Some(connection) = receiver.recv().await {
-                hand_over(connection);
+                on_opened(connection);
                 opened.fetch_add(1, Ordering::Relaxed);
             }
             while let Some(finished) = tasks.join_next().await {
@@ -126,7 +135,7 @@ impl DialPlan {
             }
             Ok(())
         };
-        progress.watch(|| opened.load(Ordering::Relaxed), gather).await
+        progress.watch(|| opened.load(Ordering::Relaxed), collect).await
     }
 
     async fn work(&self, next: &AtomicUsize, opened: &mpsc::Sender<Opened>) -> Result<()> {
@@ -137,24 +146,26 @@ impl DialPlan {
             }
             let connection = match timeout(DIAL_WITHIN, self.dial(index)).await {
                 Ok(dialled) => dialled.with_context(|| format!("connection {index} failed")),
-                Err(_) => Err(anyhow!("connection {index} was not admitted in {DIAL_WITHIN:?}")),
+                Err(_) => {
+                    Err(anyhow!("connection {index} was not established within {DIAL_WITHIN:?}"))
+                }
             };
             if connection.is_err() {
-                // The other workers find nothing left to do.
+                // Nothing is left to do for the other workers.
                 next.store(self.count, Ordering::Relaxed);
             }
-            opened.send(connection?).await.context("nobody takes the connections")?;
+            opened.send(connection?).await.context("the receiver of opened connections is gone")?;
         }
     }
 
     async fn dial(&self, index: usize) -> Result<Opened> {
         let started = Clock::system().now();
         let mut stream = self.connect(index).await?;
-        let mut walker = Walker::new();
+        let mut scanner = FrameScanner::new();
         match &self.requests {
             Requests::Upgrade(requests) => {
                 stream.write_all(requests[index].as_bytes()).await?;
-                read_established(&mut stream, &mut walker).await?;
+                read_established(&mut stream, &mut scanner).await?;
             }
             Requests::Greeting => {
                 stream.write_all(GREETING).await?;
@@ -162,7 +173,7 @@ impl DialPlan {
                 stream.read_exact(&mut welcome).await?;
             }
         }
-        Ok(Opened { index, stream, walker, took: Clock::system().now().duration_since(started) })
+        Ok(Opened { index, stream, scanner, took: Clock::system().now().duration_since(started) })
     }
 
     async fn connect(&self, index: usize) -> Result<TcpStream> {
@@ -170,7 +181,8 @@ impl DialPlan {
             SocketAddr::V4(_) => TcpSocket::new_v4(),
             SocketAddr::V6(_) => TcpSocket::new_v6(),
         };
-        let socket = socket.context("too few open files? raise `ulimit -n`")?;
+        let socket =
+            socket.context("opening a socket failed: too few open files? raise `ulimit -n`")?;
         if let Some(source) = source_address(self.address.ip(), index) {
             socket.bind((source, 0).into())?;
         }
@@ -183,7 +195,7 @@ impl DialPlan {
     }
 }
 
-/// Loopback has many addresses: using several keeps each below the server's limit.
+/// A loopback address for the socket. Several are used to keep each below the server's limit.
 fn source_address(target: IpAddr, index: usize) -> Option<IpAddr> {
     match target {
         IpAddr::V4(address) if address.is_loopback() => {
@@ -194,7 +206,7 @@ fn source_address(target: IpAddr, index: usize) -> Option<IpAddr> {
     }
 }
 
-fn upgrade_request(subject: &Subject, token: &str) -> String {
+fn upgrade_request(server: &ServerUnderTest, token: &str) -> String {
     format!(
         "GET /v1/ws HTTP/1.1\r\n\
          Host: {}\r\n\
@@ -204,30 +216,30 @@ fn upgrade_request(subject: &Subject, token: &str) -> String {
          Sec-WebSocket-Key: aGVhcnRsaW5lIGJlbmNoIQ==\r\n\
          Sec-WebSocket-Protocol: heartline.v1\r\n\
          Authorization: Bearer {token}\r\n\r\n",
-        subject.host
+        server.host
     )
 }
 
-/// Reads the response's head and goes on until the server says that the connection is leased.
-async fn read_established(stream: &mut TcpStream, walker: &mut Walker) -> Result<()> {
-    let mut answer = Vec::with_capacity(2048);
+/// Reads the response head and the frame `connection_established`.
+async fn read_established(stream: &mut TcpStream, scanner: &mut FrameScanner) -> Result<()> {
+    let mut response = Vec::with_capacity(2048);
     let mut head_end = None;
     loop {
-        ensure!(answer.len() < ANSWER_BYTES_MAX, "the server's answer does not end");
-        let walked = answer.len();
-        if stream.read_buf(&mut answer).await? == 0 {
-            bail!("the server closed the connection: {}", readable(&answer));
+        ensure!(response.len() < RESPONSE_BYTES_MAX, "no frame within {RESPONSE_BYTES_MAX} bytes");
+        let scanned = response.len();
+        if stream.read_buf(&mut response).await? == 0 {
+            bail!("the server closed the connection: {}", readable(&response));
         }
         let frames = match head_end {
-            Some(_) => walked,
+            Some(_) => scanned,
             None => {
-                let Some(end) = find_head_end(&answer) else { continue };
-                ensure!(status_of(&answer) == Some(101), "refused: {}", readable(&answer));
+                let Some(end) = find_head_end(&response) else { continue };
+                ensure!(status_of(&response) == Some(101), "rejected: {}", readable(&response));
                 *head_end.insert(end)
             }
         };
         let mut first = None;
-        walker.feed(&answer[frames..], |frame| {
+        scanner.feed(&response[frames..], |frame| {
             if first.is_none() {
                 first = Some(matches!(frame, Frame::Text(head)
                     if head.starts_with(ESTABLISHED_PREFIX)));
@@ -235,20 +247,20 @@ async fn read_established(stream: &mut TcpStream, walker: &mut Walker) -> Result
         });
         match first {
             Some(true) => return Ok(()),
-            Some(false) => bail!("not admitted: {}", readable(&answer)),
+            Some(false) => bail!("no connection_established: {}", readable(&response)),
             None => {}
         }
     }
 }
 
-/// Where the head of a response ends and its body or first frame begins.
-pub(super) fn find_head_end(answer: &[u8]) -> Option<usize> {
-    answer.windows(4).position(|window| window == b"\r\n\r\n").map(|position| position + 4)
+/// The length of a response's head, after which its body or first frame begins.
+pub(super) fn find_head_end(response: &[u8]) -> Option<usize> {
+    response.windows(4).position(|window| window == b"\r\n\r\n").map(|position| position + 4)
 }
 
-/// The beginning of what a server said, for an error message. It never holds a token.
-pub(super) fn readable(answer: &[u8]) -> String {
-    let beginning = &answer[..answer.len().min(600)];
+/// The beginning of a response, for error messages. A response contains no token.
+pub(super) fn readable(response: &[u8]) -> String {
+    let beginning = &response[..response.len().min(600)];
     String::from_utf8_lossy(beginning).replace("\r\n", " | ")
 }
 
@@ -272,11 +284,11 @@ mod tests {
         assert_eq!(source_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1), None);
     }
 
-    /// Dials a server that answers every upgrade with these pieces, then closes.
-    async fn dial_answered(pieces: &'static [&'static [u8]]) -> Result<Vec<Opened>> {
+    /// Dials a server that responds to every upgrade with these pieces, then closes.
+    async fn dial_with_response(pieces: &'static [&'static [u8]]) -> Result<Vec<Opened>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let signer = Signer::unchecked();
-        let subject = Subject::reached_at(listener.local_addr().unwrap(), Some(signer));
+        let server = ServerUnderTest::at_address(listener.local_addr().unwrap(), Some(signer));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -289,7 +301,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        DialPlan::new(&subject, &["ana".to_owned()], 8)?.open("test").await
+        DialPlan::new(&server, &["ana".to_owned()], 8)?.open("test").await
     }
 
     const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
@@ -297,25 +309,25 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_open_once_it_is_established() {
         let pieces: &[&[u8]] = &[UPGRADED, b"\x81\x21{\"ty", b"pe\":\"connection_established\"}"];
-        let opened = dial_answered(pieces).await.unwrap();
+        let opened = dial_with_response(pieces).await.unwrap();
         assert_eq!(opened.len(), 1);
     }
 
     #[tokio::test]
-    async fn a_refusal_is_shown_as_the_server_said_it() {
+    async fn the_error_of_a_rejected_connection_contains_the_response() {
         let cases: [(&'static [&'static [u8]], &str); 3] = [
             (&[b"HTTP/1.1 429 Too Many\r\n\r\n"], "429 Too Many"),
             (&[UPGRADED, b"\x81\x1d{\"type\":\"connection_closing\"}"], "connection_closing"),
             (&[UPGRADED], "closed the connection"),
         ];
         for (pieces, expected) in cases {
-            let error = format!("{:#}", dial_answered(pieces).await.unwrap_err());
+            let error = format!("{:#}", dial_with_response(pieces).await.unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
-    fn the_end_of_a_head_is_found() {
+    fn the_end_of_a_response_head_is_found() {
         assert_eq!(find_head_end(b"HTTP/1.1 101 X\r\nA: b\r\n\r\nrest"), Some(24));
         assert_eq!(find_head_end(b"HTTP/1.1 101 X\r\n"), None);
     }

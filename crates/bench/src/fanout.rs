@@ -1,7 +1,7 @@
-//! `bench fanout`: one room, many readers: what it costs that everybody hears a message.
+//! `bench fanout`: CPU and latency of delivering a message to all members of one large group.
 //!
-//! A sender is one more device of the first reader, so every message has exactly as many hearers
-//! as there are readers. The bare loop writes frames of the same bytes to as many sockets.
+//! A sender is a further device of the first reader, so each message is delivered exactly once to
+//! each reader. The bare loop writes frames of the same bytes to as many sockets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,56 +16,56 @@ use heartline_routing::Clock;
 use tokio::time::sleep;
 use ulid::Ulid;
 
+use super::chat_layout::{ChatLayout, Chats};
+use super::client_sockets::{ClientSockets, StalledSockets};
 use super::counters::{Counters, Epoch, Tally};
 use super::dial::DialPlan;
-use super::fleet::{Fleet, Stalled};
-use super::lane::Template;
-use super::layout::{Chats, Layout};
-use super::letter::{Letter, Naming, content};
+use super::frame_scanner::CONTENT_MARKER;
 use super::load::{Load, Pacing};
+use super::message_template::{IdKind, MessageTemplate, content};
 use super::progress::Progress;
+use super::push_connection::PushTemplate;
+use super::push_setup::{PushSetup, Pushers, Window, users};
 use super::report::{Report, Target, millis_at, new_histogram};
 use super::sender::Senders;
-use super::side::{Pushers, Side, Window, users};
-use super::subject::Subject;
-use super::walker::CONTENT_MARKER;
+use super::server_under_test::ServerUnderTest;
 use super::{Common, FanoutArgs, machine};
 
-/// Windows of each side, taken in turn, so that the machine's own moods fall on both.
+/// Windows of each server, alternating, so that disturbances of the machine affect both.
 const ROUNDS: u32 = 4;
-/// How long both sides are pushed to before anything is measured.
+/// Load on both servers before the measurement.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Lanes to the bare loop: enough that a slow answer does not hold up the next push.
-const BARE_LANES: usize = 8;
-/// How long the last acknowledgements may take once everything is delivered.
+/// Push connections to the bare loop: enough that a slow response does not delay the next push.
+const BARE_PUSH_CONNECTIONS: usize = 8;
+/// Deadline for the last acknowledgements after everything is delivered.
 const ACKS_WITHIN: Duration = Duration::from_secs(10);
-/// How often they are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// CPU per delivery at a fixed rate, against the bare loop's.
+/// How often the counters are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// CPU per delivery at a fixed rate, relative to the bare loop.
 const RATE_RATIO_MAX: f64 = 1.4;
 /// CPU per delivery when saturated, in microseconds.
 const SATURATED_MICROS_MAX: f64 = 1.0;
-/// The receive buffer of a stalled reader: small, so that the server feels it soon.
+/// The receive buffer of a stalled reader: small, so that it fills soon.
 const STALLED_BUFFER_BYTES: u32 = 4096;
 
-/// A server with one room: everybody reads, a few also send.
-struct Room {
-    readers: Side,
-    senders: Fleet,
+/// A server with one group: readers and senders.
+struct FanoutSetup {
+    readers: PushSetup,
+    senders: ClientSockets,
     chat: Chats,
     users: Vec<String>,
 }
 
-/// What the senders of a room saw in one or several windows.
+/// The messages of one window or the sum of several.
 struct Sent {
     sent: u64,
     acknowledged: u64,
     stored: u64,
-    refusals: u64,
+    rejections: u64,
     ack_latency: Histogram<u64>,
 }
 
-/// Measures messages to a room beside the bare loop.
+/// Measures messages to a group, and the bare loop.
 pub(super) async fn run(options: &FanoutArgs, common: &Common) -> Result<Report> {
     let readers = options.readers;
     let most = GROUP_MEMBERS_MAX;
@@ -80,10 +80,10 @@ pub(super) async fn run(options: &FanoutArgs, common: &Common) -> Result<Report>
     } else {
         Pacing::Rate { pushes_per_second: f64::from(options.rate) / readers as f64 }
     };
-    let room = Room::open(options, common).await?;
-    let bare = bare_side(options, &room.users).await?;
+    let setup = FanoutSetup::open(options, common).await?;
+    let bare = bare_setup(options, &setup.users).await?;
     let seconds = Duration::from_secs(options.seconds);
-    let (heard, sent, bare) = alternate(&room, &bare, pacing, seconds).await?;
+    let (received, sent, bare) = alternate(&setup, &bare, pacing, seconds).await?;
 
     let mut report = Report::new("fanout");
     report.parameter("readers", readers);
@@ -95,37 +95,38 @@ pub(super) async fn run(options: &FanoutArgs, common: &Common) -> Result<Report>
     }
     report.parameter("seconds", options.seconds);
     report.parameter("content bytes", options.content);
-    fill(&mut report, options.saturate, &heard, &sent, &bare);
+    fill(&mut report, options.saturate, &received, &sent, &bare);
     if stalled > 0 {
         let load = Load { pacing, duration: seconds };
-        beside_stalled(&mut report, &room, stalled, load, &sent).await?;
+        beside_stalled(&mut report, &setup, stalled, load, &sent).await?;
     }
     Ok(report)
 }
 
-impl Room {
+impl FanoutSetup {
     async fn open(options: &FanoutArgs, common: &Common) -> Result<Self> {
         let FanoutArgs { readers, senders: sender_count, .. } = *options;
         let users = users("bench", readers);
         let connections = 2 * readers + sender_count;
-        let subject = Subject::unlimited(common, connections).await?;
+        let server = ServerUnderTest::start_unlimited(common, connections).await?;
         let (chats, members, kind) = (1, readers, ChatKind::Group);
-        let layout = Layout { users: readers, chats, members, kind };
-        let chat = Chats::make(&subject, layout, &users).await?;
+        let layout = ChatLayout { users: readers, chats, members, kind };
+        let chat = Chats::create(&server, layout, &users).await?;
         let epoch = Epoch::begin();
-        let mut senders = Fleet::new(epoch, 1);
+        let mut senders = ClientSockets::new(epoch, 1);
         let devices: Vec<_> = (0..sender_count).map(|index| format!("sender-{index}")).collect();
-        let tokens = devices.iter().map(|device| token(&subject, &users[0], device));
-        let plan = DialPlan::in_order(&subject, &tokens.collect::<Result<Vec<_>>>()?)?;
+        let tokens = devices.iter().map(|device| token(&server, &users[0], device));
+        let plan = DialPlan::in_order(&server, &tokens.collect::<Result<Vec<_>>>()?)?;
         let content = content(options.content)?;
-        let mut voices = Vec::with_capacity(sender_count);
+        let mut connected = Vec::with_capacity(sender_count);
         for opened in plan.open("connect senders").await? {
-            let letter = Letter::new(chat.ids[0], &content, Naming::Ulid)?;
-            voices.push(senders.add_sender(opened, vec![letter]));
+            let template = MessageTemplate::new(chat.ids[0], &content, IdKind::Ulid)?;
+            connected.push(senders.add_sender(opened, vec![template]));
         }
-        let pushers = Pushers::Senders(Senders { senders: voices, hearers: readers as u64 });
-        let fleet = Fleet::new(epoch, if options.saturate { 10 } else { 1 });
-        let readers = Side::with("connect readers", subject, &users, fleet, pushers).await?;
+        let pushers =
+            Pushers::Senders(Senders { senders: connected, receivers_per_message: readers as u64 });
+        let sockets = ClientSockets::new(epoch, if options.saturate { 10 } else { 1 });
+        let readers = PushSetup::with("connect readers", server, &users, sockets, pushers).await?;
         Ok(Self { readers, senders, chat, users })
     }
 
@@ -133,23 +134,23 @@ impl Room {
         let counters = self.senders.counters();
         counters.take_ack_latency();
         let tallies = |counters: &Counters| {
-            [Tally::Sent, Tally::Acks, Tally::Refusals].map(|tally| counters.get(tally))
+            [Tally::Sent, Tally::Acks, Tally::Rejections].map(|tally| counters.get(tally))
         };
         let before = tallies(counters);
         let stored_before = self.stored().await?;
         let window = self.readers.window(load).await?;
         let deadline = Clock::system().now() + ACKS_WITHIN;
-        let answered = |[_, acks, refusals]: [u64; 3]| acks + refusals;
+        let answered = |[_, acks, rejections]: [u64; 3]| acks + rejections;
         while answered(tallies(counters)) < counters.get(Tally::Sent)
             && Clock::system().now() < deadline
         {
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
         let after = tallies(counters);
         let sent = Sent {
             sent: after[0] - before[0],
             acknowledged: after[1] - before[1],
-            refusals: after[2] - before[2],
+            rejections: after[2] - before[2],
             stored: self.stored().await? - stored_before,
             ack_latency: counters.take_ack_latency(),
         };
@@ -157,22 +158,24 @@ impl Room {
     }
 
     async fn stored(&self) -> Result<u64> {
-        self.chat.stored(&self.readers.subject, &self.users).await
+        self.chat.stored(&self.readers.server, &self.users).await
     }
 }
 
-fn token(subject: &Subject, user: &str, device: &str) -> Result<String> {
-    subject.signer.as_ref().context("only a server has devices")?.device(user, device)
+fn token(server: &ServerUnderTest, user: &str, device: &str) -> Result<String> {
+    server.signer.as_ref().context("the bare loop has no signer")?.device(user, device)
 }
 
-/// As many sockets of the bare loop, which are written frames of the same bytes.
-async fn bare_side(options: &FanoutArgs, users: &[String]) -> Result<Side> {
+/// The bare loop with as many sockets, which writes frames of the same bytes.
+async fn bare_setup(options: &FanoutArgs, users: &[String]) -> Result<PushSetup> {
     let text = message_frame(options.content)?;
-    let template = Template::bare(0, users.len(), &text, CONTENT_MARKER)?;
-    let count = if options.saturate { options.in_flight.min(64) as usize } else { BARE_LANES };
-    let pushers = Pushers::Lanes { templates: vec![template], count };
-    let fleet = Fleet::new(Epoch::begin(), if options.saturate { 10 } else { 1 });
-    Side::with("connect to the bare loop", Subject::bare()?, users, fleet, pushers).await
+    let template = PushTemplate::bare(0, users.len(), &text, CONTENT_MARKER)?;
+    let count =
+        if options.saturate { options.in_flight.min(64) as usize } else { BARE_PUSH_CONNECTIONS };
+    let pushers = Pushers::Connections { templates: vec![template], count };
+    let sockets = ClientSockets::new(Epoch::begin(), if options.saturate { 10 } else { 1 });
+    PushSetup::with("connect to the bare loop", ServerUnderTest::bare()?, users, sockets, pushers)
+        .await
 }
 
 /// A message as the server would push it.
@@ -183,7 +186,7 @@ fn message_frame(content_bytes: usize) -> Result<String> {
         sequence: 1000,
         message_id: MessageId(Ulid(rand::random())),
         sender_id: "bench-0".parse()?,
-        client_message_id: Naming::Ulid.name().parse()?,
+        client_message_id: IdKind::Ulid.new_id().parse()?,
         content: content(content_bytes)?,
         content_type: DEFAULT_CONTENT_TYPE.to_owned(),
         created_at: wall,
@@ -193,8 +196,8 @@ fn message_frame(content_bytes: usize) -> Result<String> {
 }
 
 async fn alternate(
-    room: &Room,
-    bare: &Side,
+    setup: &FanoutSetup,
+    bare: &PushSetup,
     pacing: Pacing,
     seconds: Duration,
 ) -> Result<(Window, Sent, Window)> {
@@ -202,62 +205,62 @@ async fn alternate(
     let done = AtomicU64::new(0);
     let work = async {
         let warm_up = Load { pacing, duration: WARM_UP };
-        room.window(warm_up).await?;
+        setup.window(warm_up).await?;
         bare.window(warm_up).await?;
         let load = Load { pacing, duration: seconds / ROUNDS };
-        let (mut heard, mut sent, mut bare_heard) =
+        let (mut received, mut sent, mut bare_received) =
             (Window::empty(), Sent::none(), Window::empty());
         for _ in 0..ROUNDS {
-            let (window, its_sent) = room.window(load).await?;
-            heard.add(&window);
-            sent.add(&its_sent);
+            let (window, window_sent) = setup.window(load).await?;
+            received.add(&window);
+            sent.add(&window_sent);
             done.fetch_add(1, Ordering::Relaxed);
-            bare_heard.add(&bare.window(load).await?);
+            bare_received.add(&bare.window(load).await?);
             done.fetch_add(1, Ordering::Relaxed);
         }
-        Ok((heard, sent, bare_heard))
+        Ok((received, sent, bare_received))
     };
     progress.watch(|| done.load(Ordering::Relaxed), Box::pin(work)).await
 }
 
 impl Sent {
     fn none() -> Self {
-        Self { sent: 0, acknowledged: 0, stored: 0, refusals: 0, ack_latency: new_histogram() }
+        Self { sent: 0, acknowledged: 0, stored: 0, rejections: 0, ack_latency: new_histogram() }
     }
 
     fn add(&mut self, later: &Self) {
         self.sent += later.sent;
         self.acknowledged += later.acknowledged;
         self.stored += later.stored;
-        self.refusals += later.refusals;
+        self.rejections += later.rejections;
         self.ack_latency.add(&later.ack_latency).expect("all histograms have the same bounds");
     }
 
     fn errors(&self, name: &str) -> Option<String> {
-        let Self { sent, acknowledged, stored, refusals, .. } = self;
-        let is_good = sent == acknowledged && acknowledged == stored && *refusals == 0;
+        let Self { sent, acknowledged, stored, rejections, .. } = self;
+        let is_good = sent == acknowledged && acknowledged == stored && *rejections == 0;
         (!is_good).then(|| {
             format!(
-                "{name}: {sent} sent, {acknowledged} acknowledged, {stored} stored, {refusals} \
-                 refused"
+                "{name}: {sent} sent, {acknowledged} acknowledged, {stored} stored, {rejections} \
+                 rejected"
             )
         })
     }
 }
 
-fn fill(report: &mut Report, saturate: bool, heard: &Window, sent: &Sent, bare: &Window) {
+fn fill(report: &mut Report, saturate: bool, received: &Window, sent: &Sent, bare: &Window) {
     report.figure("messages", "", Some(sent.acknowledged as f64), None);
-    report.figure("deliveries", "", Some(heard.delivered as f64), Some(bare.delivered as f64));
+    report.figure("deliveries", "", Some(received.delivered as f64), Some(bare.delivered as f64));
     report.figure(
         "deliveries per second",
         "/s",
-        Some(heard.deliveries_per_second()),
+        Some(received.deliveries_per_second()),
         Some(bare.deliveries_per_second()),
     );
     let cost = report.figure(
         "CPU per delivery",
         "µs",
-        heard.cpu_micros_per_delivery(),
+        received.cpu_micros_per_delivery(),
         bare.cpu_micros_per_delivery(),
     );
     cost.target(if saturate {
@@ -266,32 +269,32 @@ fn fill(report: &mut Report, saturate: bool, heard: &Window, sent: &Sent, bare: 
         Target::RatioAtMost(RATE_RATIO_MAX)
     });
     report.latency("commit", &sent.ack_latency, &new_histogram());
-    report.latency("latency", &heard.latency, &bare.latency);
+    report.latency("latency", &received.latency, &bare.latency);
     let bounds = millis_at(&sent.ack_latency, 0.99).zip(millis_at(&bare.latency, 0.99));
     if let Some((commit, bare)) = bounds.filter(|_| !saturate) {
-        report.aim("latency p99", Target::AtMost(commit + 2.0 * bare));
+        report.set_target("latency p99", Target::AtMost(commit + 2.0 * bare));
     }
-    report.errors.extend(heard.errors("heartline"));
+    report.errors.extend(received.errors("heartline"));
     report.errors.extend(sent.errors("heartline"));
     report.errors.extend(bare.errors("bare loop"));
 }
 
-/// The same once more, with devices in the room that never read.
+/// Measures once more, beside devices in the group that never read.
 async fn beside_stalled(
     report: &mut Report,
-    room: &Room,
+    setup: &FanoutSetup,
     stalled: usize,
     load: Load,
     without: &Sent,
 ) -> Result<()> {
-    let subject = &room.readers.subject;
-    let resident = || Ok::<_, anyhow::Error>(subject.usage()?.map(|usage| usage.rss_bytes));
+    let server = &setup.readers.server;
+    let resident = || Ok::<_, anyhow::Error>(server.usage()?.map(|usage| usage.rss_bytes));
     let rss_before = resident()?;
-    let tokens = room.users.iter().take(stalled).map(|user| token(subject, user, "stalled"));
-    let plan = DialPlan::in_order(subject, &tokens.collect::<Result<Vec<_>>>()?)?;
+    let tokens = setup.users.iter().take(stalled).map(|user| token(server, user, "stalled"));
+    let plan = DialPlan::in_order(server, &tokens.collect::<Result<Vec<_>>>()?)?;
     let plan = plan.with_receive_buffer(STALLED_BUFFER_BYTES);
-    let held = Stalled::hold(plan.open("connect stalled readers").await?);
-    let (heard, sent) = room.window(load).await?;
+    let held = StalledSockets::hold(plan.open("connect stalled readers").await?);
+    let (received, sent) = setup.window(load).await?;
     let rss_after = resident()?;
     drop(held);
     report.parameter("then with stalled readers", stalled);
@@ -303,30 +306,30 @@ async fn beside_stalled(
     let mebibytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
     let (after, before) = (mebibytes(rss_after), mebibytes(rss_before));
     report.figure("resident memory beside stalled, and before", "MiB", after, before);
-    report.errors.extend(heard.errors("beside stalled readers"));
+    report.errors.extend(received.errors("beside stalled readers"));
     report.errors.extend(sent.errors("beside stalled readers"));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::walker::{Word, intended_nanos, word};
+    use super::super::frame_scanner::{FrameKind, frame_kind, intended_nanos};
     use super::*;
 
     #[test]
-    fn the_bare_loop_writes_what_a_reader_takes_for_a_message() {
+    fn readers_recognise_the_frame_of_the_bare_loop_as_a_message() {
         let frame = message_frame(300).unwrap();
-        assert_eq!(word(frame.as_bytes()), Word::Delivery);
+        assert_eq!(frame_kind(frame.as_bytes()), FrameKind::Delivery);
         assert_eq!(intended_nanos(frame.as_bytes()), Some(0));
     }
 
     #[test]
-    fn what_is_not_acknowledged_or_not_stored_is_an_error() {
+    fn a_message_that_is_not_acknowledged_or_not_stored_is_an_error() {
         let mut all = Sent::none();
         all.add(&Sent { sent: 5, acknowledged: 5, stored: 5, ..Sent::none() });
-        assert_eq!(all.errors("room"), None);
-        all.add(&Sent { sent: 5, acknowledged: 4, stored: 5, refusals: 1, ..Sent::none() });
-        let error = all.errors("room").unwrap();
-        assert_eq!(error, "room: 10 sent, 9 acknowledged, 10 stored, 1 refused");
+        assert_eq!(all.errors("group"), None);
+        all.add(&Sent { sent: 5, acknowledged: 4, stored: 5, rejections: 1, ..Sent::none() });
+        let error = all.errors("group").unwrap();
+        assert_eq!(error, "group: 10 sent, 9 acknowledged, 10 stored, 1 rejected");
     }
 }

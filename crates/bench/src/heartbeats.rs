@@ -1,13 +1,13 @@
-//! `bench heartbeats`: what it costs Redis to keep connections alive.
+//! `bench heartbeats`: CPU and memory of Redis for renewing leases.
 //!
-//! Four layouts take turns on one Redis: Heartline's leases, with everything that a node does to
-//! keep them, through the directory's own code; and three that it is compared with, as bare bytes.
-//! What counts is the CPU of Redis per renewed connection, because Redis is what nodes share.
+//! Four layouts alternate on one Redis: Heartline's leases, with all work of a node for its leases,
+//! through the directory's own code; and three baselines, as bare bytes. The main figure is the CPU
+//! of Redis per renewal, because all nodes share Redis.
 
-mod baseline;
-mod crowd;
+mod baselines;
+mod simulated_node;
 mod queries;
-mod wire;
+mod redis_connection;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,54 +19,54 @@ use heartline_engines::Redis;
 use heartline_routing::Clock;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
-use self::baseline::{Baseline, Baselines};
-use self::crowd::{Crowd, RENEW_INTERVAL, SHARDS, SWEEP_INTERVAL};
-use self::queries::{Asker, Beside, Compared};
-use self::wire::{Info, Wire};
+use self::baselines::{Baseline, Baselines};
+use self::queries::{Background, QueryLatencies, QueryThread};
+use self::redis_connection::{Info, RedisConnection};
+use self::simulated_node::{RENEW_INTERVAL, SHARDS, SWEEP_INTERVAL, SimulatedNode};
 use super::progress::Progress;
 use super::report::{Columns, Report, Target, millis_at};
 use super::{Common, HeartbeatsArgs};
 
-/// How long a layout has its turn. All four take less than the five seconds after which shards
-/// that nobody sweeps are rebuilt.
-const TURN: Duration = Duration::from_millis(900);
-/// How long the queries run before they are recorded, after each change.
-const SETTLE: Duration = Duration::from_millis(300);
-/// Windows of queries, beside renewals and without in turn.
+/// The window of a layout. All four windows together take less than the five seconds after which
+/// shards that no node sweeps are rebuilt.
+const WINDOW: Duration = Duration::from_millis(900);
+/// Pause before queries are recorded, after each change of the other work of Redis.
+const QUERY_WARM_UP: Duration = Duration::from_millis(300);
+/// Pairs of query windows, without and with renewals.
 const QUERY_ROUNDS: u32 = 5;
-/// Users whom queries are about.
-const ASKED_USERS: usize = 10_000;
-/// Without a renewal for so long, two were missed and the third is about due.
-const SILENCE: Duration = Duration::from_secs(14);
-/// Sweeps whose cost is averaged.
+/// Number of users that are queried.
+const QUERIED_USERS: usize = 10_000;
+/// Time without renewals: two are missed and the third is almost due.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(14);
+/// Number of sweeps whose cost is averaged.
 const SWEEPS: u32 = 50;
-/// How often in a second of churn some reconnect: all together one hundredth of the connections.
+/// Batches of reconnections per second of churn; together they are 1% of the connections.
 const CHURN_PER_SECOND: usize = 100;
 
-/// The CPU of Redis against that of the documents' transaction.
+/// The target for the CPU of Redis per renewal, relative to the transaction.
 const CPU_RATIO_MAX: f64 = 1.0 / 8.0;
-/// Renewals each second.
+/// The target for renewals per second.
 const PER_SECOND_MIN: f64 = 300_000.0;
-/// What renewals may add to the 99th percentile of a query, in milliseconds.
+/// The target for the increase of a query's p99 by renewals, in milliseconds.
 const ADDED_P99_MAX: f64 = 1.0;
-/// The CPU of Redis for the sweep of a shard in which nothing ran out, in microseconds.
+/// The target for the CPU of Redis per sweep of a shard without expired leases, in microseconds.
 const SWEEP_MICROS_MAX: f64 = 1000.0;
-/// Bytes of all keys of a connection.
+/// The target for the memory of all keys of a connection.
 const CONNECTION_BYTES_MAX: f64 = 1536.0;
-/// Memory after churn, against before.
+/// The target for memory after churn, relative to before.
 const CHURN_RATIO_MAX: f64 = 1.05;
 
-/// The Redis that is measured.
-struct Engine {
+/// The Redis under test.
+struct BenchRedis {
     url: String,
-    /// What all keys of this run begin with.
+    /// The prefix of all keys of this run.
     prefix: String,
-    wire: Wire,
-    /// Absent when the user has named one.
+    connection: RedisConnection,
+    /// None if the user has given a URL.
     private: Option<Redis>,
 }
 
-/// What some renewals cost.
+/// The cost of a number of renewals.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     renewals: u64,
@@ -74,15 +74,15 @@ struct Cost {
     elapsed: Duration,
 }
 
-/// What is measured with leases.
+/// All measurements of a run.
 struct Measured {
     before: Info,
     registered: Info,
-    ours: Cost,
+    leases: Cost,
     baselines: [Cost; 3],
-    compared: Compared,
+    queries: QueryLatencies,
     sweep_micros: f64,
-    live_after_silence: u64,
+    live_after_pause: u64,
     churned: u64,
     before_churn: Info,
     after_churn: Info,
@@ -90,7 +90,7 @@ struct Measured {
     end: Info,
 }
 
-/// What was measured while very many leases were held.
+/// The measurements while `--leases` leases were held.
 struct Held {
     leases: usize,
     renewals_per_second: f64,
@@ -98,13 +98,13 @@ struct Held {
     sweep_micros: f64,
 }
 
-/// Measures what it costs Redis to keep connections alive.
+/// Measures the renewal of leases in Redis.
 pub(super) async fn run(options: &HeartbeatsArgs, common: &Common) -> Result<Report> {
     ensure!(common.url.is_none(), "heartbeats are measured without a server: give no --url");
     let HeartbeatsArgs { connections, seconds, leases, churn, .. } = *options;
     ensure!(connections >= 100 && seconds > 0, "--connections: at least 100; --seconds: 1");
     ensure!(leases.is_none_or(|leases| leases >= connections), "--leases: at least -n");
-    let mut engine = Engine::start(options.redis.as_deref()).await?;
+    let mut redis = BenchRedis::start(options.redis.as_deref()).await?;
     let mut report = Report::new("heartbeats");
     report.columns = Columns { value: "heartline", baseline: "compared" };
     report.parameter("connections", connections);
@@ -113,48 +113,48 @@ pub(super) async fn run(options: &HeartbeatsArgs, common: &Common) -> Result<Rep
         report.parameter("leases held", leases);
     }
     report.parameter("churn", humantime::format_duration(churn).to_string());
-    let measured = measure(options, &mut engine).await?;
+    let measured = measure(options, &mut redis).await?;
     report.parameter("Redis", measured.before.version());
-    let whose = if engine.private.is_some() { "private" } else { "given" };
-    report.parameter("server", whose);
+    let kind = if redis.private.is_some() { "private" } else { "given" };
+    report.parameter("server", kind);
     fill(&mut report, connections, &measured)?;
     Ok(report)
 }
 
-async fn measure(options: &HeartbeatsArgs, engine: &mut Engine) -> Result<Measured> {
+async fn measure(options: &HeartbeatsArgs, redis: &mut BenchRedis) -> Result<Measured> {
     let seconds = Duration::from_secs(options.seconds);
-    let crowd = Crowd::gather(&engine.url, &engine.prefix).await?;
-    let before = engine.wire.info().await?;
-    let kept = crowd.keep();
-    grow(&crowd, options.connections).await?;
-    let registered = engine.wire.info().await?;
-    let mut baselines = Baselines::new(&format!("{}baseline:", engine.prefix), options.connections);
-    baselines.prepare(&mut engine.wire).await?;
-    drop(kept);
-    let (ours, compared_with) = take_turns(&crowd, &mut baselines, engine, seconds).await?;
-    baselines.remove(&mut engine.wire).await?;
-    let compared = ask_beside(&crowd, engine, seconds).await?;
-    let live_after_silence = fall_silent(&crowd).await?;
-    let sweep_micros = sweep_micros(&crowd, engine).await?;
-    let before_churn = engine.wire.info().await?;
-    let churned = reconnect_for(&crowd, options.churn).await?;
-    let after_churn = engine.wire.info().await?;
+    let node = SimulatedNode::open(&redis.url, &redis.prefix).await?;
+    let before = redis.connection.info().await?;
+    let loops = node.start_loops();
+    grow(&node, options.connections).await?;
+    let registered = redis.connection.info().await?;
+    let mut baselines = Baselines::new(&format!("{}baseline:", redis.prefix), options.connections);
+    baselines.prepare(&mut redis.connection).await?;
+    drop(loops);
+    let (leases, baseline_costs) = measure_renewals(&node, &mut baselines, redis, seconds).await?;
+    baselines.remove(&mut redis.connection).await?;
+    let queries = measure_queries(&node, redis, seconds).await?;
+    let live_after_pause = pause_renewals(&node).await?;
+    let sweep_micros = sweep_micros(&node, redis).await?;
+    let before_churn = redis.connection.info().await?;
+    let churned = reconnect_for(&node, options.churn).await?;
+    let after_churn = redis.connection.info().await?;
     let held = match options.leases {
-        Some(leases) => Some(hold(&crowd, engine, leases, seconds).await?),
+        Some(leases) => Some(hold(&node, redis, leases, seconds).await?),
         None => None,
     };
-    let end = engine.wire.info().await?;
-    if engine.private.is_none() {
-        crowd.leave(&engine.prefix, &mut engine.wire).await?;
+    let end = redis.connection.info().await?;
+    if redis.private.is_none() {
+        node.unregister_all(&redis.prefix, &mut redis.connection).await?;
     }
     Ok(Measured {
         before,
         registered,
-        ours,
-        baselines: compared_with,
-        compared,
+        leases,
+        baselines: baseline_costs,
+        queries,
         sweep_micros,
-        live_after_silence,
+        live_after_pause,
         churned,
         before_churn,
         after_churn,
@@ -163,7 +163,7 @@ async fn measure(options: &HeartbeatsArgs, engine: &mut Engine) -> Result<Measur
     })
 }
 
-impl Engine {
+impl BenchRedis {
     async fn start(given: Option<&str>) -> Result<Self> {
         let (url, prefix, private) = match given {
             Some(url) => (url.to_owned(), format!("bench:{:08x}:", rand::random::<u32>()), None),
@@ -178,41 +178,41 @@ impl Engine {
                 (redis.url(), String::new(), Some(redis))
             }
         };
-        let wire = Wire::connect(&url).await?;
-        Ok(Self { url, prefix, wire, private })
+        let connection = RedisConnection::connect(&url).await?;
+        Ok(Self { url, prefix, connection, private })
     }
 
     async fn cpu(&mut self) -> Result<Duration> {
-        self.wire.info().await?.cpu()
+        self.connection.info().await?.cpu()
     }
 }
 
-async fn grow(crowd: &Crowd, connections: usize) -> Result<()> {
+async fn grow(node: &SimulatedNode, connections: usize) -> Result<()> {
     let progress = Progress::begin("register connections", connections as u64);
-    progress.watch(|| crowd.len() as u64, crowd.grow_to(connections)).await
+    progress.watch(|| node.len() as u64, node.register_up_to(connections)).await
 }
 
-/// Each layout has a short turn after the other, so that the machine's own moods fall on all.
-async fn take_turns(
-    crowd: &Crowd,
+/// The layouts alternate in short windows, so that disturbances of the machine affect all.
+async fn measure_renewals(
+    node: &SimulatedNode,
     baselines: &mut Baselines,
-    engine: &mut Engine,
+    redis: &mut BenchRedis,
     seconds: Duration,
 ) -> Result<(Cost, [Cost; 3])> {
-    let (mut ours, mut others) = (Cost::default(), [Cost::default(); 3]);
-    let rounds = seconds.as_millis().div_ceil(TURN.as_millis()) as u64;
-    let progress = Progress::begin("renew in turn", rounds);
+    let (mut leases, mut others) = (Cost::default(), [Cost::default(); 3]);
+    let rounds = seconds.as_millis().div_ceil(WINDOW.as_millis()) as u64;
+    let progress = Progress::begin("renew in alternation", rounds);
     let done = AtomicU64::new(0);
     let work = async {
-        // The first round warms up.
+        // The first round is a warm-up and is not counted.
         for round in 0..=rounds {
-            let mut cost = our_turn(crowd, engine).await?;
+            let mut cost = measure_leases(node, redis).await?;
             if round > 0 {
-                ours.add(cost);
+                leases.add(cost);
             }
             for baseline in Baseline::ALL {
-                cost = their_turn(baselines, baseline, engine).await?;
-                crowd.sweep().await?;
+                cost = measure_baseline(baselines, baseline, redis).await?;
+                node.sweep().await?;
                 if round > 0 {
                     others[baseline as usize].add(cost);
                 }
@@ -222,101 +222,104 @@ async fn take_turns(
         anyhow::Ok(())
     };
     progress.watch(|| done.load(Ordering::Relaxed), Box::pin(work)).await?;
-    crowd.renew_all().await?;
-    Ok((ours, others))
+    node.renew_all().await?;
+    Ok((leases, others))
 }
 
-async fn our_turn(crowd: &Crowd, engine: &mut Engine) -> Result<Cost> {
-    let (cpu_before, began) = (engine.cpu().await?, Clock::system().now());
+async fn measure_leases(node: &SimulatedNode, redis: &mut BenchRedis) -> Result<Cost> {
+    let (cpu_before, began) = (redis.cpu().await?, Clock::system().now());
     let mut renewals = 0;
-    while Clock::system().now() - began < TURN {
-        // Two slices at a time, as of two nodes: Redis has work while one of them composes.
-        let (one, other) = tokio::try_join!(crowd.tick(), crowd.tick())?;
+    while Clock::system().now() - began < WINDOW {
+        // Two ticks at a time, as of two nodes: Redis has work while one of them prepares commands.
+        let (one, other) = tokio::try_join!(node.tick(), node.tick())?;
         renewals += one + other;
     }
     let elapsed = Clock::system().now() - began;
-    Ok(Cost { renewals, cpu: engine.cpu().await? - cpu_before, elapsed })
+    Ok(Cost { renewals, cpu: redis.cpu().await? - cpu_before, elapsed })
 }
 
-async fn their_turn(
+async fn measure_baseline(
     baselines: &mut Baselines,
     baseline: Baseline,
-    engine: &mut Engine,
+    redis: &mut BenchRedis,
 ) -> Result<Cost> {
-    let (cpu_before, began) = (engine.cpu().await?, Clock::system().now());
+    let (cpu_before, began) = (redis.cpu().await?, Clock::system().now());
     let mut renewals = 0;
-    while Clock::system().now() - began < TURN {
-        renewals += baselines.renew(baseline, &mut engine.wire).await?;
+    while Clock::system().now() - began < WINDOW {
+        renewals += baselines.renew(baseline, &mut redis.connection).await?;
     }
     let elapsed = Clock::system().now() - began;
-    Ok(Cost { renewals, cpu: engine.cpu().await? - cpu_before, elapsed })
+    Ok(Cost { renewals, cpu: redis.cpu().await? - cpu_before, elapsed })
 }
 
-/// Queries of another node, beside a node that renews in real time and beside nothing.
-async fn ask_beside(crowd: &Arc<Crowd>, engine: &Engine, seconds: Duration) -> Result<Compared> {
-    let asker = Asker::start(&engine.url, &engine.prefix, crowd.users(ASKED_USERS));
+/// Queries of another node, on an idle Redis and beside a node that renews in real time.
+async fn measure_queries(
+    node: &Arc<SimulatedNode>,
+    redis: &BenchRedis,
+    seconds: Duration,
+) -> Result<QueryLatencies> {
+    let queries = QueryThread::start(&redis.url, &redis.prefix, node.users(QUERIED_USERS));
     let window = seconds / QUERY_ROUNDS;
     let progress = Progress::begin("query beside renewals", u64::from(QUERY_ROUNDS));
     let done = AtomicU64::new(0);
     let work = async {
         for _ in 0..QUERY_ROUNDS {
-            crowd.renew_all().await?;
-            crowd.tick().await?;
-            for beside in [Beside::Nothing, Beside::Renewals] {
-                let _kept = (beside == Beside::Renewals).then(|| crowd.keep());
-                sleep(SETTLE).await;
-                asker.set(beside);
+            node.renew_all().await?;
+            node.tick().await?;
+            for background in [Background::Idle, Background::Renewals] {
+                let _loops = (background == Background::Renewals).then(|| node.start_loops());
+                sleep(QUERY_WARM_UP).await;
+                queries.set(background);
                 sleep(window).await;
-                asker.set(Beside::Changing);
+                queries.set(Background::Transition);
             }
             done.fetch_add(1, Ordering::Relaxed);
         }
         anyhow::Ok(())
     };
     progress.watch(|| done.load(Ordering::Relaxed), Box::pin(work)).await?;
-    asker.finish().await
+    queries.finish().await
 }
 
-/// Nothing is renewed for as long as two missed renewals take, while sweeps go on; then every
-/// lease must still be there. Answers how many are.
-async fn fall_silent(crowd: &Crowd) -> Result<u64> {
-    crowd.tick().await?;
-    // The first are renewed at once, the last when the machine has come to them: the silence counts
-    // from the first, or it would be longer than a lease on a machine that is busy.
-    let until: Instant = Clock::system().now() + SILENCE;
-    crowd.renew_all().await?;
-    let progress = Progress::begin("miss two renewals", SILENCE.as_secs());
+/// Pauses renewals for as long as two missed renewals take, while sweeps continue. Every lease must
+/// survive. Returns the number of live leases.
+async fn pause_renewals(node: &SimulatedNode) -> Result<u64> {
+    node.tick().await?;
+    // On a busy machine the last leases are renewed much later than the first. The pause counts
+    // from the first, or it could be longer than a lease.
+    let until: Instant = Clock::system().now() + RENEWAL_PAUSE;
+    node.renew_all().await?;
+    let progress = Progress::begin("miss two renewals", RENEWAL_PAUSE.as_secs());
     let remaining = || until.saturating_duration_since(Clock::system().now()).as_secs();
     let work = async {
         let mut ticks = interval(SWEEP_INTERVAL);
         while Clock::system().now() < until {
             ticks.tick().await;
-            crowd.sweep().await?;
+            node.sweep().await?;
         }
         sleep_until(until).await;
-        crowd.renew_all().await
+        node.renew_all().await
     };
-    let live = progress.watch(|| SILENCE.as_secs() - remaining(), Box::pin(work)).await;
-    live.context("leases did not outlive two missed renewals")
+    let live = progress.watch(|| RENEWAL_PAUSE.as_secs() - remaining(), Box::pin(work)).await;
+    live.context("leases did not survive two missed renewals")
 }
 
-/// What the sweep of a shard costs Redis when nothing ran out.
-async fn sweep_micros(crowd: &Crowd, engine: &mut Engine) -> Result<f64> {
-    crowd.sweep().await?;
-    let before = engine.cpu().await?;
+/// The CPU of Redis for the sweep of a shard without expired leases.
+async fn sweep_micros(node: &SimulatedNode, redis: &mut BenchRedis) -> Result<f64> {
+    node.sweep().await?;
+    let before = redis.cpu().await?;
     for _ in 0..SWEEPS {
-        crowd.sweep().await?;
+        node.sweep().await?;
     }
-    let spent = engine.cpu().await? - before;
+    let spent = redis.cpu().await? - before;
     Ok(spent.as_secs_f64() * 1e6 / f64::from(SWEEPS) / f64::from(SHARDS))
 }
 
-/// Connections end and come back for a while, all in turn, beside a node's own loops. Answers how
-/// many did.
-async fn reconnect_for(crowd: &Arc<Crowd>, lasts: Duration) -> Result<u64> {
-    let _kept = crowd.keep();
-    let until = Clock::system().now() + lasts;
-    let progress = Progress::begin("reconnect", lasts.as_secs());
+/// Ends and re-registers connections in turn, beside the node's loops. Returns how many.
+async fn reconnect_for(node: &Arc<SimulatedNode>, duration: Duration) -> Result<u64> {
+    let _loops = node.start_loops();
+    let until = Clock::system().now() + duration;
+    let progress = Progress::begin("reconnect", duration.as_secs());
     let remaining = || until.saturating_duration_since(Clock::system().now()).as_secs();
     let work = async {
         let mut ticks = interval(Duration::from_secs(1) / CHURN_PER_SECOND as u32);
@@ -324,39 +327,39 @@ async fn reconnect_for(crowd: &Arc<Crowd>, lasts: Duration) -> Result<u64> {
         let mut churned = 0;
         while Clock::system().now() < until {
             ticks.tick().await;
-            for _ in 0..(crowd.len() / CHURN_PER_SECOND / 100).max(1) {
-                crowd.reconnect(churned).await?;
+            for _ in 0..(node.len() / CHURN_PER_SECOND / 100).max(1) {
+                node.reconnect(churned).await?;
                 churned += 1;
             }
         }
         Ok(churned as u64)
     };
-    progress.watch(|| lasts.as_secs() - remaining(), Box::pin(work)).await
+    progress.watch(|| duration.as_secs() - remaining(), Box::pin(work)).await
 }
 
-/// Holds very many leases in real time.
+/// Holds `--leases` leases in real time.
 async fn hold(
-    crowd: &Arc<Crowd>,
-    engine: &mut Engine,
+    node: &Arc<SimulatedNode>,
+    redis: &mut BenchRedis,
     leases: usize,
     seconds: Duration,
 ) -> Result<Held> {
-    let kept = crowd.keep();
-    grow(crowd, leases).await?;
-    // Everybody is in the rhythm after one interval.
+    let loops = node.start_loops();
+    grow(node, leases).await?;
+    // After one interval every lease has been renewed in its slice.
     sleep(RENEW_INTERVAL).await;
-    let counts = || [&crowd.metrics.renewals, &crowd.metrics.leases_lost].map(|it| it.get());
-    let (before, cpu_before, began) = (counts(), engine.cpu().await?, Clock::system().now());
+    let counts = || [&node.metrics.renewals, &node.metrics.leases_lost].map(|it| it.get());
+    let (before, cpu_before, began) = (counts(), redis.cpu().await?, Clock::system().now());
     let progress = Progress::begin("hold leases", seconds.as_secs());
     progress.watch(|| (Clock::system().now() - began).as_secs(), sleep(seconds)).await;
-    let (elapsed, cpu) = (Clock::system().now() - began, engine.cpu().await? - cpu_before);
+    let (elapsed, cpu) = (Clock::system().now() - began, redis.cpu().await? - cpu_before);
     let after = counts();
     ensure!(after[1] == before[1], "{} of the leases held were lost", after[1] - before[1]);
-    drop(kept);
-    let sweep_micros = sweep_micros(crowd, engine).await?;
+    drop(loops);
+    let sweep_micros = sweep_micros(node, redis).await?;
     let renewals_per_second = (after[0] - before[0]) as f64 / elapsed.as_secs_f64();
     let cpu_share = cpu.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
-    Ok(Held { leases: crowd.len(), renewals_per_second, cpu_share, sweep_micros })
+    Ok(Held { leases: node.len(), renewals_per_second, cpu_share, sweep_micros })
 }
 
 impl Cost {
@@ -376,24 +379,24 @@ impl Cost {
 }
 
 fn fill(report: &mut Report, connections: usize, measured: &Measured) -> Result<()> {
-    let ours = measured.ours;
+    let leases = measured.leases;
     for (baseline, cost) in Baseline::ALL.iter().zip(measured.baselines) {
         let name = format!("Redis CPU per renewal, against {}", baseline.as_str());
-        let figure = report.figure(name, "µs", Some(ours.micros()), Some(cost.micros()));
+        let figure = report.figure(name, "µs", Some(leases.micros()), Some(cost.micros()));
         if *baseline == Baseline::Transaction {
             figure.target(Target::RatioAtMost(CPU_RATIO_MAX));
         }
     }
     for (baseline, cost) in Baseline::ALL.iter().zip(measured.baselines) {
         let name = format!("renewals per second, against {}", baseline.as_str());
-        let figure = report.figure(name, "/s", Some(ours.per_second()), Some(cost.per_second()));
+        let figure = report.figure(name, "/s", Some(leases.per_second()), Some(cost.per_second()));
         if *baseline == Baseline::Transaction {
             figure.target(Target::AtLeast(PER_SECOND_MIN));
         }
     }
     let beside = connections as f64 / RENEW_INTERVAL.as_secs_f64();
     report.figure("renewals per second beside queries", "/s", Some(beside), None);
-    let Compared { idle, renewing } = &measured.compared;
+    let QueryLatencies { idle, renewing } = &measured.queries;
     for (name, renewing, idle) in [
         ("presence query", &renewing.presence, &idle.presence),
         ("route lookup", &renewing.routes, &idle.routes),
@@ -401,10 +404,10 @@ fn fill(report: &mut Report, connections: usize, measured: &Measured) -> Result<
         report.latency(&format!("{name} beside renewals, and idle:"), renewing, idle);
         if let Some(idle) = millis_at(idle, 0.99) {
             let p99 = format!("{name} beside renewals, and idle: p99");
-            report.aim(&p99, Target::AtMost(idle + ADDED_P99_MAX));
+            report.set_target(&p99, Target::AtMost(idle + ADDED_P99_MAX));
         }
     }
-    let live = measured.live_after_silence as f64;
+    let live = measured.live_after_pause as f64;
     let all = connections as f64;
     report.figure("live after two missed renewals, of", "", Some(live), Some(all));
     fill_footprint(report, all, measured)
@@ -413,7 +416,7 @@ fn fill(report: &mut Report, connections: usize, measured: &Measured) -> Result<
 fn fill_footprint(report: &mut Report, connections: f64, measured: &Measured) -> Result<()> {
     let sweep = Target::AtMost(SWEEP_MICROS_MAX);
     report.figure("Redis CPU per idle sweep of a shard", "µs", Some(measured.sweep_micros), None);
-    report.aim("Redis CPU per idle sweep of a shard", sweep);
+    report.set_target("Redis CPU per idle sweep of a shard", sweep);
     let Measured { before, registered, before_churn, after_churn, .. } = measured;
     let bytes = (registered.memory_bytes()? - before.memory_bytes()?) / connections;
     let memory = report.figure("Redis memory per connection", "bytes", Some(bytes), None);
@@ -448,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_of_several_turns_are_averaged_by_their_renewals() {
+    fn costs_of_several_windows_are_averaged_by_their_renewals() {
         let mut cost = Cost::default();
         let second = Duration::from_secs(1);
         cost.add(Cost { renewals: 100_000, cpu: second / 10, elapsed: second });

@@ -7,48 +7,50 @@ use heartline_protocol::limits::HEARTBEAT_INTERVAL;
 use heartline_routing::Clock;
 use tokio::time::sleep;
 
+use super::client_sockets::ClientSockets;
 use super::counters::{Counters, Epoch, Tally};
 use super::dial::DialPlan;
-use super::fleet::Fleet;
 use super::process::Usage;
 use super::progress::Progress;
+use super::push_setup::users;
 use super::report::{Report, Target};
-use super::side::users;
-use super::subject::Subject;
+use super::server_under_test::ServerUnderTest;
 use super::{Common, IdleArgs, machine};
 
-/// Resident memory of the server per connection, in KiB.
+/// The target for resident memory per connection, in KiB.
 const KIBIBYTES_MAX: f64 = 6.0;
-/// Handshakes under way at once.
+/// Number of concurrent handshakes.
 const DIAL_CONCURRENCY: usize = 64;
-/// The bare loop's memory does not change after this long.
+/// The bare loop is held no longer than this, because its memory no longer changes.
 const BARE_MAX: Duration = Duration::from_secs(15);
-/// How often it is looked whether connections are left.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often the number of open connections is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 struct Measured {
     connections: usize,
     connect_elapsed: Duration,
     held: Duration,
-    /// Before the first connection, after the last, and at the end of the window.
+    /// Usage before the first connection, after the last, and at the end of the window.
     usage: Option<[Usage; 3]>,
-    /// Heartbeats of the window alone, and of the time before as well.
+    /// Heartbeats of the window alone.
     heartbeats_held: u64,
+    /// All heartbeats, including those before the window.
     heartbeats: u64,
-    answers: u64,
+    heartbeat_acks: u64,
     closed: u64,
 }
 
-/// Measures held connections beside those of the bare loop.
+/// Measures idle connections to a server and to the bare loop.
 pub(super) async fn run(options: &IdleArgs, common: &Common) -> Result<Report> {
     ensure!(options.seconds > 0, "--seconds must be at least 1");
     machine::require_open_files(options.connections)?;
     let users = users("bench", options.connections);
     let hold = Duration::from_secs(options.seconds);
-    let subject = Subject::server(common, options.connections).await?;
-    let heartline = measure("heartline", &subject, &users, hold).await?;
-    drop(subject);
-    let bare = measure("the bare loop", &Subject::bare()?, &users, hold.min(BARE_MAX)).await?;
+    let server = ServerUnderTest::start(common, options.connections).await?;
+    let heartline = measure("heartline", &server, &users, hold).await?;
+    drop(server);
+    let bare =
+        measure("the bare loop", &ServerUnderTest::bare()?, &users, hold.min(BARE_MAX)).await?;
 
     let mut report = Report::new("idle");
     report.parameter("connections", options.connections);
@@ -57,31 +59,32 @@ pub(super) async fn run(options: &IdleArgs, common: &Common) -> Result<Report> {
     if heartline.closed > 0 {
         report.errors.push(format!("{} connections were closed", heartline.closed));
     }
-    let answers_due = heartline.heartbeats.saturating_sub(heartline.slack());
-    if heartline.answers < answers_due {
-        let Measured { heartbeats, answers, .. } = heartline;
-        report.errors.push(format!("{heartbeats} heartbeats were sent, {answers} were answered"));
+    let acks_due = heartline.heartbeats.saturating_sub(heartline.unanswered_max());
+    if heartline.heartbeat_acks < acks_due {
+        let Measured { heartbeats, heartbeat_acks, .. } = heartline;
+        let error = format!("{heartbeats} heartbeats were sent, {heartbeat_acks} were answered");
+        report.errors.push(error);
     }
     Ok(report)
 }
 
 async fn measure(
     name: &str,
-    subject: &Subject,
+    server: &ServerUnderTest,
     users: &[String],
     hold: Duration,
 ) -> Result<Measured> {
-    let plan = DialPlan::new(subject, users, DIAL_CONCURRENCY)?;
-    let before = subject.usage()?;
+    let plan = DialPlan::new(server, users, DIAL_CONCURRENCY)?;
+    let before = server.usage()?;
     let started = Clock::system().now();
-    let mut fleet = Fleet::new(Epoch::begin(), 1);
-    plan.open_each(&format!("connect to {name}"), |opened| fleet.add(opened)).await?;
+    let mut sockets = ClientSockets::new(Epoch::begin(), 1);
+    plan.open_each(&format!("connect to {name}"), |opened| sockets.add(opened)).await?;
     let connect_elapsed = Clock::system().now().duration_since(started);
-    let connected = subject.usage()?;
-    let counters = fleet.counters();
+    let connected = server.usage()?;
+    let counters = sockets.counters();
     let heartbeats_before = counters.get(Tally::Heartbeats);
     hold_open(name, counters, users.len(), hold).await?;
-    let end = subject.usage()?;
+    let end = server.usage()?;
     Ok(Measured {
         connections: users.len(),
         connect_elapsed,
@@ -92,12 +95,12 @@ async fn measure(
             .map(|((before, connected), end)| [before, connected, end]),
         heartbeats_held: counters.get(Tally::Heartbeats) - heartbeats_before,
         heartbeats: counters.get(Tally::Heartbeats),
-        answers: counters.get(Tally::OtherFrames),
+        heartbeat_acks: counters.get(Tally::OtherFrames),
         closed: counters.get(Tally::Closed),
     })
 }
 
-/// Lets time pass, unless there is nothing left to hold.
+/// Waits, and fails if the server closes every connection.
 async fn hold_open(
     name: &str,
     counters: &Counters,
@@ -108,7 +111,7 @@ async fn hold_open(
     let passed = || Clock::system().now().duration_since(started);
     let work = async {
         while passed() < duration {
-            sleep(LOOK_EVERY.min(duration.saturating_sub(passed()))).await;
+            sleep(POLL_INTERVAL.min(duration.saturating_sub(passed()))).await;
             ensure!(
                 counters.get(Tally::Closed) < connections as u64,
                 "the server closed every connection"
@@ -121,17 +124,17 @@ async fn hold_open(
 }
 
 impl Measured {
-    fn kibibytes_per_connection(&self, moment: usize) -> Option<f64> {
+    fn kibibytes_per_connection(&self, reading: usize) -> Option<f64> {
         let usage = self.usage?;
-        let grown = usage[moment].rss_bytes as f64 - usage[0].rss_bytes as f64;
+        let grown = usage[reading].rss_bytes as f64 - usage[0].rss_bytes as f64;
         Some(grown / 1024.0 / self.connections as f64)
     }
 
-    fn mebibytes(&self, moment: usize) -> Option<f64> {
-        self.usage.map(|usage| usage[moment].rss_bytes as f64 / 1024.0 / 1024.0)
+    fn mebibytes(&self, reading: usize) -> Option<f64> {
+        self.usage.map(|usage| usage[reading].rss_bytes as f64 / 1024.0 / 1024.0)
     }
 
-    /// Microseconds of CPU that one connection takes each second.
+    /// CPU time of one connection per second, in microseconds.
     fn cpu_micros_per_second(&self) -> Option<f64> {
         let [_, connected, end] = self.usage?;
         let cpu = end.cpu.saturating_sub(connected.cpu).as_secs_f64();
@@ -146,8 +149,8 @@ impl Measured {
         self.heartbeats_held as f64 / self.held.as_secs_f64()
     }
 
-    /// Heartbeats whose answers may be under way: those of the last second.
-    fn slack(&self) -> u64 {
+    /// The number of heartbeats that may have no ack yet: those of the last second.
+    fn unanswered_max(&self) -> u64 {
         self.connections as u64 / HEARTBEAT_INTERVAL.as_secs() + 1
     }
 }

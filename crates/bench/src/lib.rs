@@ -1,42 +1,42 @@
-//! `heartline bench`: what a connection and a delivery cost, measured on this machine.
+//! `heartline bench`: measures what connections, deliveries and stored messages cost.
 //!
-//! Every scenario drives real sockets against a server in a process of its own and, in the same
-//! run, against a bare loop that writes the same bytes without any protocol. The bare loop is what
-//! the kernel asks for; what lies between the two is Heartline's own cost.
+//! Every scenario drives real sockets against a server in its own process and, in the same
+//! run, against a bare loop that writes the same bytes without any protocol. The bare loop shows
+//! the cost of the kernel; the difference between the two is Heartline's own cost.
 
-mod audience;
 mod bare;
+mod chat_layout;
 mod child;
+mod client_sockets;
 mod cluster;
 mod connect;
 mod counters;
 mod dial;
 mod fanout;
-mod fleet;
+mod frame_scanner;
+mod frame_writer;
 mod heartbeats;
 mod idle;
-mod lane;
-mod layout;
-mod letter;
 mod load;
 mod machine;
+mod message_template;
+mod order_check;
 mod party;
 mod postgres;
 mod process;
 mod progress;
 mod push;
-mod record;
+mod push_connection;
+mod push_setup;
+mod push_stalled;
+mod receiver_process;
 mod report;
 mod rest;
 mod send;
 mod sender;
-mod side;
+mod server_under_test;
 mod signer;
-mod stalled;
 mod store;
-mod subject;
-mod voice;
-mod walker;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ use anyhow::{Context, Result, bail};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use letter::Naming;
+use message_template::IdKind;
 use report::Report;
 use signer::Secret;
 use store::StoreArgs;
@@ -54,10 +54,8 @@ use store::StoreArgs;
 /// Measures a server beside a bare loop.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// What to measure.
     #[command(subcommand)]
     scenario: Scenario,
-    /// What all scenarios share.
     #[command(flatten)]
     common: Common,
 }
@@ -66,27 +64,27 @@ pub struct BenchArgs {
 enum Scenario {
     /// Memory and CPU of connections that only send heartbeats.
     Idle(IdleArgs),
-    /// How fast connections are authenticated and admitted.
+    /// Rate and CPU of opening authenticated connections.
     Connect(ConnectArgs),
-    /// What a delivery costs and how long it takes.
+    /// CPU and latency of a pushed event.
     Push(PushArgs),
-    /// What it costs to have a message stored and acknowledged, and how long it takes.
+    /// CPU and latency of storing and acknowledging a message.
     Send(SendArgs),
-    /// What it costs that a whole room hears a message, and how long it takes.
+    /// CPU and latency of delivering a message to all members of a group.
     Fanout(FanoutArgs),
-    /// What it costs Redis to keep the leases of many connections alive.
+    /// CPU and memory of Redis for renewing the leases of many connections.
     Heartbeats(HeartbeatsArgs),
-    /// What it costs more that a room is spread over several nodes.
+    /// CPU and latency of groups that are spread over several nodes, compared with one node.
     Cluster(ClusterArgs),
-    /// The connections of one node, started by `cluster`.
+    /// The receiving connections of one node, started by `cluster`.
     #[command(hide = true)]
-    Audience,
-    /// What it costs that everybody in a party session edits it and sees every edit.
+    Receivers,
+    /// CPU and latency of edits in party sessions in which every member edits.
     Party(PartyArgs),
     /// The baseline: a server without a protocol, started by the other scenarios.
     #[command(hide = true)]
     Bare,
-    /// The embedded store by itself, started by `send`.
+    /// The embedded store without a server, started by `send`.
     #[command(hide = true)]
     Store(StoreArgs),
 }
@@ -109,7 +107,7 @@ struct Common {
 
 #[derive(Debug, clap::Args)]
 struct IdleArgs {
-    /// How many connections to hold.
+    /// Number of connections to hold.
     #[arg(short = 'n', long, default_value_t = 10_000)]
     connections: usize,
     /// How long to hold them.
@@ -119,29 +117,29 @@ struct IdleArgs {
 
 #[derive(Debug, clap::Args)]
 struct ConnectArgs {
-    /// How many connections to open.
+    /// Number of connections to open.
     #[arg(short = 'n', long, default_value_t = 5000)]
     connections: usize,
-    /// How many handshakes may be under way at once.
+    /// Number of concurrent handshakes.
     #[arg(long, default_value_t = 64)]
     concurrency: usize,
 }
 
 #[derive(Debug, clap::Args)]
 struct PushArgs {
-    /// How many connections receive; 1000, or 100 beside stalled readers.
+    /// Number of connections that receive [default: 1000, or 100 with --stalled].
     #[arg(short = 'n', long)]
     connections: Option<usize>,
-    /// Deliveries per second; 20,000, or 5,000 beside stalled readers.
+    /// Deliveries per second [default: 20000, or 5000 with --stalled].
     #[arg(long, conflicts_with = "saturate")]
     rate: Option<u32>,
     /// Push as fast as the deliveries arrive.
     #[arg(long, conflicts_with = "stalled")]
     saturate: bool,
-    /// With --saturate: pushes whose deliveries may be under way at once.
+    /// With --saturate: pushes whose deliveries may be in flight at once.
     #[arg(long, default_value_t = 128)]
     in_flight: u64,
-    /// How long to push, in all windows together.
+    /// How long to push, summed over all windows.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Bytes of the JSON data of each push.
@@ -154,44 +152,44 @@ struct PushArgs {
 
 #[derive(Debug, clap::Args)]
 struct SendArgs {
-    /// How many users send, each on its own connection.
+    /// Number of users that send, each on its own connection.
     #[arg(short = 'n', long, default_value_t = 64)]
     senders: usize,
-    /// Messages of each that wait for their acknowledgement while the most is sought.
+    /// Unacknowledged messages of each sender in the closed loop.
     #[arg(long, default_value_t = 4)]
     in_flight: u64,
-    /// Messages per second of the open loop; half of the most that was found unless given.
+    /// Messages per second of the open loop [default: half of the rate of the closed loop].
     #[arg(long)]
     rate: Option<u32>,
-    /// How long each of the two loops lasts.
+    /// Duration of each of the two loops.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Bytes of content of each message.
     #[arg(long, default_value_t = 300)]
     content: usize,
-    /// How clients name their messages.
+    /// Kind of message ids that clients make.
     #[arg(long, default_value = "both")]
     ids: Ids,
-    /// How many chats; without it and --members the senders are in pairs, a direct chat each.
+    /// Number of chats. Without --chats and --members each pair of senders has a direct chat.
     #[arg(long)]
     chats: Option<usize>,
-    /// How many senders are in each chat; each message is delivered to all but its sender.
+    /// Number of senders in each chat; each message is delivered to all but its sender.
     #[arg(long)]
     members: Option<usize>,
-    /// Store in this PostgreSQL database (postgres://…), which must be empty or of an earlier run.
+    /// Store in this PostgreSQL database (postgres://…); it must be empty or from an earlier run.
     #[arg(long, value_name = "URL", conflicts_with = "postgres")]
     store: Option<String>,
-    /// Store in a PostgreSQL of the run's own.
+    /// Start a private PostgreSQL and store in it.
     #[arg(long)]
     postgres: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct FanoutArgs {
-    /// How many users are in the room, each with a connection that reads.
+    /// Number of users in the group, each with a connection that reads.
     #[arg(short = 'n', long, default_value_t = 1000)]
     readers: usize,
-    /// How many connections send; they are further devices of the first reader.
+    /// Number of connections that send; they are further devices of the first reader.
     #[arg(long, default_value_t = 1)]
     senders: usize,
     /// Deliveries per second.
@@ -200,39 +198,39 @@ struct FanoutArgs {
     /// Send as fast as the deliveries arrive.
     #[arg(long)]
     saturate: bool,
-    /// With --saturate: messages whose deliveries may be under way at once.
+    /// With --saturate: messages whose deliveries may be in flight at once.
     #[arg(long, default_value_t = 128)]
     in_flight: u64,
-    /// How long to send, in all windows together.
+    /// How long to send, summed over all windows.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Bytes of content of each message.
     #[arg(long, default_value_t = 300)]
     content: usize,
-    /// Then once more, beside this many devices in the room that never read.
+    /// Measure once more, beside this many devices in the group that never read.
     #[arg(long)]
     stalled: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
 struct ClusterArgs {
-    /// How many nodes there are.
+    /// Number of nodes.
     #[arg(long, default_value_t = 5)]
     nodes: usize,
-    /// How many users there are, each with a connection to one of the nodes.
+    /// Number of users, each with a connection to one of the nodes.
     #[arg(short = 'n', long, default_value_t = 4000)]
     sockets: usize,
-    /// How many of them the one node has that the cluster is compared with; it is sent as many
-    /// deliveries for each of them. All of them unless given.
+    /// Users of the single node that the cluster is compared with [default: all]. The rate of
+    /// deliveries per user is the same.
     #[arg(long, value_name = "SOCKETS")]
     one_node: Option<usize>,
-    /// How many of them are in each room.
+    /// Number of users in each group.
     #[arg(long, default_value_t = 1000)]
     room: usize,
     /// Deliveries per second.
     #[arg(long, default_value_t = 20_000)]
     rate: u32,
-    /// How long to send, in all windows together.
+    /// How long to send, summed over all windows.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// Bytes of content of each message.
@@ -242,83 +240,83 @@ struct ClusterArgs {
 
 #[derive(Debug, clap::Args)]
 struct PartyArgs {
-    /// How many sessions there are.
+    /// Number of party sessions.
     #[arg(long, default_value_t = 100)]
     sessions: usize,
-    /// How many members each has, all of whom edit and listen.
+    /// Number of members of each session; every member edits and subscribes.
     #[arg(long, default_value_t = 5)]
     members: usize,
-    /// How many items each queue has.
+    /// Number of items in each queue.
     #[arg(long, default_value_t = 100)]
     queue: usize,
-    /// Edits of each member that wait for their answer while the most is sought.
+    /// Unanswered edits of each member in the closed loop.
     #[arg(long, default_value_t = 1)]
     in_flight: u64,
-    /// Edits per second of all together, in the second loop; half of the most that was found unless
-    /// given.
+    /// Edits per second of all members together in the open loop [default: half of the rate of the
+    /// closed loop].
     #[arg(long)]
     rate: Option<u32>,
-    /// How long each of the two loops lasts.
+    /// Duration of each of the two loops.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Keep sessions in a Redis of the run's own, beside a PostgreSQL, instead of in a file.
+    /// Start a private Redis and PostgreSQL and keep sessions there instead of in a file.
     #[arg(long)]
     redis: bool,
-    /// How many nodes there are; the members of a session are spread over them.
+    /// Number of nodes; the members of a session are spread over them.
     #[arg(long, default_value_t = 1)]
     nodes: usize,
 }
 
 #[derive(Debug, clap::Args)]
 struct HeartbeatsArgs {
-    /// How many connections hold leases, each of another user.
+    /// Number of connections with a lease, each of another user.
     #[arg(short = 'n', long, default_value_t = 100_000)]
     connections: usize,
     /// Measure this Redis (redis://host:port) instead of starting one.
     #[arg(long, value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
-    /// How long each layout renews, in all its turns together.
+    /// How long each layout renews, summed over its windows.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Then hold this many leases for as long.
+    /// Afterwards hold this many leases for the same time.
     #[arg(long)]
     leases: Option<usize>,
-    /// How long connections end and come back, for example 10m.
+    /// How long connections disconnect and reconnect, for example 10m.
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     churn: Duration,
 }
 
-/// How clients name their messages.
+/// Kind of message ids that clients make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Ids {
-    /// By time, then by chance.
+    /// ULIDs: ordered by time, then random.
     Ulid,
-    /// By chance alone.
+    /// Random ids.
     Random,
-    /// One after the other, each with a server of its own.
+    /// Both kinds in turn, each with a new server.
     Both,
 }
 
 impl Ids {
-    const fn namings(self) -> &'static [Naming] {
+    const fn kinds(self) -> &'static [IdKind] {
         match self {
-            Self::Ulid => &[Naming::Ulid],
-            Self::Random => &[Naming::Random],
-            Self::Both => &[Naming::Ulid, Naming::Random],
+            Self::Ulid => &[IdKind::Ulid],
+            Self::Random => &[IdKind::Random],
+            Self::Both => &[IdKind::Ulid, IdKind::Random],
         }
     }
 }
 
-/// Runs a scenario and prints its figures. It builds its own runtime, so it must be called from
-/// outside of one. The exit code is 1 when a delivery or a connection was lost.
+/// Runs a scenario and prints its figures. Must be called outside of a tokio runtime, because the
+/// function builds its own. The exit code is 1 if the report has errors, such as a lost delivery.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
-    if let Scenario::Audience | Scenario::Bare | Scenario::Store(_) = &args.scenario {
+    if let Scenario::Receivers | Scenario::Bare | Scenario::Store(_) = &args.scenario {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         match &args.scenario {
             Scenario::Store(options) => runtime.block_on(store::run(options))?,
-            Scenario::Audience => {
-                let secret = args.common.secret.as_ref().context("started without a secret")?;
-                runtime.block_on(audience::serve(secret))?;
+            Scenario::Receivers => {
+                let secret = args.common.secret.as_ref().context("HEARTLINE_SECRET is not set")?;
+                runtime.block_on(receiver_process::serve(secret))?;
             }
             _ => runtime.block_on(bare::serve())?,
         }
@@ -326,7 +324,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     let mut runtime = Builder::new_multi_thread();
     if matches!(args.scenario, Scenario::Send(_) | Scenario::Party(_)) {
-        // The server needs the other cores: those who send are little work.
+        // The senders need little CPU, and the server needs the other cores.
         runtime.worker_threads(1);
     }
     let runtime = runtime.enable_all().build()?;
@@ -336,7 +334,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
             interruption = interrupted() => Err(interruption),
         }
     });
-    // A lane may still wait for an answer that will not come; the process does not wait for it.
+    // A push connection may still wait for a response; the process does not wait for it.
     runtime.shutdown_background();
     let report = outcome?;
     print(&report, args.common.json)?;
@@ -352,7 +350,7 @@ async fn measure(args: &BenchArgs) -> Result<Report> {
         Scenario::Idle(options) => idle::run(options, &args.common).await,
         Scenario::Connect(options) => connect::run(options, &args.common).await,
         Scenario::Push(options) => match options.stalled {
-            Some(stalled) => stalled::run(options, stalled, &args.common).await,
+            Some(stalled) => push_stalled::run(options, stalled, &args.common).await,
             None => push::run(options, &args.common).await,
         },
         Scenario::Send(options) => send::run(options, &args.common).await,
@@ -360,13 +358,13 @@ async fn measure(args: &BenchArgs) -> Result<Report> {
         Scenario::Cluster(options) => cluster::run(options, &args.common).await,
         Scenario::Party(options) => party::run(options, &args.common).await,
         Scenario::Heartbeats(options) => heartbeats::run(options, &args.common).await,
-        Scenario::Audience | Scenario::Bare | Scenario::Store(_) => {
-            bail!("this is part of a run, and measures nothing")
+        Scenario::Receivers | Scenario::Bare | Scenario::Store(_) => {
+            bail!("this scenario is started by another scenario and measures nothing")
         }
     }
 }
 
-/// Ends when the user or a supervisor asks; what is dropped then stops the children.
+/// Waits for SIGINT or SIGTERM. The caller then drops the scenario, which stops its children.
 async fn interrupted() -> anyhow::Error {
     let terminated = async {
         match signal(SignalKind::terminate()) {
@@ -384,6 +382,6 @@ fn print(report: &Report, json: bool) -> Result<()> {
     let text = if json { report.to_json()? } else { report.to_table() };
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("the figures could not be printed"),
+        written => written.context("printing the figures failed"),
     }
 }

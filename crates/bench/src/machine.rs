@@ -1,4 +1,4 @@
-//! The machine that figures were taken on, and whether it lets enough files be open.
+//! A description of the machine, and the check of its limit of open files.
 
 use std::fs;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// What a reader of the figures must know about the machine.
+/// The machine on which the figures were measured.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     /// Cores that this process may use.
@@ -20,7 +20,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This machine. What cannot be read is left empty: it is a remark, not a figure.
+    /// Describes this machine. Values that cannot be read are empty.
     pub(super) fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let memory = value_of(&read("/proc/meminfo"), "MemTotal");
@@ -40,7 +40,7 @@ fn value_of(text: &str, key: &str) -> String {
     values.next().map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
-/// Refuses a run that would die of too few open files half way.
+/// Fails if this process may not open enough files for the sockets.
 pub(super) fn require_open_files(sockets: usize) -> Result<()> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let needed = sockets as u64 + 100;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_beyond_the_limit_says_what_to_do() {
+    fn the_error_of_a_run_beyond_the_limit_names_ulimit() {
         let error = require_open_files(usize::MAX / 4).unwrap_err().to_string();
         assert!(error.contains("ulimit -n"), "{error}");
         require_open_files(1).unwrap();

@@ -1,5 +1,5 @@
-//! PostgreSQL for `bench send`: a database for the server, and `pgbench`, which stores the same
-//! messages by the same statement, one by one.
+//! PostgreSQL for `bench send`: a database for the server, and `pgbench` as the baseline, which
+//! stores the same messages with the same statement, one by one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,66 +11,66 @@ use heartline_engines::Postgres;
 use heartline_protocol::ChatId;
 
 use super::SendArgs;
-use super::layout::Layout;
-use super::letter::Naming;
+use super::chat_layout::ChatLayout;
+use super::message_template::IdKind;
 use super::store::StoreFigures;
 
-/// Clients of `pgbench`: as many as the senders that the server is measured with by default.
+/// Clients of `pgbench`: the default number of senders.
 const CLIENTS: usize = 64;
 /// Threads of `pgbench`.
 const THREADS: usize = 2;
-/// What a server's own sessions are set to: otherwise each message would be planned anew.
-const SESSION: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
+/// The session settings of a server, without which each statement would be planned again.
+const SESSION_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
     -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 
-/// The PostgreSQL that is measured.
+/// The PostgreSQL under test.
 #[derive(Debug)]
 pub(super) enum Database {
-    /// One that the user has named.
+    /// The database of `--store`.
     Given {
-        /// Where it is, with its credentials.
+        /// The URL, with its credentials.
         url: String,
     },
-    /// One that ends with the run.
+    /// A private PostgreSQL that ends with the run.
     Private(Box<Postgres>),
 }
 
-/// What `pgbench` does.
+/// The parameters of `pgbench`.
 #[derive(Debug)]
 pub(super) struct PgbenchPlan {
-    /// The database, in which a server has made the chats.
+    /// The URL of the database, in which a server has created the chats.
     pub(super) url: String,
-    /// Who is in which chat.
-    pub(super) layout: Layout,
-    /// The chats.
+    /// The members of the chats.
+    pub(super) layout: ChatLayout,
+    /// The ids of the chats.
     pub(super) chats: Vec<ChatId>,
-    /// How messages are named.
-    pub(super) naming: Naming,
-    /// Bytes of content of each.
+    /// The kind of message ids.
+    pub(super) id_kind: IdKind,
+    /// Bytes of content of each message.
     pub(super) content: usize,
-    /// For how long.
+    /// The duration.
     pub(super) seconds: Duration,
 }
 
 impl Database {
-    /// The database that the options ask for; none if it is a file.
+    /// Opens the database of the options; none for the embedded store.
     pub(super) async fn open(options: &SendArgs) -> Result<Option<Self>> {
         if let Some(url) = &options.store {
             let is_postgres = ["postgres://", "postgresql://"].iter().any(|it| url.starts_with(it));
-            ensure!(is_postgres, "--store must be postgres://…");
+            ensure!(is_postgres, "--store must be a URL such as postgres://user@host/database");
             program("pgbench")?;
             return Ok(Some(Self::Given { url: url.clone() }));
         }
         if !options.postgres {
             return Ok(None);
         }
-        program("initdb").context("install it, or give --store URL")?;
+        program("initdb").context("install PostgreSQL, or give --store URL")?;
         program("pgbench")?;
         let private = tokio::task::spawn_blocking(Postgres::start).await?;
         Ok(Some(Self::Private(Box::new(private))))
     }
 
-    /// Where a server keeps its chats: in a new database, or in the one that was given.
+    /// The URL of a new database, or of the given one.
     pub(super) fn fresh_url(&self) -> Result<String> {
         Ok(match self {
             Self::Given { url } => url.clone(),
@@ -78,7 +78,7 @@ impl Database {
         })
     }
 
-    /// What it is, for the report, without credentials.
+    /// A description for the report, without credentials.
     pub(super) fn described(&self) -> String {
         let version = version().unwrap_or_else(|_| "unknown".to_owned());
         match self {
@@ -88,10 +88,10 @@ impl Database {
     }
 }
 
-/// Has `pgbench` store messages, one in each transaction.
+/// Stores messages with `pgbench`, one per transaction.
 pub(super) async fn pgbench(plan: PgbenchPlan) -> Result<StoreFigures> {
     let output = tokio::task::spawn_blocking(move || run(&plan)).await??;
-    parse(&output).with_context(|| format!("pgbench did not say what it did: {output}"))
+    parse(&output).with_context(|| format!("the output of pgbench has an unknown format: {output}"))
 }
 
 fn run(plan: &PgbenchPlan) -> Result<String> {
@@ -103,58 +103,58 @@ fn run(plan: &PgbenchPlan) -> Result<String> {
     if let Some(password) = password {
         command.env("PGPASSWORD", password);
     }
-    command.env("LC_ALL", "C").env("PGOPTIONS", SESSION).stdin(Stdio::piped());
+    command.env("LC_ALL", "C").env("PGOPTIONS", SESSION_OPTIONS).stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context("pgbench could not be started")?;
-    let mut input = child.stdin.take().context("pgbench has no input")?;
+    let mut child = command.spawn().context("starting pgbench failed")?;
+    let mut input = child.stdin.take().context("pgbench has no standard input")?;
     std::io::Write::write_all(&mut input, script(plan).as_bytes())?;
     drop(input);
     let output = child.wait_with_output()?;
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "pgbench failed: {complaints}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "pgbench failed: {errors}");
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The statement by which a server stores a batch, for a batch of one. Each client is a user who
-/// writes to the first chat of theirs.
+/// The statement with which a server stores a batch, for a batch of one. Each client is a user who
+/// sends to their first chat.
 fn script(plan: &PgbenchPlan) -> String {
-    let PgbenchPlan { layout, chats, naming, content, .. } = plan;
+    let PgbenchPlan { layout, chats, id_kind, content, .. } = plan;
     let first_chat = |user: usize| layout.chats_of(user).next().unwrap_or(0);
-    let places = (0..layout.users).map(|user| (first_chat(user) + 1).to_string());
-    let places: Vec<String> = places.collect();
+    let chat_numbers = (0..layout.users).map(|user| (first_chat(user) + 1).to_string());
+    let chat_numbers: Vec<String> = chat_numbers.collect();
     let chats: Vec<String> = chats.iter().map(|chat| format!("{:032x}", chat.0.0)).collect();
     let user = format!("(:client_id % {})", layout.users);
-    let name = match naming {
-        Naming::Ulid => {
+    let message_id = match id_kind {
+        IdKind::Ulid => {
             "to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint) || '-' || :number"
         }
-        Naming::Random => "replace(gen_random_uuid()::text, '-', '')",
+        IdKind::Random => "replace(gen_random_uuid()::text, '-', '')",
     };
     format!(
         "\\set number random(1, 1000000000000)\n\
          SELECT place, outcome, sequence, created_at, members_version, published, message_id, \
          content_type, content FROM heartline.append(\
          ARRAY[('{{{}}}'::uuid[])[('{{{}}}'::int[])[{user} + 1]]], ARRAY['bench-' || {user}], \
-         ARRAY[{name}], ARRAY[gen_random_uuid()], ARRAY[NULL]::bytea[], ARRAY['{}'::bytea]);\n",
+         ARRAY[{message_id}], ARRAY[gen_random_uuid()], ARRAY[NULL]::bytea[], ARRAY['{}'::bytea]);\n",
         chats.join(","),
-        places.join(","),
+        chat_numbers.join(","),
         "x".repeat(*content),
     )
 }
 
-/// What it did. A transaction that failed would make the comparison worthless.
+/// Parses the output of `pgbench`. A failed transaction is an error.
 fn parse(output: &str) -> Result<StoreFigures> {
     let after = |marker: &str| {
         let rest = output.lines().find_map(|line| line.strip_prefix(marker))?;
         rest.split_whitespace().next()?.parse::<f64>().ok()
     };
     let messages = after("number of transactions actually processed: ");
-    let messages = messages.context("no number of transactions")?;
+    let messages = messages.context("the number of transactions is missing")?;
     let failed = after("number of failed transactions: ").unwrap_or(0.0);
     if failed > 0.0 {
         bail!("{failed} transactions of pgbench failed");
     }
-    let per_second = after("tps = ").context("no rate")?;
+    let per_second = after("tps = ").context("the rate is missing")?;
     let elapsed_seconds = messages / per_second;
     Ok(StoreFigures { messages: messages as u64, cpu_seconds: None, elapsed_seconds })
 }
@@ -165,7 +165,7 @@ fn version() -> Result<String> {
     Ok(text.split_whitespace().nth(2).unwrap_or("unknown").to_owned())
 }
 
-/// A program of PostgreSQL: in the path, or where Debian puts it, the newest first.
+/// The path of a PostgreSQL program: in `PATH`, or in Debian's directories, newest version first.
 fn program(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -178,7 +178,7 @@ fn program(name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("{name} of PostgreSQL is not installed"))
 }
 
-/// A URL that everybody may see in the list of processes, and the password that was in it.
+/// Splits the password from a URL, which other users can see in the list of processes.
 fn without_password(url: &str) -> (String, Option<String>) {
     let parts = || {
         let (scheme, rest) = url.split_once("://")?;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pgbench_did_is_read_from_its_output() {
+    fn the_figures_of_pgbench_are_read_from_its_output() {
         let output = "number of transactions actually processed: 3000\n\
                       number of failed transactions: 0 (0.000%)\n\
                       tps = 1500.000000 (without initial connection time)\n";
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn every_client_writes_to_a_chat_of_its_own_user() {
-        let layout = Layout::new(4, None, None).unwrap();
+    fn every_client_sends_to_a_chat_of_its_user() {
+        let layout = ChatLayout::new(4, None, None).unwrap();
         let plan = PgbenchPlan {
             url: String::new(),
             layout,
             chats: vec![ChatId(Ulid(1)), ChatId(Ulid(2))],
-            naming: Naming::Random,
+            id_kind: IdKind::Random,
             content: 3,
             seconds: Duration::from_secs(1),
         };

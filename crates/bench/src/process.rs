@@ -1,4 +1,4 @@
-//! What the kernel says about a process: CPU time and resident memory.
+//! CPU time and resident memory of a process, from `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use anyhow::{Context, Result};
 /// The kernel's unit of CPU time in `/proc`, the same on every Linux architecture.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a process has used up to now.
+/// The resource usage of a process so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     /// User and system time of all its threads, including those that have ended.
     pub(super) cpu: Duration,
-    /// Memory that is resident at this moment, in bytes.
+    /// Resident memory, in bytes.
     pub(super) rss_bytes: u64,
 }
 
 impl Usage {
-    /// Reads the figures of a process on this machine.
+    /// Reads the usage of a process on this machine.
     pub(super) fn of(pid: u32) -> Result<Self> {
         let read = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
@@ -27,14 +27,14 @@ impl Usage {
             })
         };
         Ok(Self {
-            cpu: parse_cpu(&read("stat")?).context("/proc/PID/stat has an unknown form")?,
+            cpu: parse_cpu(&read("stat")?).context("/proc/PID/stat has an unknown format")?,
             rss_bytes: parse_rss(&read("status")?).context("the server has ended")?,
         })
     }
 }
 
-/// The sum of `utime` and `stime`. The command's name is in parentheses and may contain anything,
-/// so fields are counted from the last closing one.
+/// The sum of `utime` and `stime`. The command name is in parentheses and may contain any
+/// character, so fields are counted from the last closing parenthesis.
 fn parse_cpu(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_figures() {
+    fn the_usage_of_this_process_is_read() {
         assert!(Usage::of(std::process::id()).unwrap().rss_bytes > 0);
     }
 }

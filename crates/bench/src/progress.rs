@@ -1,4 +1,4 @@
-//! Shows on stderr that something goes on: a bar on a terminal, else a line every two seconds.
+//! Progress on stderr: a bar on a terminal, otherwise a line every two seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use heartline_routing::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often the position is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often a line is written where there is no terminal.
+/// How often the position is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often a line is printed without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// One phase of a run.
@@ -23,7 +23,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins a phase that is over at `total`.
+    /// Begins a phase that ends at the position `total`.
     pub(super) fn begin(label: impl Into<String>, total: u64) -> Self {
         let label = label.into();
         let bar = io::stderr().is_terminal().then(|| {
@@ -35,14 +35,14 @@ impl Progress {
         Self { label, total, bar, clock, line_due: clock.now() + LINE_EVERY }
     }
 
-    /// Awaits some work and shows how far it is meanwhile.
+    /// Awaits the work and shows its position meanwhile.
     pub(super) async fn watch<Work: Future>(
         mut self,
         position: impl Fn() -> u64,
         work: Work,
     ) -> Work::Output {
         let mut work = std::pin::pin!(work);
-        let mut ticks = interval(LOOK_EVERY);
+        let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    /// Progress is a courtesy: a closed stderr does not end a run.
+    /// Prints a line. A closed stderr does not end the run.
     fn line(&self, position: u64) {
         writeln!(io::stderr(), "{}: {position}/{}", self.label, self.total).ok();
     }

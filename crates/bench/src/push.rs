@@ -1,4 +1,4 @@
-//! `bench push`: what a delivery costs and how long it takes.
+//! `bench push`: CPU and latency of a pushed event.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,25 +7,25 @@ use anyhow::{Result, ensure};
 
 use super::load::{Load, Pacing};
 use super::progress::Progress;
+use super::push_setup::{PushSetup, Window, groups, users};
 use super::report::{Report, Target};
-use super::side::{Side, Window, groups, users};
-use super::subject::Subject;
+use super::server_under_test::ServerUnderTest;
 use super::{Common, PushArgs, machine};
 
-/// Windows of each side, taken in turn, so that the machine's own moods fall on both.
+/// Windows of each server, alternating, so that disturbances of the machine affect both.
 const ROUNDS: u32 = 4;
-/// Lanes of an open loop: enough that a slow answer does not hold up the next push.
-const RATE_LANES: usize = 8;
-/// Lanes of a saturated loop: a push is answered when it is queued, so this is how many can wait.
-const SATURATE_LANES: usize = 64;
-/// How long both sides are pushed to before anything is measured.
+/// Push connections of an open loop: enough that a slow response does not delay the next push.
+const RATE_PUSH_CONNECTIONS: usize = 8;
+/// Push connections of a saturated loop: the maximum number of pushes without a response.
+const SATURATE_PUSH_CONNECTIONS: usize = 64;
+/// Load on both servers before the measurement.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// CPU per delivery at a fixed rate, against the bare loop's.
+/// CPU per delivery at a fixed rate, relative to the bare loop.
 const RATE_RATIO_MAX: f64 = 1.3;
 /// CPU per delivery when saturated, in microseconds.
 const SATURATED_MICROS_MAX: f64 = 1.0;
 
-/// Measures pushes to a server beside those of the bare loop.
+/// Measures pushes to a server and to the bare loop.
 pub(super) async fn run(options: &PushArgs, common: &Common) -> Result<Report> {
     let connections = options.connections.unwrap_or(1000);
     let rate = options.rate.unwrap_or(20_000);
@@ -35,17 +35,23 @@ pub(super) async fn run(options: &PushArgs, common: &Common) -> Result<Report> {
     machine::require_open_files(2 * connections)?;
     let users = users("bench", connections);
     let pushes_per_second = f64::from(rate) * groups(&users).len() as f64 / connections as f64;
-    let (pacing, lanes) = if options.saturate {
-        (Pacing::Saturate { in_flight: options.in_flight }, SATURATE_LANES)
+    let (pacing, push_connections) = if options.saturate {
+        (Pacing::Saturate { in_flight: options.in_flight }, SATURATE_PUSH_CONNECTIONS)
     } else {
-        (Pacing::Rate { pushes_per_second }, RATE_LANES)
+        (Pacing::Rate { pushes_per_second }, RATE_PUSH_CONNECTIONS)
     };
-    let server = Subject::server(common, connections).await?;
+    let server = ServerUnderTest::start(common, connections).await?;
     let heartline =
-        Side::open("connect to heartline", server, &users, options.payload, lanes).await?;
-    let bare =
-        Side::open("connect to the bare loop", Subject::bare()?, &users, options.payload, lanes)
+        PushSetup::open("connect to heartline", server, &users, options.payload, push_connections)
             .await?;
+    let bare = PushSetup::open(
+        "connect to the bare loop",
+        ServerUnderTest::bare()?,
+        &users,
+        options.payload,
+        push_connections,
+    )
+    .await?;
 
     let seconds = Duration::from_secs(options.seconds);
     let (heartline, bare) = alternate(&heartline, &bare, pacing, seconds).await?;
@@ -64,16 +70,16 @@ pub(super) async fn run(options: &PushArgs, common: &Common) -> Result<Report> {
 }
 
 async fn alternate(
-    heartline: &Side,
-    bare: &Side,
+    heartline: &PushSetup,
+    bare: &PushSetup,
     pacing: Pacing,
     seconds: Duration,
 ) -> Result<(Window, Window)> {
     let progress = Progress::begin("push to both in turn", 2 * u64::from(ROUNDS));
     let done = AtomicU64::new(0);
     let work = async {
-        for side in [heartline, bare] {
-            side.window(Load { pacing, duration: WARM_UP }).await?;
+        for setup in [heartline, bare] {
+            setup.window(Load { pacing, duration: WARM_UP }).await?;
         }
         let load = Load { pacing, duration: seconds / ROUNDS };
         let (mut first, mut second) = (Window::empty(), Window::empty());

@@ -1,4 +1,4 @@
-//! The figures of a run, as a table for people and as JSON for machines.
+//! The report of a run, as a table and as JSON.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::machine::Machine;
 
-/// Everything that a run has to say.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// The scenario.
@@ -19,19 +19,19 @@ pub(super) struct Report {
     pub(super) version: &'static str,
     /// How the bench, and the server that it started, were built.
     pub(super) build: &'static str,
-    /// Where it ran.
+    /// The machine of the run.
     pub(super) machine: Machine,
-    /// What was asked for, by name and with units.
+    /// The parameters of the scenario.
     pub(super) parameters: Vec<Parameter>,
-    /// What the columns of the figures are.
+    /// The names of the columns.
     pub(super) columns: Columns,
     /// The figures, in the order of the table.
     pub(super) figures: Vec<Figure>,
-    /// What went wrong; a run with errors has failed, whatever its figures.
+    /// The failures. A run with errors has failed, whatever its figures.
     pub(super) errors: Vec<String>,
 }
 
-/// What was asked for.
+/// A parameter of the scenario.
 #[derive(Debug, Serialize)]
 pub(super) struct Parameter {
     name: &'static str,
@@ -41,9 +41,9 @@ pub(super) struct Parameter {
 /// The names of the two columns.
 #[derive(Debug, Serialize)]
 pub(super) struct Columns {
-    /// What is measured.
+    /// The column of the measured values.
     pub(super) value: &'static str,
-    /// What it is compared with.
+    /// The column of the baseline.
     pub(super) baseline: &'static str,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Figure {
     met: Option<bool>,
 }
 
-/// What a figure should be.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(tag = "kind", content = "bound", rename_all = "snake_case")]
 pub(super) enum Target {
@@ -76,7 +76,7 @@ pub(super) enum Target {
 }
 
 impl Report {
-    /// A report without figures as yet, beside the bare loop.
+    /// A report without figures, with the bare loop as the baseline.
     pub(super) fn new(bench: &'static str) -> Self {
         Self {
             bench,
@@ -90,12 +90,12 @@ impl Report {
         }
     }
 
-    /// Notes what was asked for.
+    /// Adds a parameter.
     pub(super) fn parameter(&mut self, name: &'static str, value: impl Into<Value>) {
         self.parameters.push(Parameter { name, value: value.into() });
     }
 
-    /// Adds a figure; a side that could not be measured is absent.
+    /// Adds a figure. A value that was not measured is none.
     pub(super) fn figure(
         &mut self,
         name: impl Into<String>,
@@ -128,18 +128,18 @@ impl Report {
         }
     }
 
-    /// Says what a figure that was added before should be.
-    pub(super) fn aim(&mut self, name: &str, target: Target) {
+    /// Sets the target of a figure that was added before.
+    pub(super) fn set_target(&mut self, name: &str, target: Target) {
         let figure = self.figures.iter_mut().find(|figure| figure.name == name);
         figure.expect("the figure was added before").target(target);
     }
 
-    /// One JSON document, ended by a line break.
+    /// One JSON document with a final line break.
     pub(super) fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// A table that fits a terminal.
+    /// A table for a terminal.
     pub(super) fn to_table(&self) -> String {
         let mut rows = vec![
             ["", self.columns.value, self.columns.baseline, "ratio", "target"].map(str::to_owned),
@@ -160,7 +160,7 @@ impl Report {
             text.push('\n');
         }
         for error in &self.errors {
-            writeln!(text, "FAILED: {error}").expect("a string takes everything");
+            writeln!(text, "FAILED: {error}").expect("writing to a string never fails");
         }
         text
     }
@@ -192,7 +192,7 @@ impl Parameter {
 }
 
 impl Figure {
-    /// Says what the figure should be.
+    /// Sets the target.
     pub(super) fn target(&mut self, target: Target) {
         self.target = Some(target);
         self.met = match target {
@@ -230,12 +230,12 @@ impl Target {
     }
 }
 
-/// A quantity; what has no unit is a count and has no decimals.
+/// A number with its unit; a number without a unit is a count and has no decimals.
 fn in_unit(number: f64, unit: &str) -> String {
     if unit.is_empty() { grouped(&format!("{number:.0}")) } else { readable(number) + " " + unit }
 }
 
-/// A number with as many digits as mean something, thousands apart.
+/// A number with up to two decimals and separators of thousands.
 fn readable(number: f64) -> String {
     let decimals = match number.abs() {
         large if large >= 100.0 => 0,
@@ -245,25 +245,25 @@ fn readable(number: f64) -> String {
     grouped(&format!("{number:.decimals$}"))
 }
 
-/// A written number with its thousands apart.
+/// Adds separators of thousands to a formatted number.
 fn grouped(text: &str) -> String {
     let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut apart = String::with_capacity(text.len() + 4);
+    let mut separated = String::with_capacity(text.len() + 4);
     for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) && !apart.ends_with('-') {
-            apart.push(',');
+        if index > 0 && (whole.len() - index).is_multiple_of(3) && !separated.ends_with('-') {
+            separated.push(',');
         }
-        apart.push(digit);
+        separated.push(digit);
     }
-    apart + fraction
+    separated + fraction
 }
 
-/// A latency in milliseconds, absent when nothing was recorded.
+/// A percentile in milliseconds; none if nothing was recorded.
 pub(super) fn millis_at(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
     (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64 / 1e6)
 }
 
-/// A histogram of nanoseconds up to a minute, with three digits.
+/// A histogram of nanoseconds up to one minute, with three significant digits.
 pub(super) fn new_histogram() -> Histogram<u64> {
     let minute = Duration::from_secs(60).as_nanos() as u64;
     Histogram::new_with_bounds(1, minute, 3).expect("the bounds are constants")

@@ -1,4 +1,4 @@
-//! Plain requests to the server under test, one connection each: chats, heads and metrics.
+//! REST requests to the server under test, one connection each: chats, heads and metrics.
 
 use std::time::Duration;
 
@@ -11,57 +11,57 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::dial::{find_head_end, readable};
-use super::subject::{Subject, status_of};
+use super::server_under_test::{ServerUnderTest, status_of};
 
-/// How long an answer may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Deadline for a response.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(10);
 
-/// A chat, as far as the bench looks at it.
+/// The fields of a chat that the bench reads.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct MadeChat {
-    /// Its name.
+pub(super) struct Chat {
+    /// The id.
     pub(super) chat_id: ChatId,
-    /// Its newest number.
+    /// The sequence of the newest message.
     pub(super) head_sequence: u64,
 }
 
-/// What the server has stored together.
+/// The batches that the server has stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Batches {
-    /// How many batches.
+    /// The number of batches.
     pub(super) count: f64,
-    /// How many messages they had.
+    /// The number of messages in all batches.
     pub(super) messages: f64,
 }
 
-/// Makes a chat, or finds the one that a pair has already.
+/// Creates a chat, or returns the direct chat that the pair already has.
 pub(super) async fn create_chat(
-    subject: &Subject,
+    server: &ServerUnderTest,
     creator: &str,
     chat: &CreateChat,
-) -> Result<MadeChat> {
-    let body = serde_json::to_string(chat)?;
-    let answer = request(subject, Some(creator), "POST", "/v1/chats", &body).await;
-    let answer = answer.context("a chat could not be made")?;
-    Ok(serde_json::from_slice(&answer)?)
+) -> Result<Chat> {
+    let chat = serde_json::to_string(chat)?;
+    let body = request(server, Some(creator), "POST", "/v1/chats", &chat).await;
+    let body = body.context("creating a chat failed")?;
+    Ok(serde_json::from_slice(&body)?)
 }
 
 /// Reads a chat as one of its members.
 pub(super) async fn read_chat(
-    subject: &Subject,
+    server: &ServerUnderTest,
     member: &str,
     chat_id: ChatId,
-) -> Result<MadeChat> {
+) -> Result<Chat> {
     let path = format!("/v1/chats/{chat_id}");
-    let answer = request(subject, Some(member), "GET", &path, "").await;
-    let answer = answer.context("a chat could not be read")?;
-    Ok(serde_json::from_slice(&answer)?)
+    let body = request(server, Some(member), "GET", &path, "").await;
+    let body = body.context("reading a chat failed")?;
+    Ok(serde_json::from_slice(&body)?)
 }
 
-/// What the server has stored together up to now; none when it does not show its metrics.
-pub(super) async fn batches(subject: &Subject) -> Option<Batches> {
-    let answer = request(subject, None, "GET", "/metrics", "").await.ok()?;
-    Batches::parse(std::str::from_utf8(&answer).ok()?)
+/// The batches so far; none if the server does not serve its metrics.
+pub(super) async fn batches(server: &ServerUnderTest) -> Option<Batches> {
+    let metrics = request(server, None, "GET", "/metrics", "").await.ok()?;
+    Batches::parse(std::str::from_utf8(&metrics).ok()?)
 }
 
 impl Batches {
@@ -76,42 +76,44 @@ impl Batches {
         })
     }
 
-    /// Messages of a batch since an earlier moment, on average.
+    /// The average number of messages per batch since an earlier reading.
     pub(super) fn size_since(self, earlier: Self) -> f64 {
         (self.messages - earlier.messages) / (self.count - earlier.count)
     }
 }
 
-/// Asks and gives the body of a good answer.
+/// Sends a request and returns the body of a successful response.
 async fn request(
-    subject: &Subject,
+    server: &ServerUnderTest,
     user: Option<&str>,
     method: &str,
     path: &str,
     body: &str,
 ) -> Result<Vec<u8>> {
-    let authorization = match (user, &subject.signer) {
+    let authorization = match (user, &server.signer) {
         (Some(user), Some(signer)) => format!("Authorization: Bearer {}\r\n", signer.user(user)?),
         _ => String::new(),
     };
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{authorization}\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        subject.host,
+        server.host,
         body.len()
     );
     let exchange = async {
-        let mut stream = TcpStream::connect(subject.address).await?;
+        let mut stream = TcpStream::connect(server.address).await?;
         stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        anyhow::Ok(answer)
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).await?;
+        anyhow::Ok(response)
     };
-    let mut answer = timeout(ANSWER_WITHIN, exchange).await.context("no answer in time")??;
-    let is_good = matches!(status_of(&answer), Some(200 | 201));
-    ensure!(is_good, "{method} {path} was refused: {}", readable(&answer));
-    let body_start = find_head_end(&answer).context("the answer has no end")?;
-    Ok(answer.split_off(body_start))
+    let mut response = timeout(RESPONSE_WITHIN, exchange)
+        .await
+        .with_context(|| format!("{method} {path}: no response within {RESPONSE_WITHIN:?}"))??;
+    let is_success = matches!(status_of(&response), Some(200 | 201));
+    ensure!(is_success, "{method} {path} failed: {}", readable(&response));
+    let body_start = find_head_end(&response).context("the response has no complete head")?;
+    Ok(response.split_off(body_start))
 }
 
 #[cfg(test)]

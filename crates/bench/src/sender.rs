@@ -1,68 +1,72 @@
-//! A connection that sends messages: one when it is told to, or one for each answer.
+//! A connection that sends messages: on request, or one for each acknowledgement.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 
 use super::counters::{Counters, Tally};
-use super::letter::Letter;
+use super::frame_writer::FrameWriter;
 use super::load::Pusher;
-use super::voice::Voice;
+use super::message_template::MessageTemplate;
 
-/// Sends letters on a connection of a fleet.
+/// Sends messages on one of the [`super::client_sockets::ClientSockets`].
 #[derive(Debug)]
 pub(super) struct Sender {
-    voice: Arc<Voice>,
-    letters: Mutex<Letters>,
+    writer: Arc<FrameWriter>,
+    templates: Mutex<Templates>,
     counters: Arc<Counters>,
 }
 
-/// The letters to a sender's chats, written to in turn.
+/// One template for each chat of the sender, used in turn.
 #[derive(Debug)]
-struct Letters {
-    letters: Vec<Letter>,
+struct Templates {
+    templates: Vec<MessageTemplate>,
     next: usize,
 }
 
 impl Sender {
-    /// A sender that has sent nothing.
-    pub(super) fn new(voice: Arc<Voice>, letters: Vec<Letter>, counters: Arc<Counters>) -> Self {
-        Self { voice, letters: Mutex::new(Letters { letters, next: 0 }), counters }
+    /// A sender that has sent nothing yet.
+    pub(super) fn new(
+        writer: Arc<FrameWriter>,
+        templates: Vec<MessageTemplate>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { writer, templates: Mutex::new(Templates { templates, next: 0 }), counters }
     }
 
-    /// Sends some messages that were due at this time, in one write if the socket takes it.
+    /// Sends messages that were due at this time, in one write if the socket accepts them.
     pub(super) fn send(&self, count: u64, intended_nanos: u64) {
         self.counters.add(Tally::Sent, count);
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        let Letters { letters, next } = &mut *letters;
-        self.voice.say(|frames| {
+        let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        let Templates { templates, next } = &mut *templates;
+        self.writer.write(|frames| {
             for _ in 0..count {
-                letters[*next].seal(intended_nanos, frames);
-                *next = (*next + 1) % letters.len();
+                templates[*next].write_frame(intended_nanos, frames);
+                *next = (*next + 1) % templates.len();
             }
         });
     }
 
-    /// Some messages were acknowledged: in a closed loop as many follow. What the socket did not
-    /// take before is tried again in any case.
-    pub(super) fn answered(&self, acks: u64) {
+    /// Handles acknowledgements: in a closed loop sends as many new messages. Also writes bytes
+    /// that the socket did not accept before.
+    pub(super) fn acknowledged(&self, acks: u64) {
         let now = self.counters.epoch().nanos();
         self.send(if self.counters.repeats_at(now) { acks } else { 0 }, now);
     }
 }
 
-/// The senders of a run, told in turn.
+/// The senders of a run, used in turn.
 #[derive(Debug, Clone)]
 pub(super) struct Senders {
-    /// Who sends.
+    /// The senders.
     pub(super) senders: Vec<Arc<Sender>>,
-    /// How many connections hear each message.
-    pub(super) hearers: u64,
+    /// Connections that receive each message.
+    pub(super) receivers_per_message: u64,
 }
 
 impl Senders {
-    /// Has everybody send so many at once; with a closed loop this many stay under way.
-    pub(super) fn begin(&self, in_flight: u64) {
+    /// Makes every sender send `in_flight` messages, which stay in flight in a closed loop.
+    pub(super) fn start_closed_loop(&self, in_flight: u64) {
         for sender in &self.senders {
             sender.send(in_flight, sender.counters.epoch().nanos());
         }
@@ -75,12 +79,12 @@ impl Pusher for Senders {
     }
 
     fn connections(&self, _: usize) -> u64 {
-        self.hearers
+        self.receivers_per_message
     }
 
-    /// Does not wait: answers are counted where they arrive.
+    /// Does not wait: the readers count the acknowledgements.
     fn push(&mut self, group: usize, intended_nanos: u64) -> Result<u64> {
         self.senders[group].send(1, intended_nanos);
-        Ok(self.hearers)
+        Ok(self.receivers_per_message)
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens for the bench's own users.
+//! Tokens for the users of the bench.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use heartline_routing::Clock;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde::Serialize;
 
-/// How long a token of the bench is good for: longer than any run.
+/// The lifetime of a token: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A server's HS256 secret. Its `Debug` form hides it, so that no log can show it.
+/// A server's HS256 secret. Its `Debug` output does not contain the secret.
 #[derive(Clone)]
 pub(super) struct Secret(pub(super) String);
 
@@ -45,7 +45,7 @@ struct Claims<'a> {
 }
 
 impl Signer {
-    /// A signer with the secret that the server was configured with.
+    /// A signer with the secret of the server's configuration.
     pub(super) fn new(secret: &Secret, clock: Clock) -> Self {
         Self {
             key: EncodingKey::from_secret(secret.0.as_bytes()),
@@ -54,12 +54,12 @@ impl Signer {
         }
     }
 
-    /// The token of a user's one device.
+    /// The token of a user with the device `bench`.
     pub(super) fn user(&self, user_id: &str) -> Result<String> {
         self.device(user_id, "bench")
     }
 
-    /// The token of one of a user's devices.
+    /// The token of a user and device.
     pub(super) fn device(&self, user_id: &str, device_id: &str) -> Result<String> {
         self.sign(&Claims {
             sub: user_id,
@@ -69,7 +69,7 @@ impl Signer {
         })
     }
 
-    /// A token that may push.
+    /// A token with the scope `service`, which allows pushes.
     pub(super) fn service(&self) -> Result<String> {
         self.sign(&Claims {
             sub: "bench-service",
@@ -92,7 +92,7 @@ impl fmt::Debug for Signer {
 
 #[cfg(test)]
 impl Signer {
-    /// A signer for tests in which nobody checks the tokens.
+    /// A signer for tests that do not check tokens.
     pub(super) fn unchecked() -> Self {
         Self::new(&Secret(String::new()), Clock::system())
     }

@@ -1,5 +1,5 @@
-//! `bench store`, which `bench send` starts: the embedded store by itself, with the same messages
-//! in batches of the same size as the server's, in a process of its own.
+//! `bench store`, started by `bench send`: the embedded store alone, in its own process, with the
+//! same messages in batches of the same size as the server's.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -15,78 +15,78 @@ use heartline_runtime::Random;
 use serde::{Deserialize, Serialize};
 
 use super::Ids;
+use super::chat_layout::ChatLayout;
 use super::child::ChildProcess;
-use super::layout::Layout;
-use super::letter::{Naming, content};
+use super::message_template::{IdKind, content};
 use super::process::Usage;
-use super::side::users;
+use super::push_setup::users;
 
-/// Messages that are composed before they are stored: composing them is not measured.
-const COMPOSED_TOGETHER: usize = 20_000;
+/// Messages that are prepared before they are stored; preparing them is not measured.
+const PREPARED_MESSAGES: usize = 20_000;
 
-/// What is stored, and how.
+/// Arguments of `bench store`.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct StoreArgs {
-    /// Where the store is made.
+    /// Directory of the new store.
     #[arg(long)]
     directory: PathBuf,
-    /// How many messages are stored.
+    /// Number of messages to store.
     #[arg(long)]
     messages: u64,
-    /// How many of them are stored together.
+    /// Number of messages in a batch.
     #[arg(long)]
     batch: usize,
-    /// Who sends.
+    /// Number of senders.
     #[arg(long)]
     senders: usize,
-    /// How many chats there are.
+    /// Number of chats.
     #[arg(long)]
     chats: Option<usize>,
-    /// How many members each has.
+    /// Number of members of each chat.
     #[arg(long)]
     members: Option<usize>,
-    /// Bytes of content.
+    /// Bytes of content of each message.
     #[arg(long)]
     content: usize,
-    /// How messages are named.
+    /// Kind of message ids.
     #[arg(long)]
     ids: Ids,
 }
 
-/// What it cost.
+/// The figures of a store.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct StoreFigures {
     /// Messages that were stored.
     pub(super) messages: u64,
-    /// Seconds that the store's process computed, if that is one process.
+    /// CPU time of the store's process; none if the store has several processes.
     pub(super) cpu_seconds: Option<f64>,
-    /// Seconds that it took.
+    /// The elapsed time.
     pub(super) elapsed_seconds: f64,
 }
 
-/// What the server was measured with.
+/// The parameters of the server's measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StorePlan<'a> {
-    /// How many messages to store.
+    /// The number of messages to store.
     pub(super) messages: u64,
-    /// How many together.
+    /// The number of messages in a batch.
     pub(super) batch: usize,
     /// The arguments of the scenario.
     pub(super) options: &'a super::SendArgs,
-    /// How messages are named.
-    pub(super) naming: Naming,
+    /// The kind of message ids.
+    pub(super) id_kind: IdKind,
 }
 
-/// Has a process of its own measure the store.
+/// Measures the store in a new process.
 pub(super) async fn measure(plan: StorePlan<'_>) -> Result<StoreFigures> {
-    let StorePlan { messages, batch, options, naming } = plan;
+    let StorePlan { messages, batch, options, id_kind } = plan;
     let mut arguments: Vec<String> = Vec::new();
     let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
     add("messages", messages.to_string());
     add("batch", batch.to_string());
     add("senders", options.senders.to_string());
     add("content", options.content.to_string());
-    add("ids", naming.as_str().to_owned());
+    add("ids", id_kind.as_str().to_owned());
     if let Some(chats) = options.chats {
         add("chats", chats.to_string());
     }
@@ -100,32 +100,32 @@ pub(super) async fn measure(plan: StorePlan<'_>) -> Result<StoreFigures> {
     });
     let text = read.await??;
     drop(child);
-    serde_json::from_str(&text).context("the store by itself did not say what it cost")
+    serde_json::from_str(&text).context("`bench store` printed no figures")
 }
 
-/// Stores messages and says what it cost.
+/// Stores messages and prints the figures.
 pub(super) async fn run(options: &StoreArgs) -> Result<()> {
-    let naming = *options.ids.namings().first().context("--ids")?;
-    let layout = Layout::new(options.senders, options.chats, options.members)?;
+    let id_kind = *options.ids.kinds().first().context("--ids has no kind")?;
+    let layout = ChatLayout::new(options.senders, options.chats, options.members)?;
     let users: Vec<UserId> = users("bench", options.senders)
         .iter()
         .map(|user| user.parse())
         .collect::<Result<_, _>>()?;
     let config = SqliteConfig::in_directory(&options.directory);
     let store = SqliteStore::open(&config, Clock::system(), Random::system())?;
-    let mut composer = Composer::new(&store, layout, users, options.content, naming).await?;
+    let mut source = MessageSource::new(&store, layout, users, options.content, id_kind).await?;
     let (mut cpu, mut elapsed, mut stored) = (Duration::ZERO, Duration::ZERO, 0);
     let this = std::process::id();
     while stored < options.messages {
-        let batches: Vec<_> = (0..COMPOSED_TOGETHER.div_ceil(options.batch))
-            .map(|_| composer.batch(options.batch))
+        let batches: Vec<_> = (0..PREPARED_MESSAGES.div_ceil(options.batch))
+            .map(|_| source.batch(options.batch))
             .collect();
         let (cpu_before, began) = (Usage::of(this)?.cpu, Clock::system().now());
         for batch in batches {
-            let answers = store.append(batch).await;
-            let is_new = answers.iter().all(|answer| matches!(answer, Ok(new) if !new.duplicate));
-            ensure!(is_new, "the store refused a message");
-            stored += answers.len() as u64;
+            let receipts = store.append(batch).await;
+            let are_new = receipts.iter().all(|it| matches!(it, Ok(receipt) if !receipt.duplicate));
+            ensure!(are_new, "the store did not store every message");
+            stored += receipts.len() as u64;
             if stored >= options.messages {
                 break;
             }
@@ -142,36 +142,37 @@ pub(super) async fn run(options: &StoreArgs) -> Result<()> {
     Ok(())
 }
 
-/// Composes messages as the senders of a run do: everybody in turn, each to its chats in turn.
-struct Composer {
+/// Makes the messages of the senders of a run: all senders in turn, each to its chats in turn.
+struct MessageSource {
     users: Vec<UserId>,
     chats_of: Vec<Vec<ChatId>>,
     content: String,
-    naming: Naming,
+    id_kind: IdKind,
     next: usize,
 }
 
-impl Composer {
+impl MessageSource {
     async fn new(
         store: &SqliteStore,
-        layout: Layout,
+        layout: ChatLayout,
         users: Vec<UserId>,
         content_bytes: usize,
-        naming: Naming,
+        id_kind: IdKind,
     ) -> Result<Self> {
         let mut ids = Vec::with_capacity(layout.chats);
         for chat in 0..layout.chats {
             let mut members = layout.members_of(chat).map(|member| users[member].clone());
-            let creator_id = members.next().context("a chat has members")?;
+            let creator_id = members.next().context("a chat has no members")?;
             let member_ids = members.collect();
             let chat = NewChat { kind: layout.kind, name: None, creator_id, member_ids };
             let created = store.create(chat, None).await?;
-            let created = created.map_err(|error| anyhow::anyhow!("no chat: {error:?}"))?;
+            let created =
+                created.map_err(|error| anyhow::anyhow!("creating a chat failed: {error:?}"))?;
             ids.push(created.chat.chat_id);
         }
         let chats = |user| layout.chats_of(user).map(|chat| ids[chat]).collect();
         let chats_of = (0..layout.users).map(chats).collect();
-        Ok(Self { users, chats_of, content: content(content_bytes)?, naming, next: 0 })
+        Ok(Self { users, chats_of, content: content(content_bytes)?, id_kind, next: 0 })
     }
 
     fn batch(&mut self, size: usize) -> Vec<NewMessage> {
@@ -185,7 +186,7 @@ impl Composer {
         NewMessage {
             chat_id: chats[round % chats.len()],
             sender_id: self.users[sender].clone(),
-            client_message_id: self.naming.name().parse().expect("ids are of legal letters"),
+            client_message_id: self.id_kind.new_id().parse().expect("new ids are valid"),
             content: self.content.clone(),
             content_type: DEFAULT_CONTENT_TYPE.to_owned(),
             origin: None,

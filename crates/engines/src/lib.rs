@@ -1,7 +1,7 @@
 //! Real engines for tests and benchmarks, started privately on free ports.
 //!
-//! An engine lives in a temporary directory of its own and listens on loopback only. It ends with
-//! whoever started it, also when that one is killed.
+//! Each engine has its own temporary directory and listens only on loopback. An engine ends with
+//! the process that started it, even if that process is killed.
 
 mod port;
 pub mod postgres;

@@ -1,4 +1,4 @@
-//! A PostgreSQL of one's own.
+//! A private PostgreSQL server.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -17,14 +17,13 @@ use rustix::process::Signal;
 use crate::port::free_port;
 use crate::processes;
 
-/// How long it may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline for starting and for stopping.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether it has begun or ended.
+/// How often the state is polled while starting or stopping.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What every cluster is started with, before what the caller asks for. Nothing here makes it
-/// less durable.
+/// The settings of every cluster, before those of the caller. None of them reduces durability.
 const SETTINGS: [(&str, &str); 6] = [
     ("listen_addresses", "127.0.0.1"),
     ("unix_socket_directories", ""),
@@ -34,12 +33,13 @@ const SETTINGS: [(&str, &str); 6] = [
     ("log_min_messages", "fatal"),
 ];
 
-/// The programs that are needed.
+/// The programs that must be installed.
 const PROGRAMS: [&str; 5] = ["initdb", "postgres", "createdb", "psql", "pg_isready"];
 
-/// What runs when the one who started the cluster is gone, however it went: its end of a pipe is
-/// closed then.
-const JANITOR: &str = r#"
+/// Runs beside the cluster and waits for the end of its standard input, which closes when the
+/// process that started the cluster ends for any reason. Then kills the cluster and removes its
+/// directory.
+const CLEANUP_SCRIPT: &str = r#"
 cat > /dev/null
 pid=$(head -n 1 "$1/data/postmaster.pid" 2> /dev/null)
 if [ -n "$pid" ]; then
@@ -54,8 +54,8 @@ fi
 rm -rf "$1"
 "#;
 
-/// A cluster of its own in a temporary directory, on a free port of loopback, without passwords.
-/// Dropping it ends it and removes the directory.
+/// A PostgreSQL cluster in a temporary directory, on a free port of loopback, without passwords.
+/// Dropping the value stops the cluster and removes the directory.
 #[derive(Debug)]
 pub struct Postgres {
     directory: PathBuf,
@@ -63,10 +63,10 @@ pub struct Postgres {
     owner: Option<Owner>,
     port: u16,
     state: Mutex<State>,
-    janitor: Child,
+    cleanup: Child,
 }
 
-/// What changes while it is in use.
+/// The mutable state of a cluster.
 #[derive(Debug, Default)]
 struct State {
     settings: Vec<(String, String)>,
@@ -74,7 +74,8 @@ struct State {
     databases: usize,
 }
 
-/// The user that the server runs as, because it refuses to run as root.
+/// The user that the server runs as if this process is root, because PostgreSQL does not run as
+/// root.
 #[derive(Debug, Clone, Copy)]
 struct Owner {
     user: u32,
@@ -99,11 +100,11 @@ impl Postgres {
         let owner = owner();
         let name = format!("heartline-postgres-{:032x}", rand::random::<u128>());
         let directory = std::env::temp_dir().join(name);
-        fs::create_dir(&directory).expect("a temporary directory can be made");
-        let janitor = janitor(&directory);
+        fs::create_dir(&directory).expect("a temporary directory can be created");
+        let cleanup = cleanup(&directory);
         let state = Mutex::new(State::default());
-        let postgres = Self { directory, binaries, owner, port: free_port(), state, janitor };
-        postgres.give_away(&postgres.directory);
+        let postgres = Self { directory, binaries, owner, port: free_port(), state, cleanup };
+        postgres.set_owner(&postgres.directory);
         let mut initdb = postgres.command("initdb");
         initdb.args(["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]);
         initdb.args(["--encoding=UTF8", "--no-locale", "--pgdata"]).arg(postgres.data());
@@ -112,7 +113,7 @@ impl Postgres {
         postgres
     }
 
-    /// One cluster for everybody in this process. It ends with the process.
+    /// A cluster that all callers in this process share. The cluster ends with the process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(Self::start)
@@ -123,15 +124,15 @@ impl Postgres {
         self.url_of("postgres")
     }
 
-    /// The port of loopback that it listens on.
+    /// The port of loopback that the server listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Makes a database and answers its URL, without TLS.
+    /// Creates a database and returns its URL, without TLS.
     ///
     /// # Panics
-    /// There is one of this name, or the cluster does not run.
+    /// A database of this name exists, or the cluster does not run.
     pub fn create_database(&self, name: &str) -> String {
         let mut createdb = self.command("createdb");
         let port = self.port.to_string();
@@ -140,22 +141,22 @@ impl Postgres {
         self.url_of(name)
     }
 
-    /// Makes a database that nobody else knows and answers its URL, without TLS.
+    /// Creates a database with a new name and returns its URL, without TLS.
     ///
     /// # Panics
     /// The cluster does not run.
     pub fn fresh_database(&self) -> String {
-        // One after the other, because each copies the same template.
+        // The lock serializes the calls, because each copies the same template database.
         let mut state = self.lock();
         state.databases += 1;
         let number = state.databases;
         self.create_database(&format!("fresh_{number}"))
     }
 
-    /// Runs SQL and answers what it printed: one line per row, columns parted by `|`.
+    /// Runs SQL and returns its output: one line per row, columns separated by `|`.
     ///
     /// # Panics
-    /// The server refuses it.
+    /// The SQL fails.
     pub fn sql(&self, url: &str, sql: &str) -> String {
         let mut psql = self.command("psql");
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
@@ -163,19 +164,19 @@ impl Postgres {
         run(psql)
     }
 
-    /// Puts a file where the server may read it and nobody else, and answers its path.
+    /// Writes a file that only the server can read, and returns its path.
     ///
     /// # Panics
-    /// The disk is full, or the like.
+    /// The file cannot be written.
     pub fn put_file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.directory.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(content)).expect("a file can be written");
-        self.give_away(&path);
+        self.set_owner(&path);
         path
     }
 
-    /// Kills every process of the cluster at once, as a power cut would.
+    /// Kills every process of the cluster, like a power failure.
     ///
     /// # Panics
     /// The processes do not end.
@@ -186,10 +187,10 @@ impl Postgres {
         processes::signal(&children, Signal::KILL);
         server.wait().expect("a child can be waited for");
         let are_gone = || children.iter().all(|pid| !processes::is_running(*pid));
-        assert!(wait_until(are_gone), "the server's processes must end");
+        assert!(wait_until(are_gone), "the processes of PostgreSQL did not end");
     }
 
-    /// Starts the cluster again after [`Postgres::stop`], or stops it first.
+    /// Stops the cluster if it runs, and starts it again.
     ///
     /// # Panics
     /// The server does not start.
@@ -197,7 +198,7 @@ impl Postgres {
         self.restart_with(&[]);
     }
 
-    /// Starts the cluster again with more settings, which stay.
+    /// Restarts the cluster with additional settings, which later restarts keep.
     ///
     /// # Panics
     /// The server does not start.
@@ -212,24 +213,24 @@ impl Postgres {
         for (name, value) in SETTINGS.into_iter().chain(given) {
             server.args(["-c", &format!("{name}={value}")]);
         }
-        let log = self.log();
+        let log = self.open_log();
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
         state.server = Some(server.spawn().expect("the server can be started"));
         drop(state);
-        assert!(wait_until(|| self.is_ready()), "the server does not start: {}", self.complaints());
+        assert!(wait_until(|| self.is_ready()), "PostgreSQL does not start: {}", self.read_log());
     }
 
-    /// Stops every process of the cluster where it stands, as a machine that hangs would.
+    /// Suspends every process of the cluster, like a machine that hangs.
     pub fn pause(&self) {
         processes::signal(&self.processes(), Signal::STOP);
     }
 
-    /// Lets them go on.
+    /// Resumes the processes after [`Postgres::pause`].
     pub fn resume(&self) {
         processes::signal(&self.processes(), Signal::CONT);
     }
 
-    /// The server first, so that no child is started meanwhile.
+    /// The processes of the cluster. The server comes first, so that it starts no further child.
     fn processes(&self) -> Vec<u32> {
         let state = self.lock();
         let Some(server) = &state.server else { return Vec::new() };
@@ -238,7 +239,7 @@ impl Postgres {
         processes
     }
 
-    /// Whether it answers; recovery after a kill takes a moment.
+    /// Whether the server accepts queries; recovery after a kill takes some time.
     fn is_ready(&self) -> bool {
         if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             return false;
@@ -257,17 +258,17 @@ impl Postgres {
         self.directory.join("data")
     }
 
-    fn log(&self) -> Stdio {
+    fn open_log(&self) -> Stdio {
         let path = self.directory.join("log");
         let log = OpenOptions::new().append(true).create(true).open(path);
         log.expect("a log can be written").into()
     }
 
-    fn complaints(&self) -> String {
+    fn read_log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
-    /// A command of PostgreSQL, run as the user that may run it.
+    /// A PostgreSQL program, run as the owner of the cluster.
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.binaries.join(name));
         command.current_dir(&self.directory).env("LC_ALL", "C").env_remove("PGOPTIONS");
@@ -277,9 +278,9 @@ impl Postgres {
         command
     }
 
-    fn give_away(&self, path: &Path) {
+    fn set_owner(&self, path: &Path) {
         if let Some(Owner { user, group }) = self.owner {
-            chown(path, Some(user), Some(group)).expect("root may give files away");
+            chown(path, Some(user), Some(group)).expect("root can change the owner of a file");
         }
     }
 
@@ -292,7 +293,7 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.resume();
         if let Some(server) = &self.lock().server {
-            // An immediate shutdown gives its shared memory back, which a kill does not.
+            // An immediate shutdown releases shared memory; a kill does not.
             processes::signal(&[server.id()], Signal::QUIT);
         }
         let mut state = self.lock();
@@ -305,21 +306,21 @@ impl Drop for Postgres {
         if !ended {
             self.stop();
         }
-        // The janitor sees the end of its pipe and removes the directory.
-        drop(self.janitor.stdin.take());
-        let _ = self.janitor.wait();
+        // The cleanup process reads the end of its input and removes the directory.
+        drop(self.cleanup.stdin.take());
+        let _ = self.cleanup.wait();
     }
 }
 
-fn janitor(directory: &Path) -> Child {
+fn cleanup(directory: &Path) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", JANITOR, "janitor"]).arg(directory).process_group(0);
+    command.args(["-c", CLEANUP_SCRIPT, "heartline-cleanup"]).arg(directory).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("a shell can be started")
 }
 
-/// Where PostgreSQL's programs are: in the path, or where Debian puts them, the newest first;
-/// all in one place, because some systems link only a few into the path.
+/// The directory of PostgreSQL's programs: in `PATH`, or in Debian's directories, newest version
+/// first. The directory must have all of them, because some systems link only a few into `PATH`.
 fn binaries() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -337,7 +338,7 @@ fn binaries() -> PathBuf {
     found.expect("PostgreSQL must be installed: on Debian, apt-get install postgresql")
 }
 
-/// Who must own the cluster, if we are root.
+/// The owner of the cluster if this process is root.
 fn owner() -> Option<Owner> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -345,22 +346,22 @@ fn owner() -> Option<Owner> {
     let id = |flag: &str| {
         let mut id = Command::new("id");
         id.args([flag, "postgres"]);
-        run(id).trim().parse().expect("id answers a number")
+        run(id).trim().parse().expect("`id` prints a number")
     };
     Some(Owner { user: id("-u"), group: id("-g") })
 }
 
-/// Runs a command to its end and answers what it printed.
+/// Runs a command to its end and returns its output.
 fn run(mut command: Command) -> String {
     let output = command.stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed: {complaints}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed: {errors}");
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
-    let attempts = PATIENCE.as_millis() / POLL_INTERVAL.as_millis();
+    let attempts = DEADLINE.as_millis() / POLL_INTERVAL.as_millis();
     for _ in 0..attempts {
         if condition() {
             return true;

@@ -1,4 +1,4 @@
-//! A network between two processes that can fail.
+//! A TCP proxy that simulates network faults.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,76 +10,76 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How long is waited before the proxy's address is tried again.
-const BIND_AGAIN: Duration = Duration::from_millis(20);
+/// How often binding the proxy's address is retried.
+const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the network does at present.
+/// The state of the simulated network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
-    /// Everything passes.
-    Fine,
-    /// Nothing passes, but connections stay.
+enum LinkState {
+    /// All bytes are forwarded.
+    Forwarding,
+    /// No bytes are forwarded, but connections stay open.
     Cut,
-    /// Nothing passes from the client to the server.
+    /// No bytes are forwarded from the client to the server.
     CutUpstream,
-    /// Nothing passes from the server to the client.
+    /// No bytes are forwarded from the server to the client.
     CutDownstream,
-    /// Connections are reset, and new ones refused.
+    /// Connections are closed, and new ones refused.
     Refusing,
 }
 
-/// Forwards TCP connections to a server, and fails on command. What is under way when the network
-/// is cut is not lost: as TCP does, it is delivered when the network heals.
+/// Forwards TCP connections to a server and simulates faults on request. Bytes that are in transit
+/// during a cut are not lost: like TCP, the proxy delivers them after the network heals.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
-    /// Ends with the proxy.
+    state: watch::Sender<LinkState>,
+    /// Accepts and forwards; ends with the proxy.
     _task: JoinSet<()>,
 }
 
 impl FaultProxy {
-    /// Begins to forward to a server, on a free port of loopback.
+    /// Starts to forward to a server, on a free port of loopback.
     ///
     /// # Errors
     /// No port is free.
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let (weather, current) = watch::channel(Weather::Fine);
+        let (state, current) = watch::channel(LinkState::Forwarding);
         let mut task = JoinSet::new();
         task.spawn(run(listener, address, target, current));
-        Ok(Self { address, weather, _task: task })
+        Ok(Self { address, state, _task: task })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets nothing pass in either direction; connections stay, and new ones seem to be made.
+    /// Forwards no bytes in either direction. Connections stay open, and new ones are accepted.
     pub fn cut(&self) {
-        self.weather.send_replace(Weather::Cut);
+        self.state.send_replace(LinkState::Cut);
     }
 
-    /// Lets nothing pass from clients to the server.
+    /// Forwards no bytes from clients to the server.
     pub fn cut_upstream(&self) {
-        self.weather.send_replace(Weather::CutUpstream);
+        self.state.send_replace(LinkState::CutUpstream);
     }
 
-    /// Lets nothing pass from the server to clients.
+    /// Forwards no bytes from the server to clients.
     pub fn cut_downstream(&self) {
-        self.weather.send_replace(Weather::CutDownstream);
+        self.state.send_replace(LinkState::CutDownstream);
     }
 
-    /// Ends connections and refuses new ones.
+    /// Closes all connections and refuses new ones.
     pub fn refuse(&self) {
-        self.weather.send_replace(Weather::Refusing);
+        self.state.send_replace(LinkState::Refusing);
     }
 
-    /// Lets everything pass again.
+    /// Forwards all bytes again.
     pub fn heal(&self) {
-        self.weather.send_replace(Weather::Fine);
+        self.state.send_replace(LinkState::Forwarding);
     }
 }
 
@@ -87,7 +87,7 @@ async fn run(
     listener: TcpListener,
     address: SocketAddr,
     target: SocketAddr,
-    mut weather: watch::Receiver<Weather>,
+    mut state: watch::Receiver<LinkState>,
 ) {
     let mut listener = Some(listener);
     loop {
@@ -98,22 +98,22 @@ async fn run(
         let mut connections = JoinSet::new();
         let accept = async {
             while let Ok((client, _)) = open.accept().await {
-                connections.spawn(forward(client, target, weather.clone()));
+                connections.spawn(forward(client, target, state.clone()));
             }
         };
-        let mut refusing = weather.clone();
+        let mut refusing = state.clone();
         tokio::select! {
             () = accept => {}
-            _ = refusing.wait_for(|weather| *weather == Weather::Refusing) => {}
+            _ = refusing.wait_for(|state| *state == LinkState::Refusing) => {}
         }
         drop((open, connections));
-        if weather.wait_for(|weather| *weather != Weather::Refusing).await.is_err() {
+        if state.wait_for(|state| *state != LinkState::Refusing).await.is_err() {
             return;
         }
     }
 }
 
-/// Its last connections may still hold the address for a moment.
+/// Binds the address again. Earlier connections may still hold it for a short time.
 async fn bind_again(address: SocketAddr) -> TcpListener {
     loop {
         let bind = || {
@@ -124,41 +124,41 @@ async fn bind_again(address: SocketAddr) -> TcpListener {
         };
         match bind() {
             Ok(listener) => return listener,
-            Err(_) => tokio::time::sleep(BIND_AGAIN).await,
+            Err(_) => tokio::time::sleep(BIND_RETRY_INTERVAL).await,
         }
     }
 }
 
-async fn forward(client: TcpStream, target: SocketAddr, mut weather: watch::Receiver<Weather>) {
-    // In a cut network a connection is not made at all; here it is at least not used.
-    if weather.wait_for(|weather| *weather != Weather::Cut).await.is_err() {
+async fn forward(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<LinkState>) {
+    // A real network that is cut would not establish the connection; here it stays unused.
+    if state.wait_for(|state| *state != LinkState::Cut).await.is_err() {
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
-    // Small writes are what a fault must not change the timing of.
+    // The proxy must not delay small writes.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let upstream = pump(from_client, to_server, weather.clone(), Weather::CutUpstream);
-    let downstream = pump(from_server, to_client, weather, Weather::CutDownstream);
+    let upstream = pump(from_client, to_server, state.clone(), LinkState::CutUpstream);
+    let downstream = pump(from_server, to_client, state, LinkState::CutDownstream);
     tokio::join!(upstream, downstream);
 }
 
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut weather: watch::Receiver<Weather>,
-    one_way: Weather,
+    mut state: watch::Receiver<LinkState>,
+    one_way: LinkState,
 ) {
     let mut buffer = vec![0; 64 * 1024];
-    let passes = |weather: &Weather| *weather != Weather::Cut && *weather != one_way;
+    let passes = |state: &LinkState| *state != LinkState::Cut && *state != one_way;
     loop {
         let read = match from.read(&mut buffer).await {
             Ok(0) | Err(_) => 0,
             Ok(read) => read,
         };
-        // Also the end of a connection is something that does not pass.
-        if weather.wait_for(passes).await.is_err() || read == 0 {
+        // The end of a connection is not forwarded during a cut either.
+        if state.wait_for(passes).await.is_err() || read == 0 {
             return;
         }
         if to.write_all(&buffer[..read]).await.is_err() {
@@ -175,7 +175,7 @@ mod tests {
 
     const A_WHILE: Duration = Duration::from_millis(200);
 
-    /// A server that says everything twice.
+    /// A server that returns every byte.
     async fn echo() -> (SocketAddr, JoinSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -192,47 +192,47 @@ mod tests {
         (address, tasks)
     }
 
-    async fn answers(socket: &mut TcpStream) -> bool {
-        let mut answer = [0; 1];
-        let said = socket.write_all(b"x").await;
-        said.is_ok() && matches!(timeout(A_WHILE, socket.read(&mut answer)).await, Ok(Ok(1)))
+    async fn is_echoed(socket: &mut TcpStream) -> bool {
+        let mut echo = [0; 1];
+        let written = socket.write_all(b"x").await;
+        written.is_ok() && matches!(timeout(A_WHILE, socket.read(&mut echo)).await, Ok(Ok(1)))
     }
 
     #[tokio::test]
-    async fn a_cut_holds_back_and_healing_delivers() {
+    async fn bytes_sent_during_a_cut_are_delivered_after_it_heals() {
         let (server, _tasks) = echo().await;
         let proxy = FaultProxy::start(server).await.unwrap();
         let mut socket = TcpStream::connect(proxy.address()).await.unwrap();
-        assert!(answers(&mut socket).await);
+        assert!(is_echoed(&mut socket).await);
         let cuts: [fn(&FaultProxy); 3] =
             [FaultProxy::cut, FaultProxy::cut_upstream, FaultProxy::cut_downstream];
         for cut in cuts {
             cut(&proxy);
-            assert!(!answers(&mut socket).await);
+            assert!(!is_echoed(&mut socket).await);
             proxy.heal();
             let mut late = [0; 1];
             timeout(A_WHILE * 10, socket.read_exact(&mut late)).await.unwrap().unwrap();
-            assert!(answers(&mut socket).await);
+            assert!(is_echoed(&mut socket).await);
         }
     }
 
     #[tokio::test]
-    async fn refusing_ends_connections_until_it_heals() {
+    async fn refusing_closes_connections_until_the_network_heals() {
         let (server, _tasks) = echo().await;
         let proxy = FaultProxy::start(server).await.unwrap();
         let mut socket = TcpStream::connect(proxy.address()).await.unwrap();
-        assert!(answers(&mut socket).await);
+        assert!(is_echoed(&mut socket).await);
         proxy.refuse();
-        assert!(!answers(&mut socket).await);
+        assert!(!is_echoed(&mut socket).await);
         let refused = async { while TcpStream::connect(proxy.address()).await.is_ok() {} };
         timeout(A_WHILE * 10, refused).await.unwrap();
         proxy.heal();
         let healed = async {
             loop {
                 if let Ok(mut socket) = TcpStream::connect(proxy.address()).await {
-                    return answers(&mut socket).await;
+                    return is_echoed(&mut socket).await;
                 }
-                tokio::time::sleep(BIND_AGAIN).await;
+                tokio::time::sleep(BIND_RETRY_INTERVAL).await;
             }
         };
         assert!(timeout(A_WHILE * 10, healed).await.unwrap());

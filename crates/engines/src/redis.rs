@@ -1,4 +1,4 @@
-//! A Redis of one's own, alone or as a Cluster.
+//! A private Redis server, alone or as a Cluster.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::CommandExt;
@@ -13,18 +13,19 @@ use rustix::process::Signal;
 use crate::port::free_port;
 use crate::processes;
 
-/// How long it may take to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline for starting.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether it has begun.
+/// How often the state is polled while starting.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Attempts to find a port that is still free when the server binds it.
 const ATTEMPTS: usize = 5;
 
-/// What runs when the one who started the server is gone, however it went: its end of a pipe is
-/// closed then.
-const JANITOR: &str = r#"
+/// Runs beside the server and waits for the end of its standard input, which closes when the
+/// process that started the server ends for any reason. Then kills the server and removes its
+/// directory.
+const CLEANUP_SCRIPT: &str = r#"
 cat > /dev/null
 pid=$(cat "$1/redis.pid" 2> /dev/null)
 if [ -n "$pid" ] && grep -qs redis "/proc/$pid/comm"; then
@@ -33,15 +34,15 @@ fi
 rm -rf "$1"
 "#;
 
-/// A server without persistence in a temporary directory of its own, on a free port of loopback.
-/// Dropping it ends it and removes the directory.
+/// A Redis server without persistence in a temporary directory, on a free port of loopback.
+/// Dropping the value stops the server and removes the directory.
 #[derive(Debug)]
 pub struct Redis {
     directory: PathBuf,
     port: u16,
     arguments: Vec<String>,
     server: Mutex<Option<Child>>,
-    janitor: Child,
+    cleanup: Child,
 }
 
 impl Redis {
@@ -53,7 +54,7 @@ impl Redis {
         Self::start_with(&[])
     }
 
-    /// Starts a server with more arguments, for example `["--maxmemory", "5mb"]`.
+    /// Starts a server with additional arguments, for example `["--maxmemory", "5mb"]`.
     ///
     /// # Panics
     /// Redis is not installed, or does not start.
@@ -65,8 +66,8 @@ impl Redis {
         })
     }
 
-    /// Starts a server with the arguments that `prepare` makes, `--port` included, after it had
-    /// the chance to put files into the server's directory.
+    /// Starts a server with the arguments that `prepare` returns, including `--port`. `prepare` may
+    /// write files into the server's directory.
     ///
     /// # Panics
     /// Redis is not installed, or does not start.
@@ -74,31 +75,31 @@ impl Redis {
         for _ in 0..ATTEMPTS {
             let name = format!("heartline-redis-{:032x}", rand::random::<u128>());
             let directory = std::env::temp_dir().join(name);
-            fs::create_dir(&directory).expect("a temporary directory can be made");
-            let janitor = janitor(&directory);
+            fs::create_dir(&directory).expect("a temporary directory can be created");
+            let cleanup = cleanup(&directory);
             let port = free_port();
             let arguments = prepare(&directory, port);
-            let redis = Self { directory, port, arguments, server: Mutex::new(None), janitor };
+            let redis = Self { directory, port, arguments, server: Mutex::new(None), cleanup };
             if redis.launch() {
                 return redis;
             }
-            let complaints = redis.log();
-            assert!(complaints.contains("already in use"), "Redis does not start: {complaints}");
+            let log = redis.log();
+            assert!(log.contains("already in use"), "Redis does not start: {log}");
         }
         panic!("no port of loopback stays free");
     }
 
-    /// Where a client finds it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The port of loopback that it listens on.
+    /// The port of loopback that the server listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Runs a command as an operator would in `redis-cli`, and answers what it printed.
+    /// Runs a command with `redis-cli` and returns its output.
     ///
     /// # Panics
     /// The server cannot be reached.
@@ -108,31 +109,31 @@ impl Redis {
         run(shell)
     }
 
-    /// Kills the server, as a power cut would. It has nothing on disk.
+    /// Kills the server, like a power failure. All data is lost.
     ///
     /// # Panics
-    /// It cannot be waited for.
+    /// Waiting for the process fails.
     pub fn stop(&self) {
         let Some(mut server) = self.lock().take() else { return };
         processes::signal(&[server.id()], Signal::KILL);
         server.wait().expect("a child can be waited for");
     }
 
-    /// Starts it again on the same port, empty.
+    /// Starts the server again on the same port, without data.
     ///
     /// # Panics
-    /// It does not start.
+    /// Redis does not start.
     pub fn restart(&self) {
         self.stop();
         assert!(self.launch(), "Redis does not start again: {}", self.log());
     }
 
-    /// Stops the server where it stands: it still accepts connections and answers nobody.
+    /// Suspends the server: the kernel still accepts connections, but no command gets a reply.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the server after [`Redis::pause`].
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -143,7 +144,7 @@ impl Redis {
         }
     }
 
-    /// Starts the process and waits until it serves; false if it ended instead.
+    /// Starts the process and waits until it accepts connections; false if it ended instead.
     fn launch(&self) -> bool {
         let log = self.directory.join("log");
         let output = OpenOptions::new().write(true).create(true).truncate(true).open(&log);
@@ -156,7 +157,7 @@ impl Redis {
         let started = server.spawn();
         let mut server =
             started.expect("Redis must be installed: on Debian, apt-get install redis-server");
-        let attempts = PATIENCE.as_millis() / POLL_INTERVAL.as_millis();
+        let attempts = DEADLINE.as_millis() / POLL_INTERVAL.as_millis();
         for _ in 0..attempts {
             if self.log().contains("Ready to accept connections") {
                 *self.lock() = Some(server);
@@ -184,9 +185,9 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         self.stop();
-        // The janitor sees the end of its pipe and removes the directory.
-        drop(self.janitor.stdin.take());
-        let _ = self.janitor.wait();
+        // The cleanup process reads the end of its input and removes the directory.
+        drop(self.cleanup.stdin.take());
+        let _ = self.cleanup.wait();
     }
 }
 
@@ -198,7 +199,7 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts three servers and joins them.
+    /// Starts three servers and creates a Cluster from them.
     ///
     /// # Panics
     /// Redis is not installed, or the servers do not become a Cluster.
@@ -210,7 +211,7 @@ impl RedisCluster {
         join.args(["--cluster-yes", "--cluster-replicas", "0"]);
         run(join);
         let cluster = Self { masters };
-        let attempts = PATIENCE.as_millis() / POLL_INTERVAL.as_millis();
+        let attempts = DEADLINE.as_millis() / POLL_INTERVAL.as_millis();
         for _ in 0..attempts {
             if cluster.is_ready() {
                 return cluster;
@@ -220,7 +221,7 @@ impl RedisCluster {
         panic!("the servers do not become a Cluster");
     }
 
-    /// Where a client finds it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         let addresses: Vec<String> =
             self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port())).collect();
@@ -236,7 +237,7 @@ impl RedisCluster {
 }
 
 fn cluster_arguments(_directory: &Path, port: u16) -> Vec<String> {
-    // The bus would take a port 10,000 higher, which may not exist.
+    // The default cluster bus port is 10,000 higher and may not exist.
     let (port, bus_port) = (port.to_string(), free_port().to_string());
     let arguments = [
         ["--port", &port],
@@ -247,19 +248,19 @@ fn cluster_arguments(_directory: &Path, port: u16) -> Vec<String> {
     arguments.into_iter().flatten().map(str::to_owned).collect()
 }
 
-fn janitor(directory: &Path) -> Child {
+fn cleanup(directory: &Path) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", JANITOR, "janitor"]).arg(directory).process_group(0);
+    command.args(["-c", CLEANUP_SCRIPT, "heartline-cleanup"]).arg(directory).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("a shell can be started")
 }
 
-/// Runs a command to its end and answers what it printed.
+/// Runs a command to its end and returns its output.
 fn run(mut command: Command) -> String {
     let output = command.stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
-    let (said, complaints) =
+    let (text, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?} failed: {said} {complaints}");
-    said.trim_end().to_owned()
+    assert!(output.status.success(), "{command:?} failed: {text} {errors}");
+    text.trim_end().to_owned()
 }

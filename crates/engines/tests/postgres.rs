@@ -1,9 +1,9 @@
-//! The engine itself: it survives what tests do to it, and leaves nothing behind.
+//! The PostgreSQL engine survives restarts and pauses, and removes its files.
 
 use heartline_engines::Postgres;
 
 #[test]
-fn a_cluster_keeps_what_was_committed_over_a_power_cut() {
+fn a_cluster_keeps_committed_data_after_a_kill() {
     let postgres = Postgres::start();
     let url = postgres.create_database("kept");
     postgres.sql(&url, "CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2)");
@@ -14,7 +14,7 @@ fn a_cluster_keeps_what_was_committed_over_a_power_cut() {
 }
 
 #[test]
-fn a_paused_cluster_ends_all_the_same() {
+fn a_paused_cluster_can_be_dropped() {
     let postgres = Postgres::start_with(&[("work_mem", "5MB")]);
     let url = postgres.url();
     assert_eq!(postgres.sql(&url, "SHOW work_mem"), "5MB");

@@ -1,4 +1,4 @@
-//! The engine does what tests rely on.
+//! The Redis engine restarts, pauses and removes its files.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use heartline_engines::{Redis, RedisCluster};
 
 #[test]
-fn a_server_forgets_everything_when_it_is_killed_and_keeps_its_port() {
+fn a_restarted_server_has_no_data_and_keeps_its_port() {
     let redis = Redis::start_with(&["--maxclients", "123"]);
     assert_eq!(redis.command(&["SET", "key", "value"]), "OK");
     assert!(redis.command(&["CONFIG", "GET", "maxclients"]).ends_with("123"));
@@ -17,18 +17,18 @@ fn a_server_forgets_everything_when_it_is_killed_and_keeps_its_port() {
 }
 
 #[test]
-fn a_paused_server_answers_nobody_until_it_goes_on() {
+fn a_paused_server_does_not_reply_until_it_is_resumed() {
     let redis = Redis::start();
     redis.pause();
     let port = redis.port().to_string();
-    let ask = || {
+    let ping = || {
         let mut shell = Command::new("timeout");
         shell.args(["0.5", "redis-cli", "-p", &port, "PING"]);
         shell.output().expect("timeout can be run").status.success()
     };
-    assert!(!ask());
+    assert!(!ping());
     redis.resume();
-    assert!(ask());
+    assert!(ping());
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_cluster_has_three_masters_that_hold_all_slots() {
 }
 
 #[test]
-fn nothing_stays_behind() {
+fn a_dropped_server_removes_its_directory() {
     let redis = Redis::start();
     let arguments = redis.command(&["CONFIG", "GET", "dir"]);
     let directory = Path::new(arguments.lines().last().expect("a directory")).to_owned();

@@ -1,7 +1,7 @@
 //! `docs/logs.md` lists every warning and error that the server logs.
 //!
-//! With `HEARTLINE_GOLDEN=write` the page is written again: new phrases are added without a meaning,
-//! and phrases that no source contains are removed.
+//! With `HEARTLINE_GOLDEN=write` the page is written again: new phrases are added without a
+//! meaning, and phrases that no source contains are removed.
 
 #![expect(clippy::unwrap_used, reason = "a check that cannot read the tree has failed")]
 
@@ -26,7 +26,7 @@ struct Line {
     level: String,
 }
 
-/// What the page says about a phrase.
+/// The row of a phrase in `docs/logs.md`.
 #[derive(Clone, Debug, Default)]
 struct Explanation {
     meaning: String,

@@ -67,7 +67,7 @@ impl TokenProvider for Tokens {
     }
 }
 
-/// What one client saw.
+/// The messages and events that one client received.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     /// Every event, in order, with the simulated time.
@@ -165,7 +165,8 @@ async fn node(
     assemble(loaded, engines, lifecycle, clock, random).await.unwrap()
 }
 
-/// Sends a message every ten seconds and receives everything, for an hour and a little longer.
+/// Sends a message every ten seconds and receives all messages, for an hour and a
+/// little longer.
 async fn client(config: ClientConfig, chat_id: ChatId, user_id: &str, clock: Clock) -> Seen {
     let begun = clock.now();
     let (client, mut received) = ChatClient::start(config, ChatConfig::default()).unwrap();

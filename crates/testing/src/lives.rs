@@ -1,11 +1,11 @@
-//! The lives in ARCHITECTURE.md: the way of a message, of a presence transition and of a party
+//! The lives in ARCHITECTURE.md: the path of a message, of a presence transition and of a party
 //! edit through the code, stop by stop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The lives by the names that the map and the comments use, each with the field that its trace
-/// events carry.
+/// The names of the lives in ARCHITECTURE.md and in comments, each with the field of its trace
+/// events.
 pub const LIVES: [(&str, &str); 3] = [
     ("message", "message_stop"),
     ("presence transition", "presence_stop"),
@@ -16,31 +16,31 @@ pub const LIVES: [(&str, &str); 3] = [
 /// them.
 pub const TARGET: &str = "heartline::life";
 
-/// A stop of a life: where it is in the source, by the map or by the comment of the function.
+/// A stop of a life and its place in the source.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
     /// The name of the life.
     pub life: String,
-    /// Which stop it is, counted from 1.
+    /// The number of the stop, from 1.
     pub number: usize,
     /// The file, below `crates/`.
     pub file: String,
-    /// The function, with its type if it has one: `Hub::write`.
+    /// The function, with its type if it is a method: `Hub::write`.
     pub function: String,
 }
 
-/// The stops that the map lists, in its order. A row is
+/// The stops that ARCHITECTURE.md lists, in its order. A row is
 /// `| 6 | stored | `durability/src/ingest/shard.rs` · `Shard::store` | … |`.
 ///
 /// # Panics
-/// There is no map, or a row names no file and function.
+/// ARCHITECTURE.md does not exist, or a row names no file and function.
 pub fn in_map(root: &Path) -> Vec<Stop> {
-    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the map");
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md exists");
     let mut stops = Vec::new();
     for (life, _) in LIVES {
         let (_, section) = map
             .split_once(&format!("\n## The life of a {life}\n"))
-            .unwrap_or_else(|| panic!("the map has no life of a {life}"));
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md has no life of a {life}"));
         let section = section.split("\n## ").next().unwrap_or_default();
         for row in section.lines().filter(|line| line.starts_with("| ")) {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -60,7 +60,7 @@ pub fn in_map(root: &Path) -> Vec<Stop> {
 /// function of two lives has both in one comment.
 ///
 /// # Panics
-/// A source file cannot be read, or a comment belongs to no function.
+/// A source file cannot be read, or a comment that names a stop is not at a function.
 pub fn in_source(root: &Path) -> Vec<Stop> {
     let mut files = Vec::new();
     collect(&root.join("crates"), &mut files);
@@ -76,7 +76,7 @@ pub fn in_source(root: &Path) -> Vec<Stop> {
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(directory).expect("a directory").filter_map(Result::ok);
     for path in entries.map(|entry| entry.path()) {
-        // Tests and this file speak of the stops and are none.
+        // Tests and this file mention stops without being one.
         if path.ends_with("tests") || path.ends_with("testing") {
             continue;
         }
@@ -99,8 +99,9 @@ fn in_file(file: &str, text: &str) -> Vec<Stop> {
         let words = comment.iter().map(|line| line.trim_start().trim_start_matches("///").trim());
         let words = words.collect::<Vec<_>>().join(" ");
         for (life, number) in named(&words) {
-            let function = function_at(&lines, index)
-                .unwrap_or_else(|| panic!("{file}: stop {number} of a {life} is at no function"));
+            let function = function_at(&lines, index).unwrap_or_else(|| {
+                panic!("{file}: the comment of stop {number} of a {life} is not at a function")
+            });
             stops.push(Stop { life, number, file: file.to_owned(), function });
         }
     }
@@ -153,7 +154,7 @@ impl<T> Tell for Hub<T> {
     pub(crate) async fn write(&self) {}
 }
 
-/// Stop 4 of the life of a message: heard.
+/// Stop 4 of the life of a message: received.
 fn hear<T>() {}
 ";
         let found = in_file("gateway/src/hub.rs", text);

@@ -3,7 +3,7 @@
 mod binary;
 mod server;
 mod process;
-mod answer;
+mod http;
 mod socket;
 mod tokens;
 mod wait;
@@ -14,9 +14,9 @@ pub mod party;
 mod doctor;
 mod proxy;
 
-pub use answer::{Answer, request};
 pub use binary::Binary;
 pub use doctor::DoctorReport;
+pub use http::{Response, request};
 pub use process::is_stopped;
 pub use proxy::Proxy;
 pub use server::{Files, Server};

@@ -1,4 +1,4 @@
-//! The Rust source of the wire, for files that are written from it.
+//! Parses the Rust source of the wire format, for the generated files.
 
 pub mod attributes;
 pub mod constants;

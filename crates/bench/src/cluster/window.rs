@@ -1,36 +1,36 @@
-//! What one side of the comparison measured, in one window or in several.
+//! The measurements of a [`super::setup::ClusterSetup`].
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::audience::Checked;
+use crate::receiver_process::CheckResult;
 use crate::report::new_histogram;
 
-/// What one or several windows measured.
+/// The measurements of one window or the sum of several.
 #[derive(Debug)]
 pub(super) struct Window {
     /// Messages that were sent.
     pub(super) sent: u64,
-    /// Those that were acknowledged.
+    /// Messages that were acknowledged.
     pub(super) acknowledged: u64,
-    /// Those that the chats hold.
+    /// Messages that were stored in the chats.
     pub(super) stored: u64,
-    /// Those that were refused.
-    pub(super) refusals: u64,
-    /// Arrivals at each node's listeners, and how many there should have been.
+    /// Messages that were rejected.
+    pub(super) rejections: u64,
+    /// Deliveries to each node's receivers: actual and expected.
     pub(super) delivered: Vec<(u64, u64)>,
-    /// Devices that did not hear each message of their room once and in order, at the end.
-    pub(super) checked: Checked,
-    /// Connections that a node ended, since the beginning.
+    /// Receivers that did not get each message of their group once and in order, at the end.
+    pub(super) checked: CheckResult,
+    /// Connections that a node closed since the setup was opened.
     pub(super) closed: u64,
-    /// From the first message until everybody had heard everything.
+    /// From the first message until everything was delivered.
     pub(super) elapsed: Duration,
-    /// What it cost all nodes.
+    /// CPU time of all nodes.
     pub(super) cpu: Duration,
     /// From the intended time of a message to its acknowledgement, in nanoseconds.
     pub(super) ack_latency: Histogram<u64>,
-    /// The same to its arrival at a device.
+    /// From the intended time of a message to its arrival at a device, in nanoseconds.
     pub(super) latency: Histogram<u64>,
 }
 
@@ -39,15 +39,15 @@ fn add(total: &mut Histogram<u64>, more: &Histogram<u64>) {
 }
 
 impl Window {
-    /// Nothing measured as yet.
+    /// A window without measurements.
     pub(super) fn empty() -> Self {
         Self {
             sent: 0,
             acknowledged: 0,
             stored: 0,
-            refusals: 0,
+            rejections: 0,
             delivered: Vec::new(),
-            checked: Checked::default(),
+            checked: CheckResult::default(),
             closed: 0,
             elapsed: Duration::ZERO,
             cpu: Duration::ZERO,
@@ -56,18 +56,18 @@ impl Window {
         }
     }
 
-    /// Adds what a later window measured.
+    /// Adds a later window.
     pub(super) fn add(&mut self, later: Self) {
         self.sent += later.sent;
         self.acknowledged += later.acknowledged;
         self.stored += later.stored;
-        self.refusals += later.refusals;
+        self.rejections += later.rejections;
         self.delivered.resize(later.delivered.len(), (0, 0));
         for ((delivered, expected), more) in self.delivered.iter_mut().zip(later.delivered) {
             *delivered += more.0;
             *expected += more.1;
         }
-        // Both count from the beginning.
+        // Both count since the setup was opened.
         self.checked = later.checked;
         self.closed = later.closed;
         self.elapsed += later.elapsed;
@@ -76,7 +76,7 @@ impl Window {
         add(&mut self.latency, &later.latency);
     }
 
-    /// All arrivals.
+    /// All deliveries.
     pub(super) fn deliveries(&self) -> f64 {
         self.delivered.iter().map(|(delivered, _)| *delivered).sum::<u64>() as f64
     }
@@ -86,14 +86,14 @@ impl Window {
         self.cpu.as_secs_f64() * 1e6 / self.deliveries()
     }
 
-    /// What must not happen, if it did.
+    /// The failures in this window, as texts for the report.
     pub(super) fn errors(&self, name: &str) -> Vec<String> {
         let mut errors = Vec::new();
-        let Self { sent, acknowledged, stored, refusals, closed, .. } = self;
-        if sent != acknowledged || acknowledged != stored || *refusals > 0 {
+        let Self { sent, acknowledged, stored, rejections, closed, .. } = self;
+        if sent != acknowledged || acknowledged != stored || *rejections > 0 {
             errors.push(format!(
-                "{name}: {sent} sent, {acknowledged} acknowledged, {stored} stored, {refusals} \
-                 refused"
+                "{name}: {sent} sent, {acknowledged} acknowledged, {stored} stored, {rejections} \
+                 rejected"
             ));
         }
         for (node, (delivered, expected)) in self.delivered.iter().enumerate() {
@@ -101,11 +101,11 @@ impl Window {
                 errors.push(format!("{name}, node {node}: {delivered} of {expected} delivered"));
             }
         }
-        let Checked { faulty, examples } = &self.checked;
+        let CheckResult { faulty, examples } = &self.checked;
         if *faulty > 0 {
             let examples = examples.join("; ");
             errors.push(format!(
-                "{name}: {faulty} devices did not hear each message once and in order: {examples}"
+                "{name}: {faulty} receivers did not get each message once and in order: {examples}"
             ));
         }
         if *closed > 0 {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_node_did_not_deliver_is_an_error_although_the_sum_is_right() {
+    fn a_missing_delivery_of_a_node_is_an_error_even_if_the_sum_is_right() {
         let window = |delivered: Vec<(u64, u64)>| Window {
             sent: 2,
             acknowledged: 2,
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_missed_something_is_an_error_although_every_node_has_its_sum() {
-        let examples = vec!["bench-7 heard 3 of 4 in order, and 1 others".to_owned()];
-        let checked = Checked { faulty: 1, examples };
+    fn a_receiver_that_missed_a_message_is_an_error_even_if_every_sum_is_right() {
+        let examples = vec!["bench-7 received 3 of 4 in order, 1 others".to_owned()];
+        let checked = CheckResult { faulty: 1, examples };
         let mut total = Window::empty();
         total.add(Window { checked, delivered: vec![(4, 4)], ..Window::empty() });
         let errors = total.errors("cluster");
         assert_eq!(errors.len(), 1);
-        assert!(errors[0].ends_with("bench-7 heard 3 of 4 in order, and 1 others"), "{errors:?}");
+        assert!(errors[0].ends_with("bench-7 received 3 of 4 in order, 1 others"), "{errors:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Presence queries and route lookups, one after the other on a thread of its own, whose latency
-//! is recorded apart for a Redis that renews leases and for one that has nothing else to do.
+//! A thread that sends presence queries and route lookups one after the other. Their latencies are
+//! recorded separately for a Redis that renews leases and for an idle one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,108 +13,113 @@ use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::crowd::open_directory;
+use super::simulated_node::open_directory;
 use crate::report::new_histogram;
 
-/// How long it pauses between two queries.
+/// The pause between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What Redis does beside the queries.
+/// The work of Redis backgrounds the queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
-    /// Something that is not to be recorded.
-    Changing,
-    /// Nothing.
-    Nothing,
-    /// Renewals.
+pub(super) enum Background {
+    /// Between two kinds of work; latencies are not recorded.
+    Transition,
+    /// No other work.
+    Idle,
+    /// Renewals of leases.
     Renewals,
-    /// The queries are over.
-    End,
+    /// The thread ends.
+    Stopped,
 }
 
-impl Beside {
-    const ALL: [Self; 4] = [Self::Changing, Self::Nothing, Self::Renewals, Self::End];
+impl Background {
+    const ALL: [Self; 4] = [Self::Transition, Self::Idle, Self::Renewals, Self::Stopped];
 }
 
-/// Latencies of both kinds of question.
+/// The latencies of both kinds of queries.
 #[derive(Debug)]
 pub(super) struct Latencies {
-    /// Whether a user is online.
+    /// Presence queries.
     pub(super) presence: Histogram<u64>,
-    /// Where a user is.
+    /// Route lookups.
     pub(super) routes: Histogram<u64>,
 }
 
-/// The latencies beside nothing, and beside renewals.
+/// The latencies on an idle Redis and background renewals.
 #[derive(Debug)]
-pub(super) struct Compared {
+pub(super) struct QueryLatencies {
     /// On an idle Redis.
     pub(super) idle: Latencies,
-    /// While it renews.
+    /// Beside renewals.
     pub(super) renewing: Latencies,
 }
 
-/// The thread that asks.
+/// The thread that sends the queries.
 #[derive(Debug)]
-pub(super) struct Asker {
-    beside: Arc<AtomicUsize>,
-    thread: JoinHandle<Result<Compared>>,
+pub(super) struct QueryThread {
+    background: Arc<AtomicUsize>,
+    thread: JoinHandle<Result<QueryLatencies>>,
 }
 
-impl Asker {
-    /// Begins to ask about these users, as another node would. Nothing is recorded as yet.
+impl QueryThread {
+    /// Starts queries about these users, as from another node. Latencies are not recorded yet.
     pub(super) fn start(url: &str, prefix: &str, users: Vec<UserId>) -> Self {
-        let beside = Arc::new(AtomicUsize::new(Beside::Changing as usize));
-        let (url, prefix, shared) = (url.to_owned(), prefix.to_owned(), beside.clone());
+        let background = Arc::new(AtomicUsize::new(Background::Transition as usize));
+        let (url, prefix, shared) = (url.to_owned(), prefix.to_owned(), background.clone());
         let thread = tokio::task::spawn_blocking(move || {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(ask(&url, &prefix, &users, &shared))
+            runtime.block_on(query(&url, &prefix, &users, &shared))
         });
-        Self { beside, thread }
+        Self { background, thread }
     }
 
-    /// Says what is beside the queries from now on.
-    pub(super) fn set(&self, beside: Beside) {
-        self.beside.store(beside as usize, Ordering::Relaxed);
+    /// Sets the work of Redis besides the queries.
+    pub(super) fn set(&self, background: Background) {
+        self.background.store(background as usize, Ordering::Relaxed);
     }
 
-    /// Ends it.
-    pub(super) async fn finish(self) -> Result<Compared> {
-        self.set(Beside::End);
+    /// Ends the thread and returns the latencies.
+    pub(super) async fn finish(self) -> Result<QueryLatencies> {
+        self.set(Background::Stopped);
         self.thread.await?
     }
 }
 
-async fn ask(url: &str, prefix: &str, users: &[UserId], beside: &AtomicUsize) -> Result<Compared> {
-    ensure!(!users.is_empty(), "there is nobody to ask for");
-    let node_id: NodeId = "bench-asker-00000000".parse()?;
+async fn query(
+    url: &str,
+    prefix: &str,
+    users: &[UserId],
+    background: &AtomicUsize,
+) -> Result<QueryLatencies> {
+    ensure!(!users.is_empty(), "there are no users to query");
+    let node_id: NodeId = "bench-queries-00000000".parse()?;
     let (directory, _) = open_directory(url, prefix, node_id.clone()).await?;
-    let nothing = || Latencies { presence: new_histogram(), routes: new_histogram() };
-    let mut compared = Compared { idle: nothing(), renewing: nothing() };
-    let now = || Beside::ALL[beside.load(Ordering::Relaxed)];
+    let empty = || Latencies { presence: new_histogram(), routes: new_histogram() };
+    let mut all = QueryLatencies { idle: empty(), renewing: empty() };
+    let now = || Background::ALL[background.load(Ordering::Relaxed)];
     for user in users.iter().cycle() {
         sleep(PAUSE).await;
         let before = now();
         let user = std::slice::from_ref(user);
-        let (asked, took) = timed(directory.presence(user)).await;
-        asked?;
+        let (presence, took) = timed(directory.presence(user)).await;
+        presence?;
         let (found, routes_took) = timed(directory.routes(user, &node_id)).await;
         ensure!(found?.len() == 1, "a user with a live lease was not found");
         let latencies = match (before, now()) {
-            (_, Beside::End) => break,
-            (Beside::Nothing, Beside::Nothing) => &mut compared.idle,
-            (Beside::Renewals, Beside::Renewals) => &mut compared.renewing,
+            (_, Background::Stopped) => break,
+            (Background::Idle, Background::Idle) => &mut all.idle,
+            (Background::Renewals, Background::Renewals) => &mut all.renewing,
             _ => continue,
         };
         latencies.presence.saturating_record(took);
         latencies.routes.saturating_record(routes_took);
     }
-    Ok(compared)
+    Ok(all)
 }
 
-/// What a call answered and how many nanoseconds it took.
+/// The output of a call and its duration in nanoseconds.
 async fn timed<T>(call: impl Future<Output = T>) -> (T, u64) {
     let began: Instant = Clock::system().now();
-    let answer = call.await;
-    (answer, Clock::system().now().duration_since(began).as_nanos() as u64)
+    let output = call.await;
+    (output, Clock::system().now().duration_since(began).as_nanos() as u64)
 }

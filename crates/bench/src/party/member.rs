@@ -1,4 +1,4 @@
-//! A member of a measured session: one GraphQL socket that edits, hears and remembers.
+//! A member of a measured session: one GraphQL socket that edits, and a copy built from its events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,209 +17,212 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::counters::{Counters, Tally};
-use super::super::subject::Subject;
-use super::super::voice::{PONG, Voice, masked_frame};
-use super::part::{JOIN, Part, UPDATES, intended_nanos, subscribe};
+use super::super::frame_writer::{FrameWriter, PONG, masked_frame};
+use super::super::server_under_test::ServerUnderTest;
+use super::edits::{EditScript, JOIN, UPDATES, intended_nanos, subscribe};
 use super::replica::{Message, Replica};
 
 const PROTOCOL: (&str, &str) = ("Sec-WebSocket-Protocol", "graphql-transport-ws");
 
-/// The operations that are not edits.
-const JOINING: &str = "join";
-const HEARING: &str = "updates";
-const LOOKING: &str = "truth";
+/// The ids of the operations that are not edits.
+const JOIN_ID: &str = "join";
+const UPDATES_ID: &str = "updates";
+const FINAL_STATE_ID: &str = "final-state";
 
-/// How long an answer may take before and after the measurement.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Deadline for a response before and after the measurement.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(30);
 
-/// One session as its members hear it.
+/// Counts how many members of a session have received each event.
 #[derive(Debug)]
-pub(super) struct Circle {
+pub(super) struct EventTracker {
     members: usize,
-    /// How many have heard an event, until all have.
-    heard: Mutex<HashMap<u64, usize>>,
+    /// The number of members that have received an event, by sequence, until all have.
+    received: Mutex<HashMap<u64, usize>>,
 }
 
 /// One member.
 #[derive(Debug)]
 pub(super) struct Member {
-    voice: Voice,
-    part: Mutex<Part>,
+    writer: FrameWriter,
+    edits: Mutex<EditScript>,
     replica: Mutex<Replica>,
-    /// The session as the server shows it when it is asked in the end.
-    truth: watch::Sender<Option<Replica>>,
+    /// The session as the server returns it at the end.
+    final_state: watch::Sender<Option<Replica>>,
     faults: Mutex<Vec<String>>,
-    circle: Arc<Circle>,
+    tracker: Arc<EventTracker>,
     counters: Arc<Counters>,
 }
 
-/// What a member reads, to be run as a task.
+/// The reading half of a member, run as a task.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct MemberReader {
     member: Arc<Member>,
     source: BufReader<OwnedReadHalf>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    payload: AnswerPayload,
+struct Response {
+    payload: ResponsePayload,
 }
 
 #[derive(Deserialize)]
-struct AnswerPayload {
+struct ResponsePayload {
     #[serde(default)]
     errors: Vec<IgnoredAny>,
 }
 
-impl Circle {
-    /// Of so many members.
+impl EventTracker {
+    /// A tracker for a session with this many members.
     pub(super) fn new(members: usize) -> Arc<Self> {
-        Arc::new(Self { members, heard: Mutex::default() })
+        Arc::new(Self { members, received: Mutex::default() })
     }
 
-    /// Another member has heard an event; answers whether everyone has.
-    fn hears(&self, sequence: u64) -> bool {
-        let mut heard = lock(&self.heard);
-        let count = heard.entry(sequence).or_default();
+    /// Counts one more member that has received an event; returns whether all have.
+    fn received(&self, sequence: u64) -> bool {
+        let mut received = lock(&self.received);
+        let count = received.entry(sequence).or_default();
         *count += 1;
-        let is_everyone = *count == self.members;
-        if is_everyone {
-            heard.remove(&sequence);
+        let is_complete = *count == self.members;
+        if is_complete {
+            received.remove(&sequence);
         }
-        is_everyone
+        is_complete
     }
 }
 
 impl Member {
-    /// Connects, joins and listens. Whoever comes first brings the queue along.
-    pub(super) async fn enter(
-        node: &Subject,
+    /// Connects, joins and subscribes. The first member passes the initial queue.
+    pub(super) async fn join(
+        node: &ServerUnderTest,
         session_id: &str,
-        part: Part,
+        edits: EditScript,
         queue: Option<Vec<Value>>,
-        circle: &Arc<Circle>,
+        tracker: &Arc<EventTracker>,
         counters: &Arc<Counters>,
-    ) -> Result<(Arc<Self>, Ear)> {
+    ) -> Result<(Arc<Self>, MemberReader)> {
         let upgrade = connect_raw(node.address, "/graphql", &[PROTOCOL]).await?;
-        ensure!(upgrade.status == 101, "the upgrade was answered by {}", upgrade.status);
+        ensure!(upgrade.status == 101, "the upgrade returned status {}", upgrade.status);
         let (read_half, write_half) = upgrade.stream.into_split();
         let member = Arc::new(Self {
-            voice: Voice::new(write_half),
-            part: Mutex::new(part),
+            writer: FrameWriter::new(write_half),
+            edits: Mutex::new(edits),
             replica: Mutex::default(),
-            truth: watch::Sender::new(None),
+            final_state: watch::Sender::new(None),
             faults: Mutex::default(),
-            circle: Arc::clone(circle),
+            tracker: Arc::clone(tracker),
             counters: Arc::clone(counters),
         });
-        let mut ear = Ear { member: Arc::clone(&member), source: BufReader::new(read_half) };
-        member.say(&json!({ "type": "connection_init" }).to_string());
-        ear.until("connection_ack", "").await?;
+        let mut reader =
+            MemberReader { member: Arc::clone(&member), source: BufReader::new(read_half) };
+        member.send(&json!({ "type": "connection_init" }).to_string());
+        reader.wait_for("connection_ack", "").await?;
         let variables = json!({ "sessionId": session_id, "initialQueue": queue });
-        member.say(&subscribe(JOINING, JOIN, &variables));
-        let joined = ear.until("next", JOINING).await?;
-        ensure!(!has_errors(&joined), "joining: {}", String::from_utf8_lossy(&joined));
-        member.say(&subscribe(HEARING, UPDATES, &json!({ "sessionId": session_id })));
-        let first = ear.until("next", HEARING).await?;
-        lock(&member.replica).take(first)?;
-        Ok((member, ear))
+        member.send(&subscribe(JOIN_ID, JOIN, &variables));
+        let joined = reader.wait_for("next", JOIN_ID).await?;
+        ensure!(!has_errors(&joined), "joining failed: {}", String::from_utf8_lossy(&joined));
+        member.send(&subscribe(UPDATES_ID, UPDATES, &json!({ "sessionId": session_id })));
+        let first = reader.wait_for("next", UPDATES_ID).await?;
+        lock(&member.replica).apply(first)?;
+        Ok((member, reader))
     }
 
-    /// Edits so often, as was due at this moment.
+    /// Sends edits that were due at this time.
     pub(super) fn edit(&self, count: u64, intended_nanos: u64) {
         self.counters.add(Tally::Sent, count);
-        let mut part = lock(&self.part);
-        self.voice.say(|frames| {
+        let mut edits = lock(&self.edits);
+        self.writer.write(|frames| {
             for _ in 0..count {
-                frames.extend(masked_text_frame(&part.next_edit(intended_nanos)));
+                frames.extend(masked_text_frame(&edits.next_edit(intended_nanos)));
             }
         });
     }
 
-    /// How far its copy is.
+    /// The sequence of the member's copy.
     pub(super) fn sequence(&self) -> u64 {
         lock(&self.replica).sequence
     }
 
-    /// Asks the server for the session once more, and compares. Answers what is wrong.
+    /// Reads the session from the server again and compares it with the copy. Returns the faults.
     pub(super) async fn check(&self, session_id: &str) -> Vec<String> {
-        self.say(&subscribe(LOOKING, UPDATES, &json!({ "sessionId": session_id })));
-        let mut truth = self.truth.subscribe();
-        let truth = match timeout(ANSWER_WITHIN, truth.wait_for(Option::is_some)).await {
-            Ok(Ok(truth)) => truth.clone().unwrap_or_default(),
+        self.send(&subscribe(FINAL_STATE_ID, UPDATES, &json!({ "sessionId": session_id })));
+        let mut received = self.final_state.subscribe();
+        let session = match timeout(RESPONSE_WITHIN, received.wait_for(Option::is_some)).await {
+            Ok(Ok(session)) => session.clone().unwrap_or_default(),
             Ok(Err(_)) | Err(_) => Replica::default(),
         };
         let replica = lock(&self.replica).clone();
         let mut faults = lock(&self.faults).clone();
         if replica.resyncs > 0 {
-            faults.push(format!("{} whole states in place of events", replica.resyncs));
+            faults.push(format!("{} full states in place of events", replica.resyncs));
         }
-        faults.extend(replica.check(&truth).err().map(|error| format!("{error:#}")));
+        faults.extend(replica.check(&session).err().map(|error| format!("{error:#}")));
         faults
     }
 
-    fn say(&self, text: &str) {
-        self.voice.say(|frames| frames.extend(masked_text_frame(text)));
+    fn send(&self, text: &str) {
+        self.writer.write(|frames| frames.extend(masked_text_frame(text)));
     }
 
-    fn hear(&self, text: Vec<u8>) {
+    fn receive(&self, text: Vec<u8>) {
         let message: Message<'_> = match serde_json::from_slice(&text) {
             Ok(message) => message,
-            Err(error) => return lock(&self.faults).push(format!("no message: {error}")),
+            Err(error) => {
+                return lock(&self.faults).push(format!("a message is not valid JSON: {error}"));
+            }
         };
         match (message.kind, message.id) {
-            ("next", HEARING) => self.hear_event(text),
-            ("next", LOOKING) => {
-                // Only the first answer counts: events may follow it.
-                let mut truth = Replica::default();
-                let is_read = self.truth.borrow().is_none() && truth.take(text).is_ok();
-                is_read.then(|| self.truth.send_replace(Some(truth)));
+            ("next", UPDATES_ID) => self.receive_event(text),
+            ("next", FINAL_STATE_ID) => {
+                // Only the first event has the full state; others may follow.
+                let mut state = Replica::default();
+                let is_read = self.final_state.borrow().is_none() && state.apply(text).is_ok();
+                is_read.then(|| self.final_state.send_replace(Some(state)));
             }
-            ("next", id) if !has_errors(&text) => self.hear_answer(id),
-            ("next" | "error", _) => self.counters.refused(&text[..text.len().min(300)]),
-            ("complete", HEARING) => {
+            ("next", id) if !has_errors(&text) => self.receive_response(id),
+            ("next" | "error", _) => self.counters.rejected(&text[..text.len().min(300)]),
+            ("complete", UPDATES_ID) => {
                 lock(&self.faults).push("its subscription ended".to_owned());
             }
             _ => {}
         }
     }
 
-    fn hear_event(&self, text: Vec<u8>) {
+    fn receive_event(&self, text: Vec<u8>) {
         let now = self.counters.epoch().nanos();
-        let taken = match lock(&self.replica).take(text) {
-            Ok(taken) => taken,
+        let applied = match lock(&self.replica).apply(text) {
+            Ok(applied) => applied,
             Err(error) => return lock(&self.faults).push(format!("{error:#}")),
         };
         self.counters.add(Tally::Deliveries, 1);
-        let intended = taken.correlation_id.as_deref().and_then(intended_nanos);
+        let intended = applied.correlation_id.as_deref().and_then(intended_nanos);
         if let Some(intended) = intended
-            && self.circle.hears(taken.sequence)
+            && self.tracker.received(applied.sequence)
         {
             self.counters.record(&[now.saturating_sub(intended)]);
         }
     }
 
-    fn hear_answer(&self, id: &str) {
+    fn receive_response(&self, id: &str) {
         let now = self.counters.epoch().nanos();
         let Some(intended) = intended_nanos(id) else { return };
         self.counters.add(Tally::Acks, 1);
         self.counters.record_acks(&[now.saturating_sub(intended)]);
-        // What the socket did not take before is tried again in any case.
+        // Also writes bytes that the socket did not accept before, even if no edit follows.
         self.edit(u64::from(self.counters.repeats_at(now)), now);
     }
 }
 
-impl Ear {
-    /// Hears until the connection ends.
+impl MemberReader {
+    /// Reads until the connection ends.
     pub(super) async fn run(mut self) {
         while let Ok(text) = self.text().await {
-            self.member.hear(text);
+            self.member.receive(text);
         }
         self.member.counters.add(Tally::Closed, 1);
     }
 
-    /// The next message of this kind and operation; others are passed over.
-    async fn until(&mut self, kind: &str, id: &str) -> Result<Vec<u8>> {
+    /// The next message of this kind and operation; others are skipped.
+    async fn wait_for(&mut self, kind: &str, id: &str) -> Result<Vec<u8>> {
         let wait = async {
             loop {
                 let text = self.text().await?;
@@ -227,11 +230,13 @@ impl Ear {
                 if (message.kind, message.id) == (kind, id) {
                     return Ok(text);
                 }
-                let said = String::from_utf8_lossy(&text);
-                ensure!(message.kind != "error", "the server refused: {said}");
+                let reason = String::from_utf8_lossy(&text);
+                ensure!(message.kind != "error", "the server rejected the operation: {reason}");
             }
         };
-        timeout(ANSWER_WITHIN, wait).await.with_context(|| format!("no {kind} {id} in time"))?
+        timeout(RESPONSE_WITHIN, wait)
+            .await
+            .with_context(|| format!("no {kind} {id} within {RESPONSE_WITHIN:?}"))?
     }
 
     async fn text(&mut self) -> Result<Vec<u8>> {
@@ -241,11 +246,11 @@ impl Ear {
                 OPCODE_TEXT => return Ok(frame.payload),
                 OPCODE_PING => {
                     let pong = masked_frame(PONG, &frame.payload);
-                    self.member.voice.say(|frames| frames.extend(pong));
+                    self.member.writer.write(|frames| frames.extend(pong));
                 }
                 OPCODE_CLOSE => {
-                    let said = String::from_utf8_lossy(&frame.payload).into_owned();
-                    anyhow::bail!("the server closed the connection: {said:?}");
+                    let reason = String::from_utf8_lossy(&frame.payload).into_owned();
+                    anyhow::bail!("the server closed the connection: {reason:?}");
                 }
                 _ => {}
             }
@@ -254,7 +259,8 @@ impl Ear {
 }
 
 fn has_errors(text: &[u8]) -> bool {
-    serde_json::from_slice::<Answer>(text).is_ok_and(|answer| !answer.payload.errors.is_empty())
+    let response = serde_json::from_slice::<Response>(text);
+    response.is_ok_and(|response| !response.payload.errors.is_empty())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

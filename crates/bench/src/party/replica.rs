@@ -1,7 +1,7 @@
-//! A member's copy of the queue, made of nothing but what its subscription said.
+//! A member's copy of the queue, built only from the events of its subscription.
 //!
-//! While edits are under way an event is only put in its place; what items contain is read and
-//! hashed at the end, because readers share the machine with the server that they measure.
+//! During the measurement only the ids and positions of items are parsed; their content is parsed
+//! and hashed at the end, because readers share the machine with the server under test.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use heartline_party::Item;
 use heartline_party::value::hash::{order_hash, state_hash};
 use serde::Deserialize;
 
-/// A message of the server, as far as it is looked at.
+/// The type and operation id of a server message.
 #[derive(Debug, Deserialize)]
 pub(super) struct Message<'a> {
-    /// What it is.
+    /// The type.
     #[serde(rename = "type", borrow)]
     pub(super) kind: &'a str,
-    /// Which operation it belongs to.
+    /// The id of the operation.
     #[serde(default, borrow)]
     pub(super) id: &'a str,
 }
@@ -39,7 +39,7 @@ struct Data<'a, I> {
     queue_updates: Event<'a, I>,
 }
 
-/// An event of any kind; what a kind does not have is absent.
+/// An event of any kind; fields that a kind does not have are empty.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "I: Deserialize<'de>, 'de: 'a"))]
 struct Event<'a, I> {
@@ -74,111 +74,118 @@ struct State<'a, I> {
     current_climb_queue_item: Option<I>,
 }
 
-/// An item of which only the name is read.
+/// An item of which only the id is parsed.
 #[derive(Deserialize)]
-struct Named<'a> {
+struct ItemId<'a> {
     uuid: &'a str,
 }
 
-/// An item in its place, and the message that brought it.
+/// An item of the queue and the message that contains it.
 #[derive(Debug, Clone)]
-struct Placed {
+struct QueuedItem {
     uuid: String,
-    told_by: Arc<Vec<u8>>,
+    source: Arc<Vec<u8>>,
 }
 
-/// The copy.
+/// A copy of the queue.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Replica {
-    /// The number of the last event.
+    /// The sequence of the last event.
     pub(super) sequence: u64,
-    /// Whole states that came after the first one, in place of events.
+    /// Full states that were received after the first one, in place of events.
     pub(super) resyncs: u64,
     state_hash: String,
     order_hash: String,
-    queue: Vec<Placed>,
-    current: Option<Placed>,
-    is_begun: bool,
+    queue: Vec<QueuedItem>,
+    current: Option<QueuedItem>,
+    has_state: bool,
 }
 
-/// An event that was taken.
+/// An event that was applied.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Taken {
-    /// Its number.
+pub(super) struct Applied {
+    /// The sequence.
     pub(super) sequence: u64,
-    /// What its author called it; none for a whole state.
+    /// The correlation id of its author; none for a full state.
     pub(super) correlation_id: Option<String>,
 }
 
 impl Replica {
-    /// Takes what a subscription says. What does not follow from the copy is an error.
-    pub(super) fn take(&mut self, text: Vec<u8>) -> Result<Taken> {
+    /// Applies an event of the subscription. An event that does not fit the copy is an error.
+    pub(super) fn apply(&mut self, text: Vec<u8>) -> Result<Applied> {
         let text = Arc::new(text);
-        let event = read::<Named<'_>>(&text)?;
-        let placed = |item: &Named<'_>| {
-            let (uuid, told_by) = (item.uuid.to_owned(), Arc::clone(&text));
-            Placed { uuid, told_by }
+        let event = parse::<ItemId<'_>>(&text)?;
+        let queued = |item: &ItemId<'_>| {
+            let (uuid, source) = (item.uuid.to_owned(), Arc::clone(&text));
+            QueuedItem { uuid, source }
         };
         if let Some(state) = &event.state {
-            self.resyncs += u64::from(self.is_begun);
-            self.is_begun = true;
-            self.queue = state.queue.iter().map(placed).collect();
-            self.current = state.current_climb_queue_item.as_ref().map(placed);
-            self.stamp(event.sequence, state.state_hash, state.order_hash);
-            return Ok(Taken { sequence: event.sequence, correlation_id: None });
+            self.resyncs += u64::from(self.has_state);
+            self.has_state = true;
+            self.queue = state.queue.iter().map(queued).collect();
+            self.current = state.current_climb_queue_item.as_ref().map(queued);
+            self.set_version(event.sequence, state.state_hash, state.order_hash);
+            return Ok(Applied { sequence: event.sequence, correlation_id: None });
         }
         let (sequence, last) = (event.sequence, self.sequence);
         ensure!(sequence == last + 1, "event {sequence} came after {last}");
         match event.kind {
             "QueueItemAdded" => {
-                let item = event.added_item.as_ref().context("an added item is missing")?;
-                ensure!(event.position <= self.queue.len(), "an item was put beyond the end");
-                self.queue.insert(event.position, placed(item));
+                let item = event.added_item.as_ref().context("QueueItemAdded has no item")?;
+                ensure!(
+                    event.position <= self.queue.len(),
+                    "an item was added beyond the end of the queue"
+                );
+                self.queue.insert(event.position, queued(item));
             }
             "QueueItemRemoved" => {
                 let place = self.queue.iter().position(|item| item.uuid == event.uuid);
-                self.queue.remove(place.context("an unknown item was removed")?);
+                self.queue.remove(place.context("an item was removed that is not in the queue")?);
                 self.current.take_if(|item| item.uuid == event.uuid);
             }
             "QueueReordered" => {
-                let is_there = |item: &Placed| item.uuid == event.uuid;
+                let is_there = |item: &QueuedItem| item.uuid == event.uuid;
                 let is_known = self.queue.get(event.old_index).is_some_and(is_there);
-                ensure!(is_known, "an item was moved from where it is not");
+                ensure!(is_known, "a moved item is not at its old index");
                 let item = self.queue.remove(event.old_index);
-                ensure!(event.new_index <= self.queue.len(), "an item was moved beyond the end");
+                ensure!(
+                    event.new_index <= self.queue.len(),
+                    "an item was moved beyond the end of the queue"
+                );
                 self.queue.insert(event.new_index, item);
             }
-            "CurrentClimbChanged" => self.current = event.current_item.as_ref().map(placed),
-            other => anyhow::bail!("{other} was not asked for"),
+            "CurrentClimbChanged" => self.current = event.current_item.as_ref().map(queued),
+            other => anyhow::bail!("unexpected event {other}"),
         }
-        self.stamp(sequence, event.state_hash, event.order_hash);
+        self.set_version(sequence, event.state_hash, event.order_hash);
         let correlation_id = event.correlation_id.map(str::to_owned);
-        Ok(Taken { sequence, correlation_id })
+        Ok(Applied { sequence, correlation_id })
     }
 
-    fn stamp(&mut self, sequence: u64, state_hash: &str, order_hash: &str) {
+    fn set_version(&mut self, sequence: u64, state_hash: &str, order_hash: &str) {
         self.sequence = sequence;
         state_hash.clone_into(&mut self.state_hash);
         order_hash.clone_into(&mut self.order_hash);
     }
 
-    /// Whether the copy is what the server says that it is, by content, and the same as another one.
-    pub(super) fn check(&self, truth: &Self) -> Result<()> {
-        let names = |replica: &Self| -> Vec<String> {
+    /// Checks that the copy is equal to the session, and that its content has the hashes that the
+    /// server sent.
+    pub(super) fn check(&self, session: &Self) -> Result<()> {
+        let ids = |replica: &Self| -> Vec<String> {
             replica.queue.iter().map(|item| item.uuid.clone()).collect()
         };
-        let (own, others) = (self.sequence, truth.sequence);
-        ensure!(own == others, "it is at {own}, the session at {others}");
+        let (own, others) = (self.sequence, session.sequence);
+        ensure!(own == others, "the copy is at sequence {own}, the session at {others}");
         let is_same =
-            (&self.state_hash, &self.order_hash) == (&truth.state_hash, &truth.order_hash);
-        ensure!(is_same && names(self) == names(truth), "it differs from the session");
-        let queue = self.queue.iter().map(Placed::item).collect::<Result<Vec<Item>>>()?;
-        let current = self.current.as_ref().map(Placed::item).transpose()?;
+            (&self.state_hash, &self.order_hash) == (&session.state_hash, &session.order_hash);
+        ensure!(is_same && ids(self) == ids(session), "the copy differs from the session");
+        let queue = self.queue.iter().map(QueuedItem::item).collect::<Result<Vec<Item>>>()?;
+        let current = self.current.as_ref().map(QueuedItem::item).transpose()?;
         let state_hash = state_hash(&queue, current.as_ref()).to_string();
         let order_hash = order_hash(&queue, current.as_ref()).to_string();
         ensure!(
             (&state_hash, &order_hash) == (&self.state_hash, &self.order_hash),
-            "its items have the hashes {state_hash} and {order_hash}, it was told {} and {}",
+            "the items have the hashes {state_hash} and {order_hash}, the server sent {} and {}",
             self.state_hash,
             self.order_hash
         );
@@ -186,21 +193,23 @@ impl Replica {
     }
 }
 
-impl Placed {
-    /// All of the item.
+impl QueuedItem {
+    /// Parses the item from its message.
     fn item(&self) -> Result<Item> {
-        let event = read::<Item>(&self.told_by)?;
+        let event = parse::<Item>(&self.source)?;
         let state = event.state.map(|state| (state.queue, state.current_climb_queue_item));
         let (queue, current) = state.unwrap_or_default();
         let all =
             queue.into_iter().chain(current).chain(event.added_item).chain(event.current_item);
-        all.into_iter().find(|item| item.uuid() == self.uuid).context("an item was mixed up")
+        all.into_iter()
+            .find(|item| item.uuid() == self.uuid)
+            .context("the item is not in its message")
     }
 }
 
-fn read<'a, I: Deserialize<'a>>(text: &'a [u8]) -> Result<Event<'a, I>> {
+fn parse<'a, I: Deserialize<'a>>(text: &'a [u8]) -> Result<Event<'a, I>> {
     let update: Update<'a, I> =
-        serde_json::from_slice(text).context("an event has an unknown form")?;
+        serde_json::from_slice(text).context("an event has an unknown format")?;
     Ok(update.payload.data.queue_updates)
 }
 
@@ -208,17 +217,17 @@ fn read<'a, I: Deserialize<'a>>(text: &'a [u8]) -> Result<Event<'a, I>> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::part::Part;
+    use super::super::edits::EditScript;
     use super::*;
 
-    fn told(event: &Value) -> Vec<u8> {
+    fn message(event: &Value) -> Vec<u8> {
         let payload = json!({ "data": { "queueUpdates": event } });
         json!({ "type": "next", "id": "u", "payload": payload }).to_string().into_bytes()
     }
 
     fn items() -> Vec<Item> {
-        let part = Part::new(0, 0, 4);
-        part.first_items().map(|value| serde_json::from_value(value).unwrap()).collect()
+        let script = EditScript::new(0, 0, 4);
+        script.first_items().map(|value| serde_json::from_value(value).unwrap()).collect()
     }
 
     fn full_sync(sequence: u64, queue: &[Item], current: Option<&Item>) -> Vec<u8> {
@@ -226,7 +235,7 @@ mod tests {
             "stateHash": state_hash(queue, current), "orderHash": order_hash(queue, current),
             "queue": queue, "currentClimbQueueItem": current,
         });
-        told(&json!({ "__typename": "FullSync", "sequence": sequence, "state": state }))
+        message(&json!({ "__typename": "FullSync", "sequence": sequence, "state": state }))
     }
 
     fn event(kind: &str, sequence: u64, after: (&[Item], Option<&Item>), more: Value) -> Vec<u8> {
@@ -236,54 +245,55 @@ mod tests {
         event["stateHash"] = state_hash(after.0, after.1).to_string().into();
         event["orderHash"] = order_hash(after.0, after.1).to_string().into();
         event["correlationId"] = "mine".into();
-        told(&event)
+        message(&event)
     }
 
     #[test]
-    fn a_copy_that_took_every_event_is_the_session() {
+    fn a_copy_that_applied_every_event_is_equal_to_the_session() {
         let all = items();
         let [a, b, c, d] = all.as_slice() else { panic!("there are four") };
         let mut replica = Replica::default();
         let copy = |items: &[&Item]| -> Vec<Item> { items.iter().copied().cloned().collect() };
-        replica.take(full_sync(7, &copy(&[a, b]), None)).unwrap();
+        replica.apply(full_sync(7, &copy(&[a, b]), None)).unwrap();
         let (after, item) = (copy(&[a, c, b]), json!({ "addedItem": c, "position": 1 }));
-        replica.take(event("QueueItemAdded", 8, (&after, None), item)).unwrap();
+        replica.apply(event("QueueItemAdded", 8, (&after, None), item)).unwrap();
         let current = json!({ "currentItem": d });
-        replica.take(event("CurrentClimbChanged", 9, (&after, Some(d)), current)).unwrap();
+        replica.apply(event("CurrentClimbChanged", 9, (&after, Some(d)), current)).unwrap();
         let (after, moved) =
             (copy(&[b, a, c]), json!({ "uuid": b.uuid(), "oldIndex": 2, "newIndex": 0 }));
-        replica.take(event("QueueReordered", 10, (&after, Some(d)), moved)).unwrap();
+        replica.apply(event("QueueReordered", 10, (&after, Some(d)), moved)).unwrap();
         let (after, gone) = (copy(&[b, c]), json!({ "uuid": a.uuid() }));
-        let taken = replica.take(event("QueueItemRemoved", 11, (&after, Some(d)), gone)).unwrap();
-        assert_eq!(taken, Taken { sequence: 11, correlation_id: Some("mine".to_owned()) });
-        let mut truth = Replica::default();
-        truth.take(full_sync(11, &after, Some(d))).unwrap();
-        replica.check(&truth).unwrap();
-        truth.take(full_sync(11, &copy(&[c, b]), Some(d))).unwrap();
-        assert_eq!(truth.resyncs, 1);
-        assert!(replica.check(&truth).unwrap_err().to_string().contains("differs"));
+        let applied =
+            replica.apply(event("QueueItemRemoved", 11, (&after, Some(d)), gone)).unwrap();
+        assert_eq!(applied, Applied { sequence: 11, correlation_id: Some("mine".to_owned()) });
+        let mut session = Replica::default();
+        session.apply(full_sync(11, &after, Some(d))).unwrap();
+        replica.check(&session).unwrap();
+        session.apply(full_sync(11, &copy(&[c, b]), Some(d))).unwrap();
+        assert_eq!(session.resyncs, 1);
+        assert!(replica.check(&session).unwrap_err().to_string().contains("differs"));
     }
 
     #[test]
-    fn holes_repetitions_and_lies_are_found() {
+    fn gaps_repeats_and_wrong_hashes_are_detected() {
         let all = items();
         let mut replica = Replica::default();
-        replica.take(full_sync(7, &all[..2], None)).unwrap();
+        replica.apply(full_sync(7, &all[..2], None)).unwrap();
         let gone = |sequence| {
             let gone = json!({ "uuid": all[0].uuid() });
             event("QueueItemRemoved", sequence, (&all[1..2], None), gone)
         };
-        assert!(replica.take(gone(9)).is_err() && replica.take(gone(7)).is_err());
-        replica.take(gone(8)).unwrap();
-        assert!(replica.take(gone(9)).is_err(), "it is not there any more");
-        let mut truth = Replica::default();
-        truth.take(full_sync(8, &all[1..2], None)).unwrap();
-        replica.check(&truth).unwrap();
-        // Hashes of something else than what was told.
-        let lie = json!({ "currentItem": all[2] });
-        let lie = event("CurrentClimbChanged", 9, (&all[1..2], Some(&all[3])), lie);
-        replica.take(lie.clone()).unwrap();
-        truth.take(lie).unwrap();
-        assert!(replica.check(&truth).unwrap_err().to_string().contains("hashes"));
+        assert!(replica.apply(gone(9)).is_err() && replica.apply(gone(7)).is_err());
+        replica.apply(gone(8)).unwrap();
+        assert!(replica.apply(gone(9)).is_err(), "the item is already removed");
+        let mut session = Replica::default();
+        session.apply(full_sync(8, &all[1..2], None)).unwrap();
+        replica.check(&session).unwrap();
+        // The hashes are those of another item.
+        let wrong = json!({ "currentItem": all[2] });
+        let wrong = event("CurrentClimbChanged", 9, (&all[1..2], Some(&all[3])), wrong);
+        replica.apply(wrong.clone()).unwrap();
+        session.apply(wrong).unwrap();
+        assert!(replica.check(&session).unwrap_err().to_string().contains("hashes"));
     }
 }

@@ -1,6 +1,6 @@
-//! Everything at once: devices come and go on all nodes while nodes are killed, stopped and cut
-//! off, and Redis is wiped and paused. When it is quiet again, everybody is found where they are
-//! and seen as they are.
+//! Concurrent faults: devices connect and disconnect on all nodes while nodes are killed, paused
+//! and cut off, and Redis is wiped and paused. Afterwards every route and every presence must be
+//! right.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::directory::Connection;
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, Network, Setup, is_long, now};
+use crate::recording_socket::RecordingSocket;
 
-/// Who comes and goes.
+/// The users that connect and disconnect.
 const USERS: [&str; 12] =
     ["ana", "bo", "cy", "dee", "eve", "fay", "gil", "hal", "ida", "jo", "kim", "lou"];
 
@@ -25,8 +25,8 @@ const DEVICES: [&str; 3] = ["phone", "laptop", "tablet"];
 /// How long after the last fault everything must be right.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// What may happen to the engines and nodes. The first node is never killed, because an observer
-/// sits there.
+/// The faults of engines and nodes. The first node is never killed, because an observer is
+/// connected to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Kill,
@@ -50,18 +50,18 @@ const FAULTS: [Fault; 8] = [
     Fault::PauseRedis,
 ];
 
-/// A device that is connected, as far as it knows.
+/// A device with a connection that it has not seen close.
 struct Device {
     user: &'static str,
     connection: Connection,
-    ear: Ear,
+    recording: RecordingSocket,
 }
 
 struct Chaos {
     cluster: Cluster,
     devices: Vec<Device>,
     random: StdRng,
-    /// The node that stands still.
+    /// The node that is paused.
     stopped: Option<String>,
     arrivals: usize,
     departures: usize,
@@ -85,7 +85,7 @@ impl Chaos {
         let device = *DEVICES.choose(&mut self.random).unwrap();
         let connected = timeout(PATIENCE, node.device(user, device)).await;
         let (socket, connection) = connected.expect("a socket is accepted, whatever is down");
-        self.devices.push(Device { user, connection, ear: Ear::of(socket) });
+        self.devices.push(Device { user, connection, recording: RecordingSocket::of(socket) });
         self.arrivals += 1;
     }
 
@@ -93,15 +93,15 @@ impl Chaos {
     fn forget_ended(&mut self) {
         let living: Vec<String> = self.cluster.every().map(|node| node.id.clone()).collect();
         self.devices.retain(|device| {
-            if device.ear.is_open() {
+            if device.recording.is_open() {
                 return true;
             }
             let is_killed = !living.contains(&device.connection.node);
-            let is_replaced = device.ear.heard().iter().any(|heard| {
-                heard.frame["type"] == "connection_closing"
-                    && heard.frame["reason"] == "session_replaced"
+            let is_replaced = device.recording.received().iter().any(|received| {
+                received.frame["type"] == "connection_closing"
+                    && received.frame["reason"] == "session_replaced"
             });
-            assert!(is_killed || is_replaced, "{:#?}", device.ear.heard());
+            assert!(is_killed || is_replaced, "{:#?}", device.recording.received());
             false
         });
     }
@@ -179,9 +179,9 @@ impl Chaos {
         Ok(())
     }
 
-    /// The devices of a user that nobody has closed.
+    /// The devices of a user whose connections were not closed.
     fn connected(&self, user: &str) -> impl Iterator<Item = &Device> {
-        self.devices.iter().filter(move |device| device.user == user && device.ear.is_open())
+        self.devices.iter().filter(move |device| device.user == user && device.recording.is_open())
     }
 
     fn is_online(&self, user: &str) -> bool {
@@ -189,11 +189,11 @@ impl Chaos {
     }
 }
 
-/// What an observer believes of each user: what it was told last.
-fn beliefs(snapshot: &[Value], observer: &Ear) -> BTreeMap<String, String> {
+/// The last presence that an observer received of each user.
+fn beliefs(snapshot: &[Value], observer: &RecordingSocket) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let heard = observer.heard().into_iter().map(|heard| heard.frame);
-    let told = heard.filter(|frame| frame["type"] == "presence_changed");
+    let received = observer.received().into_iter().map(|received| received.frame);
+    let told = received.filter(|frame| frame["type"] == "presence_changed");
     let all = snapshot.iter().cloned().chain(told);
     all.map(|seen| (text(&seen["user_id"]), text(&seen["status"]))).collect()
 }
@@ -206,7 +206,7 @@ async fn after_any_mix_of_faults_everybody_is_found_and_seen_as_they_are() {
     let cluster = Setup::nodes(3).network(Network::FaultyToRedis).start().await;
     let mut observer = cluster.all::<3>()[0].connect("observer").await;
     let snapshot = observer.subscribe(&USERS).await;
-    let observer = Ear::of(observer);
+    let observer = RecordingSocket::of(observer);
     let (devices, random) = (Vec::new(), StdRng::seed_from_u64(seed));
     let mut chaos = Chaos { cluster, devices, random, stopped: None, arrivals: 0, departures: 0 };
     let rounds = if is_long() { 8 } else { 1 };
@@ -237,5 +237,5 @@ async fn after_any_mix_of_faults_everybody_is_found_and_seen_as_they_are() {
     };
     assert!(observer.is_open(), "the observer was never cut");
     eventually("the observer was told", QUIET, believes_rightly).await;
-    chaos.devices.iter().for_each(|device| assert!(device.ear.is_open()));
+    chaos.devices.iter().for_each(|device| assert!(device.recording.is_open()));
 }

@@ -7,8 +7,8 @@ use heartline_testing::PATIENCE;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::crowd::{Observers, connect_all, names};
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, is_long, now};
+use crate::recording_socket::RecordingSocket;
 
 #[tokio::test]
 async fn a_killed_node_makes_one_departure_of_everybody_who_is_nowhere_else() {
@@ -50,13 +50,13 @@ async fn a_drained_node_whose_users_come_back_elsewhere_is_told_to_nobody() {
     let users = names("user", if is_long() { 2000 } else { 200 });
     let sockets = connect_all(cluster.node(0), &users).await;
     let observers = Observers::watch(cluster.node(2), &users).await;
-    let ears: Vec<Ear> = sockets.into_iter().map(Ear::of).collect();
+    let recordings: Vec<RecordingSocket> = sockets.into_iter().map(RecordingSocket::of).collect();
     let drained_at = now();
     cluster.node(0).signal("TERM").await;
     let [_, node2, _] = cluster.all();
-    let come_back = ears.iter().zip(&users).map(async |(ear, user)| {
+    let come_back = recordings.iter().zip(&users).map(async |(recording, user)| {
         let is_closing = |frame: &serde_json::Value| frame["type"] == "connection_closing";
-        let closing = ear.hears("goodbye", PATIENCE, is_closing).await;
+        let closing = recording.receives("goodbye", PATIENCE, is_closing).await;
         assert_eq!(closing.frame["reason"], "server_shutdown");
         let delay_ms = closing.frame["reconnect_delay_ms"].as_u64().unwrap();
         assert!(delay_ms <= 8000, "{}", closing.frame);

@@ -1,4 +1,4 @@
-//! Many users at once, and observers who count what they are told of them.
+//! Many users, and observers that count the presence events about them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,8 +11,8 @@ use heartline_testing::{PATIENCE, Socket, bearer};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::ear::{Ear, Heard};
 use crate::nodes::Node;
+use crate::recording_socket::{Received, RecordingSocket};
 
 /// Upgrades under way at the same time.
 const CONNECTING: usize = 32;
@@ -23,7 +23,7 @@ const WATCHED_MAX: usize = 1000;
 /// Users that one frame may name.
 const NAMED_MAX: usize = 100;
 
-/// The names of so many users.
+/// The ids of `count` users.
 pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
@@ -46,34 +46,34 @@ pub(crate) async fn connect_all(node: &Node, names: &[String]) -> Vec<Socket> {
 
 /// Observers on one node, who watch as many users as are named.
 pub(crate) struct Observers {
-    ears: Vec<Ear>,
+    recordings: Vec<RecordingSocket>,
 }
 
 impl Observers {
-    /// Begins to watch; everybody must be online.
+    /// Subscribes to these users, who must all be online.
     pub(crate) async fn watch(node: &Node, names: &[String]) -> Self {
-        let mut ears = Vec::new();
+        let mut recordings = Vec::new();
         for (number, names) in names.chunks(WATCHED_MAX).enumerate() {
             let mut observer = node.connect(&format!("observer-{number}-of-{}", node.id)).await;
             for names in names.chunks(NAMED_MAX) {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 timeout(PATIENCE, see_online(&mut observer, &names)).await.expect("all are online");
             }
-            ears.push(Ear::of(observer));
+            recordings.push(RecordingSocket::of(observer));
         }
-        Self { ears }
+        Self { recordings }
     }
 
-    /// What they were told of anybody's presence.
-    pub(crate) fn told(&self) -> Vec<Heard> {
-        let heard = self.ears.iter().flat_map(Ear::heard);
-        heard.filter(|heard| heard.frame["type"] == "presence_changed").collect()
+    /// The presence events that the members received, of any user.
+    pub(crate) fn told(&self) -> Vec<Received> {
+        let received = self.recordings.iter().flat_map(RecordingSocket::received);
+        received.filter(|received| received.frame["type"] == "presence_changed").collect()
     }
 
-    /// How often each user was said to be offline, and when that was said last.
+    /// How often each user was reported offline, and the time of the last report.
     pub(crate) fn departures(&self) -> HashMap<String, (usize, Instant)> {
         let mut departures = HashMap::new();
-        for Heard { at, frame } in self.told() {
+        for Received { at, frame } in self.told() {
             assert_eq!(frame["status"], "offline", "{frame}");
             let user = frame["user_id"].as_str().unwrap().to_owned();
             let departure = departures.entry(user).or_insert((0, at));
@@ -84,11 +84,11 @@ impl Observers {
 
     /// Whether all of them are still connected.
     pub(crate) fn are_open(&self) -> bool {
-        self.ears.iter().all(Ear::is_open)
+        self.recordings.iter().all(RecordingSocket::is_open)
     }
 }
 
-/// Subscribes until everybody is online: a busy machine may not be able to say at once.
+/// Subscribes until all users are online, because a busy node may report a stale state first.
 async fn see_online(observer: &mut Socket, names: &[&str]) {
     loop {
         let snapshot = observer.subscribe(names).await;
@@ -100,7 +100,7 @@ async fn see_online(observer: &mut Socket, names: &[&str]) {
     }
 }
 
-/// Whether a frame says that somebody came or left.
+/// Whether a frame is a transition to online or offline.
 pub(crate) fn is_transition(frame: &Value) -> bool {
     frame["type"] == "presence_changed"
         && (frame["status"] == "online" || frame["status"] == "offline")

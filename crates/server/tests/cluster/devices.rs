@@ -1,4 +1,5 @@
-//! Devices that move between nodes: the younger socket stays, the older one is told.
+//! Devices that move between nodes: the newer connection stays, and the older one is closed with a
+//! reason.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use heartline_testing::{PATIENCE, Socket, eventually};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, Network, Node, SLACK, Setup, is_long};
+use crate::recording_socket::RecordingSocket;
 
 /// Longer than it takes until every lease was renewed.
 const RENEWED: Duration = Duration::from_secs(7);
@@ -18,16 +19,17 @@ fn is_replaced(frame: &Value) -> bool {
 }
 
 /// The device ended up where it should be, and can be pushed to there.
-async fn is_only_on(cluster: &Cluster, node: &Node, user: &str, socket: &Ear) {
-    assert!(socket.is_open(), "the younger socket stays: {:#?}", socket.heard());
+async fn is_only_on(cluster: &Cluster, node: &Node, user: &str, socket: &RecordingSocket) {
+    assert!(socket.is_open(), "the younger socket stays: {:#?}", socket.received());
     assert_eq!(cluster.routed_nodes(user), [node.id.as_str()]);
     assert_eq!(cluster.routes(user)[&node.id], "1");
     for asked in cluster.all::<2>() {
         assert_eq!(asked.listed_nodes(user).await, [node.id.as_str()]);
         asked.push(&[user], "ping", Value::Null).await;
     }
-    let has_both =
-        async || socket.heard().iter().filter(|heard| heard.frame["type"] == "event").count() >= 2;
+    let has_both = async || {
+        socket.received().iter().filter(|received| received.frame["type"] == "event").count() >= 2
+    };
     eventually("pushes from both nodes arrive", PATIENCE, has_both).await;
 }
 
@@ -35,10 +37,10 @@ async fn is_only_on(cluster: &Cluster, node: &Node, user: &str, socket: &Ear) {
 async fn a_device_that_moves_while_both_nodes_renew_stays_where_it_went_last() {
     let cluster = Cluster::start(2).await;
     let nodes: [&Node; 2] = cluster.all();
-    let mut older = Ear::of(nodes[0].device("ana", "phone").await.0);
+    let mut older = RecordingSocket::of(nodes[0].device("ana", "phone").await.0);
     for round in 1..4 {
-        let younger = Ear::of(nodes[round % 2].device("ana", "phone").await.0);
-        older.hears("session_replaced", SLACK * 2, is_replaced).await;
+        let younger = RecordingSocket::of(nodes[round % 2].device("ana", "phone").await.0);
+        older.receives("session_replaced", SLACK * 2, is_replaced).await;
         older = younger;
     }
     sleep(RENEWED).await;
@@ -50,12 +52,12 @@ async fn a_device_that_moves_while_its_node_is_stopped_stays_where_it_went() {
     let cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
     for stopped in [Duration::from_secs(2), LEASE + SLACK * 5] {
-        let older = Ear::of(node1.device("ana", "phone").await.0);
+        let older = RecordingSocket::of(node1.device("ana", "phone").await.0);
         node1.signal("STOP").await;
-        let younger = Ear::of(node2.device("ana", "phone").await.0);
+        let younger = RecordingSocket::of(node2.device("ana", "phone").await.0);
         sleep(stopped).await;
         node1.signal("CONT").await;
-        older.hears("session_replaced", RENEWED, is_replaced).await;
+        older.receives("session_replaced", RENEWED, is_replaced).await;
         sleep(RENEWED).await;
         is_only_on(&cluster, node2, "ana", &younger).await;
     }
@@ -68,16 +70,16 @@ async fn of_two_sockets_that_were_opened_without_redis_the_younger_stays() {
     cluster.stop_redis();
     let mut pairs = Vec::new();
     for (user, first, second) in [("ana", 0, 1), ("bo", 1, 0)] {
-        let older = Ear::of(nodes[first].device(user, "phone").await.0);
+        let older = RecordingSocket::of(nodes[first].device(user, "phone").await.0);
         sleep(Duration::from_millis(300)).await;
-        let younger = Ear::of(nodes[second].device(user, "phone").await.0);
+        let younger = RecordingSocket::of(nodes[second].device(user, "phone").await.0);
         pairs.push((user, second, older, younger));
     }
     sleep(SLACK).await;
     assert!(pairs.iter().all(|(_, _, older, _)| older.is_open()), "nobody could know");
     cluster.redis.restart();
     for (user, second, older, younger) in &pairs {
-        older.hears("session_replaced", LEASE, is_replaced).await;
+        older.receives("session_replaced", LEASE, is_replaced).await;
         sleep(RENEWED).await;
         is_only_on(&cluster, nodes[*second], user, younger).await;
     }
@@ -87,13 +89,13 @@ async fn of_two_sockets_that_were_opened_without_redis_the_younger_stays() {
 async fn a_device_that_has_moved_stays_where_it_went_over_a_wipe() {
     let cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
-    let older = Ear::of(node1.device("ana", "phone").await.0);
+    let older = RecordingSocket::of(node1.device("ana", "phone").await.0);
     // Its node does not hear that it was replaced before everything is forgotten.
     node1.signal("STOP").await;
-    let younger = Ear::of(node2.device("ana", "phone").await.0);
+    let younger = RecordingSocket::of(node2.device("ana", "phone").await.0);
     cluster.redis.command(&["FLUSHALL"]);
     node1.signal("CONT").await;
-    older.hears("session_replaced", LEASE, is_replaced).await;
+    older.receives("session_replaced", LEASE, is_replaced).await;
     sleep(RENEWED).await;
     is_only_on(&cluster, node2, "ana", &younger).await;
 }
@@ -107,12 +109,12 @@ async fn a_late_departure_does_not_take_the_new_connection_with_it() {
     bo.subscribe(&["ana", SENTINEL]).await;
     node1.network().cut_upstream();
     drop(phone);
-    let younger = Ear::of(node2.device("ana", "phone").await.0);
+    let younger = RecordingSocket::of(node2.device("ana", "phone").await.0);
     sleep(Duration::from_secs(3)).await;
     node1.network().heal();
     sleep(Duration::from_secs(3)).await;
     is_only_on(&cluster, node2, "ana", &younger).await;
-    let told = node2.meanwhile(&mut bo).await;
+    let told = node2.frames_until_sentinel(&mut bo).await;
     let is_told = told.iter().any(|frame| frame["type"] == "presence_changed");
     assert!(!is_told, "{told:#?}");
 }
@@ -130,7 +132,7 @@ async fn two_devices_that_come_in_the_same_instant_on_two_nodes_are_one_arrival(
         tokio::join!(phone.0.leaves(), laptop.0.leaves());
         bo.presence("ana", "offline").await;
     }
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]
@@ -153,10 +155,10 @@ async fn a_connection_that_comes_while_another_goes_never_loses_its_route() {
         assert!(cluster.lease_end(&connection).is_some(), "round {round}");
         old = new;
     }
-    let ana = Ear::of(old);
+    let ana = RecordingSocket::of(old);
     is_only_on(&cluster, nodes[rounds % 2], "ana", &ana).await;
-    // Whoever was gone for a moment was told so, and in the end they are here.
-    let told = nodes[1].meanwhile(&mut bo).await;
+    // A user who was offline for a short time was reported as offline; at the end all are online.
+    let told = nodes[1].frames_until_sentinel(&mut bo).await;
     let last = told.last().map_or(&Value::Null, |seen| &seen["status"]);
     assert!(last.is_null() || *last == "online", "{last}");
 }

@@ -1,4 +1,4 @@
-//! What Redis holds of connections, looked at with `redis-cli`, and what nodes say of it.
+//! The keys of connections in Redis, read with `redis-cli`, and the state that nodes report.
 
 use std::collections::BTreeMap;
 

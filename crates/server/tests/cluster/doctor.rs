@@ -6,8 +6,8 @@ use heartline_testing::DoctorReport;
 use tokio::sync::watch;
 
 use crate::HEARTLINE;
-use crate::ear::Ear;
 use crate::nodes::{Cluster, Node, is_long};
+use crate::recording_socket::RecordingSocket;
 use crate::talk::talk;
 
 /// A connection that no node has.
@@ -36,7 +36,7 @@ async fn a_sound_cluster_under_traffic_is_clean_time_and_again() {
     let chat = one.create_group("ana", &["bo", "cy"]).await;
     let mut talkers = Vec::new();
     for (node, user) in [(one, "ana"), (two, "bo"), (three, "cy")] {
-        talkers.push(Ear::of(node.device(user, "phone").await.0));
+        talkers.push(RecordingSocket::of(node.device(user, "phone").await.0));
     }
     let (enough, is_enough) = watch::channel(false);
     let visiting = async {

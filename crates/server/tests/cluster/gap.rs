@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::ear::Ear;
-use crate::eavesdropper::Eavesdropper;
+use crate::link_monitor::LinkMonitor;
 use crate::nodes::{Cluster, Network, Node, Setup, is_long, now};
+use crate::recording_socket::RecordingSocket;
 use crate::talk::{Reach, Said, ack_times, hears_in_order, talk};
 
 /// How soon a reader is complete, whatever was lost between nodes.
@@ -40,7 +40,7 @@ impl Reader {
         event.expect("the client goes on")
     }
 
-    /// Reads to the message of this content. Answers whether the client was told to sync before.
+    /// Reads to the message with this content. Returns whether `resync_required` came before it.
     async fn reads(&mut self, content: &str) -> bool {
         let mut was_told = false;
         loop {
@@ -64,23 +64,23 @@ async fn a_lost_envelope_that_was_the_last_of_its_chat_is_read_within_five_secon
     let chat = node1.create_group("ana", &["bo", "cy"]).await;
     let mut ana = node1.connect("ana").await;
     let mut bo = Reader::on(node2, "bo").await;
-    let cy = Ear::of(node2.connect("cy").await);
-    ana.said(&chat, "m1", "the first").await;
+    let cy = RecordingSocket::of(node2.connect("cy").await);
+    ana.send_acked(&chat, "m1", "the first").await;
     assert!(!bo.reads("the first").await, "nothing was lost yet");
     node2.lossy_network().lose(&node1.id, "what is lost");
-    ana.said(&chat, "m2", "what is lost").await;
+    ana.send_acked(&chat, "m2", "what is lost").await;
     let said_at = now();
     assert!(bo.reads("what is lost").await, "it came by sync");
     let took = now() - said_at;
     println!("complete after {took:?}");
     assert!(took <= COMPLETE, "{took:?}");
     assert_eq!(node2.lossy_network().losses(), 1, "the envelope was sent once, and lost");
-    // A device that only listens was told so, and not to hurry more than others.
+    // A device that only receives gets `resync_required`, with the usual delay.
     let is_resync = |frame: &Value| frame["type"] == "resync_required";
-    let resync = cy.hears("resync_required", COMPLETE, is_resync).await;
+    let resync = cy.receives("resync_required", COMPLETE, is_resync).await;
     assert!(resync.frame["delay_ms"].as_u64().unwrap() <= 2000, "{}", resync.frame);
-    ana.said(&chat, "m3", "the next").await;
-    cy.hears_message("the next", PATIENCE).await;
+    ana.send_acked(&chat, "m3", "the next").await;
+    cy.receives_message("the next", PATIENCE).await;
     bo.reads("the next").await;
 }
 
@@ -91,16 +91,16 @@ async fn what_was_sent_while_a_node_was_not_subscribed_is_read_within_five_secon
     let chat = node1.create_group("ana", &["bo"]).await;
     let mut ana = node1.connect("ana").await;
     let mut bo = Reader::on(node2, "bo").await;
-    // Another listener keeps Redis from saying that nobody heard.
+    // Another subscriber keeps Redis from reporting zero receivers.
     let subscribers = subscribers(&cluster);
-    let _eavesdropper = Eavesdropper::on(&cluster, &[node2]).await;
+    let _eavesdropper = LinkMonitor::on(&cluster, &[node2]).await;
     let own = subscribers_but(&cluster, &subscribers);
     for round in 0..5 {
         for id in subscribers_but(&cluster, &own) {
             cluster.redis.command(&["CLIENT", "KILL", "ID", &id]);
         }
         let content = format!("in round {round}");
-        ana.said(&chat, &format!("m{round}"), &content).await;
+        ana.send_acked(&chat, &format!("m{round}"), &content).await;
         let said_at = now();
         bo.reads(&content).await;
         let took = now() - said_at;
@@ -115,7 +115,7 @@ fn subscribers(cluster: &Cluster) -> Vec<String> {
     list.lines().filter_map(id).collect()
 }
 
-/// The same without some.
+/// The subscribers except these.
 fn subscribers_but(cluster: &Cluster, except: &[String]) -> Vec<String> {
     subscribers(cluster).into_iter().filter(|id| !except.contains(id)).collect()
 }
@@ -124,8 +124,8 @@ fn subscribers_but(cluster: &Cluster, except: &[String]) -> Vec<String> {
 /// for one chat.
 const UNDER_WAY: usize = 8;
 
-/// Sends so many messages to one chat from many sockets at once, and waits for all acks.
-async fn storm(senders: &mut [Ear], chat: &str, count: usize) -> Vec<Said> {
+/// Sends this many messages to one chat from many sockets concurrently, and waits for all acks.
+async fn storm(senders: &mut [RecordingSocket], chat: &str, count: usize) -> Vec<Said> {
     let rounds = join_all(senders.iter_mut().enumerate().map(async |(talker, sender)| {
         let mut said = Vec::new();
         let ids: Vec<String> = (0..count).map(|number| format!("m{number}-of-{talker}")).collect();
@@ -135,7 +135,7 @@ async fn storm(senders: &mut [Ear], chat: &str, count: usize) -> Vec<Said> {
                 sender.send(&send_frame(chat, id, id)).await;
             }
             let is_acked = |frame: &Value| frame["request_id"] == ids[ids.len() - 1].as_str();
-            sender.hears("the last ack", PATIENCE, is_acked).await;
+            sender.receives("the last ack", PATIENCE, is_acked).await;
         }
         said
     }));
@@ -152,13 +152,13 @@ async fn nodes_that_send_to_one_chat_at_once_are_heard_in_one_order() {
     let chat = nodes[0].create_group("owner", &members).await;
     let mut senders = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        senders.push(Ear::of(nodes[number % 2].connect(name).await));
+        senders.push(RecordingSocket::of(nodes[number % 2].connect(name).await));
     }
     let mut listeners = Vec::new();
     for node in nodes {
         for device in ["phone", "laptop"] {
             let device = format!("{device}-on-{}", node.id);
-            listeners.push(Ear::of(node.device("owner", &device).await.0));
+            listeners.push(RecordingSocket::of(node.device("owner", &device).await.0));
         }
     }
     let each = if is_long() { 20 } else { 8 };
@@ -166,21 +166,21 @@ async fn nodes_that_send_to_one_chat_at_once_are_heard_in_one_order() {
     ack_times(&senders, &said);
     let last = highest(&mut senders[0], &chat).await;
     assert_eq!(last, said.len() as u64, "no number is missing, and none was given twice");
-    let senders = senders.iter().enumerate().map(|(number, ear)| (ear, Some(number)));
-    for (ear, number) in senders.chain(listeners.iter().map(|ear| (ear, None))) {
+    let senders = senders.iter().enumerate().map(|(number, recording)| (recording, Some(number)));
+    for (recording, number) in senders.chain(listeners.iter().map(|recording| (recording, None))) {
         let not_own = |it: &&Said| Some(it.talker) != number;
         let others: Vec<Said> = said.iter().filter(not_own).cloned().collect();
-        Reach::of(ear, &others).await;
-        hears_in_order(ear);
+        Reach::of(recording, &others).await;
+        hears_in_order(recording);
     }
     is_gapless(nodes[2], &chat, last).await;
 }
 
 /// The head of a chat as a member's manifest names it.
-async fn highest(member: &mut Ear, chat: &str) -> u64 {
+async fn highest(member: &mut RecordingSocket, chat: &str) -> u64 {
     member.send(&json!({ "type": "sync_manifest", "request_id": "manifest" })).await;
     let is_it = |frame: &Value| frame["request_id"] == "manifest";
-    let manifest = member.hears("the manifest", PATIENCE, is_it).await.frame;
+    let manifest = member.receives("the manifest", PATIENCE, is_it).await.frame;
     let chats = manifest["chats"].as_array().unwrap();
     let entry = chats.iter().find(|entry| entry["chat_id"] == chat).unwrap();
     entry["head_sequence"].as_u64().unwrap()
@@ -207,20 +207,20 @@ async fn a_node_that_is_cut_off_from_the_store_says_so_and_stores_nothing_twice(
     let chat = node1.create_group("owner", &["ana", "bo"]).await;
     let mut ana = node1.connect("ana").await;
     let mut bo = node2.connect("bo").await;
-    ana.said(&chat, "before", "before").await;
-    bo.hears("before").await;
+    ana.send_acked(&chat, "before", "before").await;
+    bo.receives("before").await;
     node1.network().cut();
     let asked_at = now();
-    ana.say(&chat, "lost", "lost or not").await;
-    bo.said(&chat, "meanwhile", "meanwhile").await;
-    let error = ana.answer_to("lost").await;
+    ana.send_message(&chat, "lost", "lost or not").await;
+    bo.send_acked(&chat, "meanwhile", "meanwhile").await;
+    let error = ana.reply_to("lost").await;
     assert_eq!(error["code"], "SERVICE_UNAVAILABLE", "{error}");
     assert!(now() - asked_at <= Duration::from_secs(6), "every request is answered");
     node1.network().heal();
     let again = async {
         loop {
-            ana.say(&chat, "lost", "lost or not").await;
-            let answer = ana.answer_to("lost").await;
+            ana.send_message(&chat, "lost", "lost or not").await;
+            let answer = ana.reply_to("lost").await;
             if answer["type"] == "message_ack" {
                 return answer;
             }
@@ -239,7 +239,7 @@ async fn what_nodes_send_to_one_chat_in_turn_is_not_announced_again() {
     let chat = nodes[0].create_group("ana", &["bo"]).await;
     let mut talkers = Vec::new();
     for (node, user) in nodes.into_iter().zip(["ana", "bo"]) {
-        talkers.push(Ear::of(node.connect(user).await));
+        talkers.push(RecordingSocket::of(node.connect(user).await));
     }
     let (enough, is_enough) = watch::channel(false);
     let wait = async {

@@ -20,7 +20,7 @@ const SENDER_PLACE: usize = 19;
 pub(crate) struct LossyNetwork {
     pub(crate) address: SocketAddr,
     rule: Arc<Mutex<Rule>>,
-    /// Ends with the network.
+    /// Accepts and forwards; ends with the network.
     _task: JoinSet<()>,
 }
 
@@ -56,13 +56,13 @@ impl LossyNetwork {
         self.rule.lock().unwrap().unheard = Some(text.to_owned());
     }
 
-    /// Ends the connection over which the next request with this text is sent when Redis has done
-    /// what it asks for, and before the node hears so.
+    /// Closes the connection of the next request that contains this text, after Redis has run the
+    /// request and before the node receives the reply.
     pub(crate) fn lose_answer(&self, text: &str) {
         self.rule.lock().unwrap().unanswered = Some(text.to_owned());
     }
 
-    /// How many envelopes, publications and answers were lost.
+    /// The number of dropped envelopes, publications and replies.
     pub(crate) fn losses(&self) -> usize {
         self.rule.lock().unwrap().losses
     }
@@ -130,8 +130,8 @@ async fn pass_on(
 }
 
 impl Rule {
-    /// Gives every envelope of the sender that is followed by the text, in the same read, a
-    /// version that nobody knows.
+    /// Gives every envelope of the sender that is followed by the text, in the same read, an
+    /// unknown version.
     fn apply(&mut self, bytes: &mut [u8]) {
         let Some((sender, text)) = &self.lost else { return };
         let Some(text_at) = find(bytes, text.as_bytes()) else { return };

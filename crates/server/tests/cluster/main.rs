@@ -7,8 +7,8 @@
 
 mod nodes;
 mod directory;
-mod ear;
-mod eavesdropper;
+mod recording_socket;
+mod link_monitor;
 mod crowd;
 mod talk;
 mod lossy;

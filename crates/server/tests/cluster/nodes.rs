@@ -27,13 +27,13 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 /// How late something may be on a machine that has more to do.
 pub(crate) const SLACK: Duration = Duration::from_secs(1);
 
-/// What nodes know each other by.
+/// The secret by which the nodes authenticate each other.
 const CLUSTER_SECRET: &str = "what the nodes of these tests know each other by";
 
-/// Whoever starts nodes.
+/// Serializes the start of nodes.
 static STARTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Nobody here sends heartbeats, and everybody comes from few addresses.
+/// Configuration for clients that send no heartbeats and share few addresses.
 const CONFIGURATION: &str = r#"
 [gateway]
 heartbeat_interval = "10m"
@@ -56,7 +56,7 @@ pub(crate) fn is_long() -> bool {
     std::env::var("HEARTLINE_LONG").is_ok_and(|value| value == "1")
 }
 
-/// What a cluster is to be.
+/// The configuration of a cluster.
 #[derive(Default)]
 pub(crate) struct Setup {
     nodes: usize,
@@ -80,7 +80,7 @@ pub(crate) enum Network {
     Plain,
     /// Each over a network of its own to Redis that can fail.
     FaultyToRedis,
-    /// The same to the store.
+    /// Connections to the store go through a proxy that can fail.
     FaultyToStore,
     /// Each over a network of its own to Redis that can lose single envelopes.
     Lossy,
@@ -150,8 +150,8 @@ impl Setup {
         self
     }
 
-    /// Starts the engines and the nodes, and waits until the nodes know each other and tell who is
-    /// online.
+    /// Starts the engines and the nodes, and waits until the nodes know each other and publish
+    /// presence.
     pub(crate) async fn start(self) -> Cluster {
         // Every connection is a file, and some tests hold thousands.
         rlimit::increase_nofile_limit(u64::MAX).unwrap();
@@ -182,7 +182,7 @@ impl Setup {
 // === impl Cluster ===
 
 impl Cluster {
-    /// So many nodes on one Redis.
+    /// Starts this many nodes on one Redis.
     pub(crate) async fn start(nodes: usize) -> Self {
         Setup::nodes(nodes).start().await
     }
@@ -203,7 +203,7 @@ impl Cluster {
         &mut self.nodes[number]
     }
 
-    /// Starts one more node and waits until it and the others know each other.
+    /// Starts one more node and waits until all nodes know each other.
     pub(crate) async fn add_node(&mut self) -> &mut Node {
         let node = self.start_node(self.nodes.len()).await;
         self.nodes.push(node);
@@ -211,13 +211,12 @@ impl Cluster {
         self.nodes.last_mut().unwrap()
     }
 
-    /// Runs SQL on the database of the cluster; answers one line per row, columns parted by `|`.
+    /// Runs SQL on the database of the cluster; returns one line per row, columns separated by `|`.
     pub(crate) fn sql(&self, sql: &str) -> String {
         Postgres::shared().sql(&self.store, sql)
     }
 
-    /// Kills Redis. Its port is kept, so that nobody who connects to somewhere meanwhile is given
-    /// it by chance.
+    /// Kills Redis. Its port stays bound, so that no outgoing connection takes it meanwhile.
     pub(crate) fn stop_redis(&self) {
         self.redis.stop();
         self.redis_port.lock().unwrap().replace(hold_port(self.redis.port()));
@@ -277,8 +276,8 @@ impl Cluster {
         command
     }
 
-    /// Lets Redis look, until the first node has started, as if nodes had just used it: what holds
-    /// after a wipe has tests of its own, and nobody else should wait for it.
+    /// Makes Redis look as if nodes had just used it until the first node has started. The waiting
+    /// time after a wipe has its own tests.
     async fn settled(&self, first: impl Future<Output = Node>) -> Node {
         let script = "local time = redis.call('TIME') \
             for shard = 0, 99 do redis.call('HSET', 'presence:epoch:' .. shard, 'id', '1', \
@@ -296,7 +295,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until the nodes know each other and tell who is online.
+    /// Waits until the nodes know each other and publish presence.
     async fn is_complete(&self) {
         let others = (self.nodes.len() - 1) as f64;
         for node in &self.nodes {
@@ -317,13 +316,13 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// Ends the process at once.
+    /// Kills the process.
     pub(crate) async fn kill(&mut self) {
         self.signal("KILL").await;
         self.server.exit_code().await;
     }
 
-    /// Waits for the process to end and answers its exit code.
+    /// Waits for the process to end and returns its exit code.
     pub(crate) async fn exit_code(&mut self) -> Option<i32> {
         self.server.exit_code().await
     }
@@ -347,7 +346,7 @@ impl Node {
         self.lossy.as_ref().expect("the cluster was set up with lossy networks")
     }
 
-    /// Asks as a back end, with its token; answers what must be a success.
+    /// Sends a request with a service token; returns the body of a response that must be a success.
     pub(crate) async fn admin(&self, method: &str, path: &str) -> Value {
         let answer = self.http(method, path, &service_token(), None).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -361,12 +360,12 @@ impl Node {
         (answer.status, degraded.iter().map(|part| part.as_str().unwrap().to_owned()).collect())
     }
 
-    /// Waits until the node tells who is online.
+    /// Waits until the node publishes presence.
     pub(crate) async fn tells_presence(&self) {
         self.knows("anybody", &["nobody"]).await;
     }
 
-    /// What somebody sees of others, as soon as the node says that its view is not old.
+    /// The presence of users as an observer sees it, once the node reports no stale state.
     pub(crate) async fn knows(&self, observer: &str, users: &[&str]) -> Vec<Value> {
         let ask = async {
             loop {
@@ -393,7 +392,7 @@ impl Drop for Node {
     }
 }
 
-/// What a node is told: its number, counted from 0, its Redis and its store.
+/// The configuration of a node: its number, from 0, its Redis and its store.
 pub(crate) fn configuration(number: usize, redis_url: &str, store: &str) -> String {
     let (name, port) = (number + 1, free_port());
     format!(

@@ -1,5 +1,5 @@
-//! Redis goes away for twenty seconds, for all nodes or for one: nobody is cut, nothing is lost,
-//! and everything finds itself again.
+//! Redis is unreachable for twenty seconds, for all nodes or for one: no connection is closed, no
+//! message is lost, and all state recovers.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::HEARTLINE;
-use crate::ear::Ear;
 use crate::nodes::{Cluster, Network, Node, Setup, configuration, now};
+use crate::recording_socket::RecordingSocket;
 use crate::talk::{Reach, Said, ack_times, are_prompt, hears_in_order, talk};
 
 /// How long the fault lasts.
@@ -22,7 +22,7 @@ const OUTAGE: Duration = Duration::from_secs(20);
 /// How long after its end everything must be as before.
 const RECOVERY: Duration = Duration::from_secs(15);
 
-/// How long a word may take, said while the fault is known.
+/// The latency bound of a message that is sent while the fault is known.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// By when nodes have noticed a link that is silent rather than broken.
@@ -45,16 +45,21 @@ struct Fault {
 }
 
 /// A member of the chat who comes during the outage.
-async fn newcomer(node: &Node, user: &str, is_degraded: bool) -> Ear {
+async fn newcomer(node: &Node, user: &str, is_degraded: bool) -> RecordingSocket {
     let (socket, established) = node.connect_with(&[("Authorization", &bearer(user))]).await;
     assert_eq!(established["type"], "connection_established", "{established}");
     let degraded = if is_degraded { json!(["presence"]) } else { Value::Null };
     assert_eq!(established["degraded"], degraded, "{established}");
-    Ear::of(socket)
+    RecordingSocket::of(socket)
 }
 
-/// What is tried while the fault lasts: who comes, who leaves, and what the nodes say.
-async fn endure(cluster: &Cluster, fault: &Fault, begun_at: Instant, leaver: Ear) -> Vec<Ear> {
+/// Connects and disconnects users during the fault, and checks the state that the nodes report.
+async fn endure(
+    cluster: &Cluster,
+    fault: &Fault,
+    begun_at: Instant,
+    leaver: RecordingSocket,
+) -> Vec<RecordingSocket> {
     let nodes: [&Node; 3] = cluster.all();
     let is_concerned = |number: usize| !fault.is_partial || number == VICTIM;
     sleep_until(begun_at + NOTICED).await;
@@ -85,11 +90,12 @@ async fn endure(cluster: &Cluster, fault: &Fault, begun_at: Instant, leaver: Ear
     newcomers
 }
 
-/// Every word was acknowledged promptly, and reached everybody promptly or by advice to sync.
+/// Asserts that every message was acknowledged promptly, and delivered promptly or by a requested
+/// sync.
 async fn judge(
     fault: &Fault,
-    talkers: &[Ear],
-    newcomers: &[Ear],
+    talkers: &[RecordingSocket],
+    newcomers: &[RecordingSocket],
     said: &[Said],
     begun_at: Instant,
 ) {
@@ -119,15 +125,15 @@ async fn survives(cluster: Cluster, fault: Fault) {
     let chat = nodes[0].create_group("ana", &members).await;
     let mut talkers = Vec::new();
     for (node, user) in nodes.into_iter().zip(["ana", "bo", "cy"]) {
-        talkers.push(Ear::of(node.connect(user).await));
+        talkers.push(RecordingSocket::of(node.connect(user).await));
     }
-    let stayer = Ear::of(nodes[VICTIM].connect("stayer").await);
-    let leaver = Ear::of(nodes[VICTIM].connect("leaver").await);
+    let stayer = RecordingSocket::of(nodes[VICTIM].connect("stayer").await);
+    let leaver = RecordingSocket::of(nodes[VICTIM].connect("leaver").await);
     let mut observers = Vec::new();
     for (number, node) in nodes.into_iter().enumerate() {
         let mut observer = node.connect(&format!("observer-{number}")).await;
         observer.subscribe(&["leaver", "stayer"]).await;
-        observers.push(Ear::of(observer));
+        observers.push(RecordingSocket::of(observer));
     }
     let (enough, is_enough) = watch::channel(false);
     let scenario = async {
@@ -148,21 +154,21 @@ async fn survives(cluster: Cluster, fault: Fault) {
     // The last words are still on their way.
     for Said { id, talker, .. } in &said[said.len() - talkers.len()..] {
         let is_acked = |frame: &Value| frame["request_id"] == id.as_str();
-        talkers[*talker].hears("the last ack", PATIENCE, is_acked).await;
+        talkers[*talker].receives("the last ack", PATIENCE, is_acked).await;
     }
     judge(&fault, &talkers, &newcomers, &said, begun_at).await;
     settles(&cluster, &observers, ended_at).await;
-    for ear in talkers.iter().chain(&newcomers).chain(&observers).chain([&stayer]) {
-        assert!(ear.is_open(), "no socket is cut");
+    for recording in talkers.iter().chain(&newcomers).chain(&observers).chain([&stayer]) {
+        assert!(recording.is_open(), "no socket is cut");
     }
 }
 
-/// In the end everybody is seen as they are, is found where they are, and all nodes are well.
-async fn settles(cluster: &Cluster, observers: &[Ear], ended_at: Instant) {
+/// Waits until every presence and every route is right and all nodes are healthy.
+async fn settles(cluster: &Cluster, observers: &[RecordingSocket], ended_at: Instant) {
     let nodes: [&Node; 3] = cluster.all();
     for observer in observers {
         let is_gone = |frame: &Value| is_presence(frame, "leaver", "offline");
-        let left = observer.hears("the departure", OUTAGE, is_gone).await;
+        let left = observer.receives("the departure", OUTAGE, is_gone).await;
         assert!(left.at <= ended_at + OUTAGE, "{:?} late", left.at - ended_at);
         assert_eq!(observer.presence_of("leaver").last().unwrap()["status"], "offline");
         let is_back = async || {
@@ -248,10 +254,10 @@ async fn a_node_is_drained_in_order_without_redis() {
     let mut cluster = Cluster::start(2).await;
     let chat = cluster.node(0).create_group("ana", &["bo"]).await;
     let mut ana = cluster.node(0).connect("ana").await;
-    let bo = Ear::of(cluster.node(1).connect("bo").await);
+    let bo = RecordingSocket::of(cluster.node(1).connect("bo").await);
     cluster.stop_redis();
-    ana.said(&chat, "m1", "the last word").await;
-    bo.hears_message("the last word", PATIENCE).await;
+    ana.send_acked(&chat, "m1", "the last word").await;
+    bo.receives_message("the last word", PATIENCE).await;
     cluster.node(0).signal("TERM").await;
     ana.closes("server_shutdown", 1001).await;
     assert_eq!(cluster.node(0).exit_code().await, Some(0));
@@ -264,7 +270,7 @@ async fn nodes_that_are_told_to_reject_take_nobody_without_redis_and_keep_whom_t
     let nodes: [&Node; 2] = cluster.all();
     let chat = nodes[0].create_group("ana", &["bo"]).await;
     let mut ana = nodes[0].connect("ana").await;
-    let bo = Ear::of(nodes[1].connect("bo").await);
+    let bo = RecordingSocket::of(nodes[1].connect("bo").await);
     cluster.stop_redis();
     let bearer = bearer("cy");
     for node in nodes {
@@ -272,8 +278,8 @@ async fn nodes_that_are_told_to_reject_take_nobody_without_redis_and_keep_whom_t
         let (refused, _) = node.refused(&headers, 503, "SERVICE_UNAVAILABLE").await;
         assert!(refused.headers.contains_key("retry-after"));
     }
-    ana.said(&chat, "m1", "still here").await;
-    bo.hears_message("still here", PATIENCE).await;
+    ana.send_acked(&chat, "m1", "still here").await;
+    bo.receives_message("still here", PATIENCE).await;
     cluster.redis.restart();
     for node in nodes {
         let is_taken = async || node.upgrade(&[("Authorization", &bearer)]).await.status == 101;

@@ -1,5 +1,5 @@
-//! Eight members edit at random on three nodes while nodes are killed, stopped and drained: what
-//! they were told is what happened, once and in one order, and in the end all see the same.
+//! Eight members edit at random on three nodes while nodes are killed, paused and drained. Every
+//! acknowledged edit is applied once, in one order, and at the end all members have the same state.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,21 +20,21 @@ const PLAYERS: usize = 8;
 
 const END: &str = "mutation($s: ID!) { endSession(sessionId: $s) { sessionId } }";
 
-/// By when somebody else leads after the leader's node has died, or stands still.
+/// Deadline for a new leader after the leader's node was killed or paused.
 const DEATH: Duration = Duration::from_secs(20);
 
-/// How long the node of the leader stands still.
+/// The duration of the pause of the leader's node.
 fn pause() -> Duration {
     Duration::from_secs(if is_long() { 90 } else { 25 })
 }
 
-/// Lets players know only these nodes.
+/// Restricts the players to these nodes.
 fn usable(game: &Game, cluster: &Cluster, numbers: &[usize]) {
     let nodes: Vec<_> = cluster.every().collect();
     *game.addresses.lock().unwrap() = numbers.iter().map(|it| nodes[*it].address).collect();
 }
 
-/// Kills a node, stops the leader's and drains the third; answers when the leader's was stopped.
+/// Kills a node, pauses the leader's and drains the third; returns the time of the pause.
 async fn fail(cluster: &mut Cluster, game: &Game, leader: &mut Member) -> Instant {
     sleep(Duration::from_secs(3)).await;
     usable(game, cluster, &[0, 1]);
@@ -47,7 +47,7 @@ async fn fail(cluster: &mut Cluster, game: &Game, leader: &mut Member) -> Instan
     cluster.node(1).signal("STOP").await;
     let stopped_at = now();
     usable(game, cluster, &[0, 2]);
-    let ending = leader.guest.begin(END, json!({ "s": SESSION })).await;
+    let ending = leader.party_client.begin(END, json!({ "s": SESSION })).await;
     sleep(Duration::from_secs(6)).await;
     usable(game, cluster, &[2]);
     cluster.node(0).signal("TERM").await;
@@ -57,8 +57,8 @@ async fn fail(cluster: &mut Cluster, game: &Game, leader: &mut Member) -> Instan
     cluster.node(1).signal("CONT").await;
     usable(game, cluster, &[1, 2]);
 
-    // Who led before it stood still wanted to end the session; it does not lead any more.
-    let answer = leader.guest.of(&ending).await;
+    // The member that led before the pause tries to end the session, but no longer leads.
+    let answer = leader.party_client.of(&ending).await;
     let code = &answer["payload"]["errors"][0]["extensions"]["code"];
     assert_eq!(code, "FORBIDDEN", "{answer}");
     sleep(Duration::from_secs(if is_long() { 20 } else { 4 })).await;
@@ -76,7 +76,7 @@ async fn a_party_is_one_whatever_becomes_of_its_nodes() {
     let mut creator = Member::join(cluster.all::<3>()[0], None, SESSION, Join::default()).await;
     let node = cluster.all::<3>()[1];
     let mut leader = Member::join(node, Some("lea"), SESSION, Join::default()).await;
-    creator.guest.leaves().await;
+    creator.party_client.leaves().await;
     assert_eq!(cluster.head(SESSION).unwrap().leader.as_ref(), Some(&leader.id));
 
     let game = Game { session: SESSION.to_owned(), ..Game::default() };

@@ -1,4 +1,4 @@
-//! What members may do to a queue in tests, and what must be seen of it.
+//! The edits of a queue that tests make, and the events that must follow.
 
 use heartline_testing::party::{ADD, Outcome, item, uuid};
 use rand::Rng;

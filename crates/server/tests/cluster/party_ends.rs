@@ -1,9 +1,9 @@
-//! Who may end a session, what is left of it, and what somebody may do who is no longer in it.
+//! Who may end a session, what remains of it, and what a former member may do.
 
 use std::time::Duration;
 
 use heartline_testing::party::large::message_of;
-use heartline_testing::party::{ADD, Guest, Join, Outcome, item};
+use heartline_testing::party::{ADD, Join, Outcome, PartyClient, item};
 use heartline_testing::{PATIENCE, token};
 use serde_json::{Value, json};
 
@@ -15,23 +15,24 @@ const OVER: Duration = Duration::from_secs(1);
 /// How late it may be on a machine that has more to do.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// A guest who joins a session on a node and hears everything of it.
-async fn member(node: &Node, user: Option<&str>, session: &str) -> (Guest, [String; 2]) {
-    let mut guest = Guest::arrive(node.address, user).await;
-    guest.joins(session).await;
-    let streams = [guest.follows_queue(session).await, guest.follows_session(session).await];
+/// A guest who joins a session on a node and receives everything of it.
+async fn member(node: &Node, user: Option<&str>, session: &str) -> (PartyClient, [String; 2]) {
+    let mut party_client = PartyClient::connect(node.address, user).await;
+    party_client.joins(session).await;
+    let streams =
+        [party_client.follows_queue(session).await, party_client.follows_session(session).await];
     for stream in &streams {
-        guest.hears(stream, "the beginning", PATIENCE, |_| true).await;
+        party_client.receives(stream, "the beginning", PATIENCE, |_| true).await;
     }
-    (guest, streams)
+    (party_client, streams)
 }
 
-/// Waits until a stream is over, and answers its last event.
-async fn over(guest: &mut Guest, stream: &str) -> Value {
+/// Waits for the end of a stream and returns its last event.
+async fn over(party_client: &mut PartyClient, stream: &str) -> Value {
     let begun = now();
     let mut last = Value::Null;
     loop {
-        let message = guest.of(stream).await;
+        let message = party_client.of(stream).await;
         match message["type"].as_str() {
             Some("next") => last = message["payload"]["data"].clone(),
             Some("complete") => break,
@@ -62,11 +63,11 @@ async fn only_the_creator_or_the_leader_ends_a_session_and_then_for_good() {
     let (mut ana, ana_streams) = member(node1, Some("ana"), "wall").await;
     let (mut bo, bo_streams) = member(node2, Some("bo"), "wall").await;
     let (mut cy, _) = member(node2, Some("cy"), "another").await;
-    let mut dora = Guest::arrive(node1.address, None).await;
-    for (who, guest) in
+    let mut dora = PartyClient::connect(node1.address, None).await;
+    for (who, party_client) in
         [("a member", &mut bo), ("the leader of another", &mut cy), ("nobody", &mut dora)]
     {
-        let refused = guest.try_end("wall", PATIENCE).await;
+        let refused = party_client.try_end("wall", PATIENCE).await;
         let message = message_of(&refused, "FORBIDDEN");
         assert!(message.contains("Only the session creator or leader"), "{who}: {message}");
     }
@@ -90,7 +91,7 @@ async fn only_the_creator_or_the_leader_ends_a_session_and_then_for_good() {
     let Outcome::Refused(code, _) = refused else { panic!("{refused:?}") };
     assert!(["CONFLICT", "NOT_A_MEMBER"].contains(&code.as_str()), "{code}");
     for node in [node1, node2] {
-        let mut late = Guest::arrive(node.address, Some("ana")).await;
+        let mut late = PartyClient::connect(node.address, Some("ana")).await;
         let seed = Join { queue: Some(vec![item(3)]), ..Join::default() };
         for join in [Join::default(), seed] {
             let refused = late.try_join("wall", join, PATIENCE).await;
@@ -104,7 +105,7 @@ async fn only_the_creator_or_the_leader_ends_a_session_and_then_for_good() {
         redis.call('DEL', key) end",
         "0",
     ]);
-    let mut late = Guest::arrive(node2.address, None).await;
+    let mut late = PartyClient::connect(node2.address, None).await;
     let refused = late.try_join("wall", Join::default(), PATIENCE).await;
     assert!(message_of(&refused, "CONFLICT").contains("has ended"), "{refused:?}");
 }
@@ -132,14 +133,14 @@ async fn who_has_left_does_and_hears_nothing_more_and_the_new_leader_leads_every
         assert_eq!(refused["payload"][0]["extensions"]["code"], "NOT_A_MEMBER", "{refused}");
     }
     assert!(now() - begun <= OVER + SLACK, "at once: {:?}", now() - begun);
-    // The old leader may not end it any more, whether it comes back or not.
+    // The former leader may not end the session, whether or not it reconnects.
     message_of(&eve.try_end("wall", PATIENCE).await, "FORBIDDEN");
     assert_eq!(eve.joins("wall").await["isLeader"], false);
     message_of(&eve.try_end("wall", PATIENCE).await, "FORBIDDEN");
-    // Whoever goes to another session is out of this one, and everybody hears of it.
+    // A member that joins another session leaves this one, and all members receive the event.
     let id = eve.joins("elsewhere").await["clientId"].clone();
     let left = |event: &Value| event["__typename"] == "UserLeft" && event["userId"] == id;
-    fay.hears(&fay_streams[1], "that eve left again", PATIENCE, left).await;
+    fay.receives(&fay_streams[1], "that eve left again", PATIENCE, left).await;
     // The new one leads, on a node of its own.
     let ended = fay.try_end("wall", PATIENCE).await;
     assert!(matches!(ended, Outcome::Done(_)), "{ended:?}");
@@ -162,7 +163,7 @@ async fn nothing_of_the_inside_is_told_when_engines_are_away() {
     ];
     let cluster = Setup::nodes(1).network(Network::FaultyToStore).start().await;
     let [node] = cluster.all();
-    let mut ana = Guest::arrive(node.address, Some("ana")).await;
+    let mut ana = PartyClient::connect(node.address, Some("ana")).await;
     ana.joins("wall").await;
     let is_plain = |outcome: &Outcome| {
         let message = message_of(outcome, "SERVICE_UNAVAILABLE");
@@ -172,7 +173,7 @@ async fn nothing_of_the_inside_is_told_when_engines_are_away() {
     is_plain(&ana.attempt("{ mySessions { id } }", json!({}), PATIENCE).await);
     let nearby = "{ nearbySessions(latitude: 1, longitude: 1) { id } }";
     is_plain(&ana.attempt(nearby, json!({}), PATIENCE).await);
-    let mut bo = Guest::arrive(node.address, None).await;
+    let mut bo = PartyClient::connect(node.address, None).await;
     is_plain(&bo.try_join("new", Join::default(), PATIENCE).await);
     ana.adds(1).await;
     node.network().heal();

@@ -1,17 +1,17 @@
-//! Who leads when the leader goes: by leaving, by a closed socket, by the death of its node.
+//! The election of a new leader after the leader leaves, its socket closes, or its node is killed.
 
 use std::time::Duration;
 
-use heartline_testing::party::{Guest, Join};
+use heartline_testing::party::{Join, PartyClient};
 use serde_json::Value;
 
 use crate::nodes::{Setup, is_long, now};
 use crate::party_session::Member;
 
-/// How soon somebody leads after the leader has gone in an orderly way.
+/// Deadline for a new leader after the leader left in an orderly way.
 const CLEAN: Duration = Duration::from_secs(2);
 
-/// The same after its node died.
+/// Deadline for the election after the node of the leader was killed.
 const DEATH: Duration = Duration::from_secs(20);
 
 fn resumable() -> Join {
@@ -31,7 +31,7 @@ async fn a_party_has_another_leader_soon_whatever_became_of_the_first() {
         ("death", Join::default()),
         ("grace", resumable()),
     ] {
-        // Whoever asks for no token has no grace.
+        // A member without a resume token has no grace period.
         let leader = Member::join(one, Some("ana"), session, join).await;
         let heir = Member::join(two, None, session, Join::default()).await;
         let third = Member::join(three, None, session, Join::default()).await;
@@ -43,9 +43,9 @@ async fn a_party_has_another_leader_soon_whatever_became_of_the_first() {
     for (session, mut leader, heir, third) in sessions {
         let begun = now();
         if session == "leave" {
-            leader.guest.leaves().await;
+            leader.party_client.leaves().await;
         } else {
-            drop(leader.guest);
+            drop(leader.party_client);
         }
         for member in [&heir, &third] {
             member.hears_news("UserLeft", &leader.id, begun, CLEAN).await;
@@ -74,10 +74,10 @@ async fn a_party_has_another_leader_soon_whatever_became_of_the_first() {
     }
     cluster.agrees("grace", &[heir, third]).await;
 
-    // A node that is told to go takes its leaders with it in an orderly way.
+    // A node that shuts down removes its leaders in an orderly way.
     let node = cluster.node(0);
     node.signal("TERM").await;
-    let closed = heir.guest.closed().await;
+    let closed = heir.party_client.closed().await;
     let at = third.hears_news("LeaderChanged", &third.id, begun, CLEAN * 5).await;
     println!("drained: another leader {:?} after the Close", at.saturating_duration_since(closed));
     assert!(at <= closed + CLEAN, "{:?}", at - closed);
@@ -94,9 +94,9 @@ async fn one_member_leads_a_party_whose_keys_have_ended_in_redis() {
     for name in ["state", "events"] {
         cluster.redis.command(&["DEL", &format!("party:{{wall}}:{name}")]);
     }
-    let mut guest = Guest::arrive(two.address, None).await;
-    let joined = guest.joins("wall").await;
-    let cy = Member::joined(guest, "wall", &joined).await;
+    let mut party_client = PartyClient::connect(two.address, None).await;
+    let joined = party_client.joins("wall").await;
+    let cy = Member::joined(party_client, "wall", &joined).await;
     let leads = |user: &&Value| user["isLeader"] == true;
     assert_eq!(joined["users"].as_array().unwrap().iter().filter(leads).count(), 1, "{joined}");
     // All screens show the one leader that Redis has.

@@ -1,8 +1,8 @@
-//! Members who come back on another node, and those who cannot.
+//! Members that resume on another node, and members that cannot.
 
 use std::time::Duration;
 
-use heartline_testing::party::{ADD, Guest, Join, item, uuid};
+use heartline_testing::party::{ADD, Join, PartyClient, item, uuid};
 use heartline_testing::{PATIENCE, Proxy};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::nodes::{Cluster, Setup};
 use crate::party_edits::{REMOVE, SET_QUEUE};
 use crate::party_together::{REPLAY, sequences_of};
 
-/// How soon others hear that somebody left for good.
+/// Deadline for the event that a member has left.
 const HEARD: Duration = Duration::from_secs(2);
 
 fn resumable(token: Option<&Value>) -> Join {
@@ -18,44 +18,45 @@ fn resumable(token: Option<&Value>) -> Join {
     Join { is_resumable: true, token, ..Join::default() }
 }
 
-/// Who has left, as a member heard it.
-fn left(guest: &Guest, stream: &str) -> Vec<Value> {
-    let events = guest.events(stream).into_iter().map(|heard| heard.message);
+/// The members that left, from the events that a member received.
+fn left(party_client: &PartyClient, stream: &str) -> Vec<Value> {
+    let events = party_client.events(stream).into_iter().map(|received| received.message);
     let left = events.filter(|event| event["__typename"] == "UserLeft");
     left.map(|event| event["userId"].clone()).collect()
 }
 
-/// Who was elected after the first, as a member heard it.
-fn elected(guest: &Guest, stream: &str) -> Vec<Value> {
-    let events = guest.events(stream).into_iter().map(|heard| heard.message);
+/// The leaders after the first, from the events that a member received.
+fn elected(party_client: &PartyClient, stream: &str) -> Vec<Value> {
+    let events = party_client.events(stream).into_iter().map(|received| received.message);
     let elected = events.filter(|event| event["__typename"] == "LeaderChanged");
     elected.skip(1).map(|event| event["leaderId"].clone()).collect()
 }
 
 /// The numbers of what followed the first event of the queue.
-async fn replayed(guest: &mut Guest) -> Vec<u64> {
-    let replayed = guest.run(REPLAY, json!({ "since": 1 })).await;
+async fn replayed(party_client: &mut PartyClient) -> Vec<u64> {
+    let replayed = party_client.run(REPLAY, json!({ "since": 1 })).await;
     sequences_of(&replayed["data"]["eventsReplay"]["events"]).collect()
 }
 
 #[tokio::test]
 async fn a_member_whose_old_socket_went_dark_comes_back_elsewhere_and_stays() {
-    // Whoever is taken for away is out at once.
+    // A member that counts as absent is removed at once.
     let cluster = Setup::nodes(2).set("party.resume_grace", "0s").start().await;
     let [node1, node2] = cluster.all();
     let network = Proxy::to(node1.address).await;
-    let mut ana = Guest::arrive(network.address, None).await;
+    let mut ana = PartyClient::connect(network.address, None).await;
     let before = ana.joins_as("wall", resumable(None)).await;
-    let mut bo = Guest::arrive(node2.address, None).await;
+    let mut bo = PartyClient::connect(node2.address, None).await;
     bo.joins("wall").await;
     let stream = bo.follows_session("wall").await;
-    bo.hears(&stream, "who leads", PATIENCE, |event| event["leaderId"] == before["clientId"]).await;
+    bo.receives(&stream, "who leads", PATIENCE, |event| event["leaderId"] == before["clientId"])
+        .await;
     network.black_hole();
-    let mut back = Guest::arrive(node2.address, None).await;
+    let mut back = PartyClient::connect(node2.address, None).await;
     let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
     assert_eq!((&after["clientId"], &after["isLeader"]), (&before["clientId"], &json!(true)));
     assert_ne!(after["resumeToken"], before["resumeToken"]);
-    // The node finds out that nobody is there when nobody has answered two pings.
+    // The node detects a lost connection after two unanswered pings.
     node1.logged(&["disconnected", "party"]).await;
     // A departure is processed a moment after the socket.
     back.adds(1).await;
@@ -71,27 +72,27 @@ async fn a_member_whose_old_socket_went_dark_comes_back_elsewhere_and_stays() {
 async fn a_member_with_a_token_outlives_the_stop_of_its_node_and_one_without_leaves() {
     let mut cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
+    let mut ana = PartyClient::connect(node1.address, None).await;
     let before = ana.joins_as("wall", resumable(None)).await;
-    let mut cy = Guest::arrive(node1.address, None).await;
-    let guest = cy.joins("wall").await["clientId"].clone();
-    let mut bo = Guest::arrive(node2.address, None).await;
+    let mut cy = PartyClient::connect(node1.address, None).await;
+    let party_client = cy.joins("wall").await["clientId"].clone();
+    let mut bo = PartyClient::connect(node2.address, None).await;
     bo.joins("wall").await;
     let stream = bo.follows_session("wall").await;
     ana.adds(1).await;
     let elsewhere = node2.address;
     node1.signal("TERM").await;
     assert_eq!((ana.closed_with().await, cy.closed_with().await), (1012, 1012));
-    let mut back = Guest::arrive(elsewhere, None).await;
+    let mut back = PartyClient::connect(elsewhere, None).await;
     let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
     assert_eq!((&after["clientId"], &after["isLeader"]), (&before["clientId"], &json!(true)));
     assert_eq!(after["queueState"]["queue"].as_array().unwrap().len(), 1);
     assert_eq!(cluster.node(0).exit_code().await, Some(0));
-    bo.hears(&stream, "who left", HEARD, |event| event["userId"] == guest).await;
+    bo.receives(&stream, "who left", HEARD, |event| event["userId"] == party_client).await;
     back.adds(2).await;
     // The node takes back its place among the nodes last of all: nothing follows from that.
     tokio::time::sleep(HEARD).await;
-    assert_eq!(left(&bo, &stream), [guest]);
+    assert_eq!(left(&bo, &stream), [party_client]);
     assert_eq!(elected(&bo, &stream), Vec::<Value>::new());
     let row = "SELECT position(convert_to('000000000001', 'UTF8') IN document) > 0 \
         FROM heartline.party_archive WHERE session_id = 'wall'";
@@ -102,21 +103,22 @@ async fn a_member_with_a_token_outlives_the_stop_of_its_node_and_one_without_lea
 async fn a_node_that_slept_does_not_bring_back_a_member_who_moved_and_left() {
     let cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
+    let mut ana = PartyClient::connect(node1.address, None).await;
     let before = ana.joins_as("wall", resumable(None)).await;
-    let mut bo = Guest::arrive(node2.address, None).await;
+    let mut bo = PartyClient::connect(node2.address, None).await;
     bo.joins("wall").await;
-    let mut cy = Guest::arrive(node2.address, None).await;
+    let mut cy = PartyClient::connect(node2.address, None).await;
     cy.joins("wall").await;
     let stream = bo.follows_session("wall").await;
     node1.signal("STOP").await;
-    // Nor is it told afterwards what it slept through.
+    // The node does not receive later what was published during its pause.
     cluster.redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let named = json!({ "item": item(1), "id": "mine" });
     let slept = ana.begin(ADD, named.clone()).await;
 
-    // Nobody answers: she comes back elsewhere, asks again by the same name, and leaves.
-    let mut back = Guest::arrive(node2.address, None).await;
+    // Without a response she reconnects elsewhere, retries with the same correlation id, and
+    // leaves.
+    let mut back = PartyClient::connect(node2.address, None).await;
     let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
     assert_eq!(after["clientId"], before["clientId"]);
     let added = back.run(ADD, named).await;
@@ -144,20 +146,20 @@ async fn a_node_that_slept_does_not_bring_back_a_member_who_moved_and_left() {
 async fn what_was_asked_for_by_name_is_known_on_a_node_that_meets_the_session_first_then() {
     let cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
+    let mut ana = PartyClient::connect(node1.address, None).await;
     let before = ana.joins_as("wall", resumable(None)).await;
-    let mut bo = Guest::arrive(node1.address, None).await;
+    let mut bo = PartyClient::connect(node1.address, None).await;
     bo.joins("wall").await;
     let set = json!({ "queue": [item(1), item(2)], "id": "mine" });
     let is_set = ana.run(SET_QUEUE, set.clone()).await;
     assert_eq!(is_set["data"]["setQueue"]["sequence"], 1, "{is_set}");
     bo.adds(3).await;
-    let mut back = Guest::arrive(node2.address, None).await;
+    let mut back = PartyClient::connect(node2.address, None).await;
     let after = back.joins_as("wall", resumable(Some(&before["resumeToken"]))).await;
     assert_eq!(after["clientId"], before["clientId"]);
     let again = back.run(SET_QUEUE, set).await;
     assert_eq!(again["data"]["setQueue"]["sequence"], 2, "it was done before: {again}");
-    // What she missed comes as events there, and the node has not cut the log short for others.
+    // The member receives the missed changes as events, and the node kept the log for others.
     back.adds(4).await;
     assert_eq!(replayed(&mut back).await, [2, 3]);
     bo.adds(5).await;
@@ -168,20 +170,21 @@ async fn what_was_asked_for_by_name_is_known_on_a_node_that_meets_the_session_fi
 async fn a_leader_who_leaves_or_whose_socket_closes_is_followed_within_two_seconds() {
     let cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
-    let mut ana = Guest::arrive(node1.address, None).await;
+    let mut ana = PartyClient::connect(node1.address, None).await;
     ana.joins("wall").await;
-    let mut bo = Guest::arrive(node1.address, None).await;
+    let mut bo = PartyClient::connect(node1.address, None).await;
     let bo_id = bo.joins("wall").await["clientId"].clone();
-    let mut cy = Guest::arrive(node2.address, None).await;
+    let mut cy = PartyClient::connect(node2.address, None).await;
     let cy_id = cy.joins("wall").await["clientId"].clone();
     let stream = cy.follows_session("wall").await;
-    cy.hears(&stream, "the beginning", PATIENCE, |event| event["__typename"] == "LeaderChanged")
+    cy.receives(&stream, "the beginning", PATIENCE, |event| event["__typename"] == "LeaderChanged")
         .await;
     ana.leaves().await;
-    cy.hears(&stream, "the second leader", HEARD, |event| event["leaderId"] == bo_id).await;
+    cy.receives(&stream, "the second leader", HEARD, |event| event["leaderId"] == bo_id).await;
     drop(bo);
-    cy.hears(&stream, "the third leader", HEARD, |event| event["leaderId"] == cy_id).await;
-    let told: Vec<Value> = cy.events(&stream).into_iter().map(|heard| heard.message).collect();
+    cy.receives(&stream, "the third leader", HEARD, |event| event["leaderId"] == cy_id).await;
+    let told: Vec<Value> =
+        cy.events(&stream).into_iter().map(|received| received.message).collect();
     let place = |kind: &str, id: &Value| {
         let is_it = |event: &Value| {
             event["__typename"] == kind && (event["userId"] == *id || event["leaderId"] == *id)

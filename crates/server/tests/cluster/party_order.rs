@@ -1,5 +1,5 @@
-//! Everything that was committed to a session, in the order in which it was, as Redis told it to the
-//! nodes; and whether that is what its members were promised.
+//! The commits of a session in their order, as Redis published them to the nodes, and the checks
+//! that they match what the members were promised.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use crate::nodes::{Cluster, now};
 use crate::party_edits::{Edit, Edited};
 use crate::party_replica::{Hashes, Replica};
 
-/// A commit, and when it was heard.
+/// A commit, and when it was received.
 #[derive(Debug, Clone)]
 struct Committed {
     at: Instant,
@@ -33,7 +33,7 @@ pub(crate) struct Recorder {
     _task: JoinSet<()>,
 }
 
-/// What the commits came to.
+/// The result of all commits.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     pub(crate) replica: Replica,
@@ -46,7 +46,7 @@ pub(crate) struct Order {
     members: BTreeSet<String>,
     leader: Option<String>,
     epoch: u64,
-    /// Who was elected, and when that was heard.
+    /// The elected leaders, with the time at which the event was received.
     pub(crate) elections: Vec<(Instant, String)>,
 }
 
@@ -172,7 +172,7 @@ impl Order {
         }
     }
 
-    /// What a screen showed at some place must be what was committed there.
+    /// Asserts that every state that a client saw is the state committed at that sequence.
     pub(crate) fn judge_seen(&self, seen: &BTreeMap<(u64, u64), Hashes>) {
         for (place, hashes) in seen {
             assert_eq!(self.hashes.get(place), Some(hashes), "at {place:?}");
@@ -219,7 +219,7 @@ impl Order {
             && self.replaced.iter().any(is_between)
     }
 
-    /// What was acknowledged before something else was asked for comes before it.
+    /// Asserts that an edit that was acknowledged before another was sent precedes it in the log.
     fn judge_time(&self, edits: &[Edited]) {
         let mut placed: Vec<(u64, &Edited)> = Vec::new();
         for edited in edits {
@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody joins and adds items 1 and 2.
+    /// One member joins and adds items 1 and 2.
     fn commits() -> Vec<Committed> {
         let joined = json!([
             { "session": { "change": { "MemberJoined": { "member": { "id": "ana" } } } } },
@@ -274,7 +274,7 @@ mod tests {
         (1..).zip(facts).map(commit).collect()
     }
 
-    /// The same as its members tell it.
+    /// The same edits as their authors report them.
     fn edits() -> Vec<Edited> {
         let at = now();
         let edited = |number: usize| Edited {

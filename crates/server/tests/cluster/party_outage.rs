@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use heartline_testing::eventually;
-use heartline_testing::party::{Guest, Join, Outcome, uuid};
+use heartline_testing::party::{Join, Outcome, PartyClient, uuid};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -16,7 +16,7 @@ use crate::party_session::{ANSWER, Member, SOON};
 /// How long Redis is away.
 const OUTAGE: Duration = Duration::from_secs(20);
 
-/// From when on nodes know that it is.
+/// Time until nodes have detected the outage.
 const NOTICED: Duration = Duration::from_secs(7);
 
 /// How long a refusal may take then.
@@ -27,7 +27,7 @@ fn pace() -> Duration {
     Duration::from_millis(if is_long() { 500 } else { 100 })
 }
 
-/// How Redis comes back.
+/// The state of Redis after the outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Return {
     WithData,
@@ -57,7 +57,7 @@ async fn edit(member: &mut Member, first: usize, is_enough: &watch::Receiver<boo
     tried
 }
 
-/// Every edit was done or refused in time, with the code that says to try again.
+/// Asserts that every edit was applied, or rejected in time with a retryable code.
 fn judge(tried: &[Tried], replica: &Replica) {
     let mut counts: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
     let uuids = replica.uuids();
@@ -79,7 +79,7 @@ fn judge(tried: &[Tried], replica: &Replica) {
     println!("edits, and the slowest of each kind: {counts:?}");
 }
 
-/// What was asked while everybody knew that Redis is away was refused at once.
+/// Asserts that edits sent while all nodes knew that Redis is unreachable were rejected at once.
 fn are_refused_at_once(tried: &[Tried], from: Instant, to: Instant) {
     let during: Vec<&Tried> = tried.iter().filter(|it| it.at > from && it.at < to).collect();
     assert!(during.len() > 10, "only {} edits were tried", during.len());
@@ -111,7 +111,7 @@ async fn survives(how: Return) {
         let gone_at = now();
         cluster.stop_redis();
         if how == Return::Empty {
-            // Nobody edits when it comes back.
+            // No edit is in flight when Redis is back.
             sleep_until(gone_at + OUTAGE - Duration::from_secs(3)).await;
             enough.send_replace(true);
         }
@@ -182,7 +182,7 @@ async fn a_party_goes_on_without_its_archive_which_gets_the_newest_state_later()
         members.push(Member::join(node, None, "wall", Join::default()).await);
     }
     let [mut ana, mut bo, mut cy] = members.try_into().ok().unwrap();
-    let mut late = Guest::arrive(cluster.all::<3>()[1].address, None).await;
+    let mut late = PartyClient::connect(cluster.all::<3>()[1].address, None).await;
     let (enough, is_enough) = watch::channel(false);
     let scenario = async {
         sleep(Duration::from_secs(2)).await;
@@ -217,8 +217,8 @@ async fn a_party_goes_on_without_its_archive_which_gets_the_newest_state_later()
         assert!(*took <= AT_ONCE, "{number} took {took:?}");
     }
     let can_begin = async || {
-        let mut guest = Guest::arrive(cluster.all::<3>()[2].address, None).await;
-        matches!(guest.try_join("another", Join::default(), ANSWER).await, Outcome::Done(_))
+        let mut party_client = PartyClient::connect(cluster.all::<3>()[2].address, None).await;
+        matches!(party_client.try_join("another", Join::default(), ANSWER).await, Outcome::Done(_))
     };
     eventually("new sessions begin again", SOON, can_begin).await;
 }

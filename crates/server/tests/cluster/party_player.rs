@@ -1,4 +1,4 @@
-//! A member who edits at random, loses its connection and comes back, on any node that it finds.
+//! A member that edits at random, loses its connection and reconnects to any usable node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use heartline_testing::party::{Guest, Join, Outcome};
+use heartline_testing::party::{Join, Outcome, PartyClient};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -23,7 +23,7 @@ const GIVE_UP: Duration = Duration::from_secs(7);
 /// Numbers of items that one player has.
 const NUMBERS: usize = 100_000;
 
-/// What all players share.
+/// The state that all players share.
 #[derive(Default)]
 pub(crate) struct Game {
     pub(crate) session: String,
@@ -35,7 +35,7 @@ pub(crate) struct Game {
     pub(crate) seen: Mutex<BTreeMap<(u64, u64), Hashes>>,
     /// Items that were acknowledged and not removed since.
     pub(crate) known: Mutex<Vec<usize>>,
-    /// How often somebody came back as the same member, and as another.
+    /// The number of reconnections as the same member, and as a new one.
     pub(crate) resumed: AtomicUsize,
     pub(crate) renewed: AtomicUsize,
     /// How often something was asked for again.
@@ -47,10 +47,10 @@ pub(crate) struct Player<'a> {
     number: usize,
     random: StdRng,
     member: Option<Member>,
-    /// Who it was last, and with what it may come back.
+    /// The last client id, and the token to resume it.
     last: Option<(String, Option<String>)>,
     next: usize,
-    /// What it does not know of whether it was done, as the member that it was.
+    /// The last edit whose outcome is unknown, and the client id that sent it.
     open: Option<(String, Edited)>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Player<'a> {
         Self { game, number, random, member: None, last: None, next, open: None }
     }
 
-    /// Plays until the game is over; answers the member that it is then.
+    /// Edits until the game is over; returns the member at the end.
     pub(crate) async fn play(mut self) -> Member {
         while !self.game.is_over.load(Ordering::Relaxed) {
             let pause = self.random.random_range(150..450);
@@ -71,7 +71,7 @@ impl<'a> Player<'a> {
         loop {
             self.come().await;
             match self.member.take() {
-                Some(member) if member.guest.is_open() => return member,
+                Some(member) if member.party_client.is_open() => return member,
                 _ => sleep(Duration::from_millis(100)).await,
             }
         }
@@ -84,7 +84,7 @@ impl<'a> Player<'a> {
             0..3 => self.drop_connection(),
             3 => {
                 let left = "mutation { leaveSession }";
-                let _ = member.guest.attempt(left, serde_json::json!({}), GIVE_UP).await;
+                let _ = member.party_client.attempt(left, serde_json::json!({}), GIVE_UP).await;
                 self.drop_connection();
                 self.last = None;
             }
@@ -103,8 +103,8 @@ impl<'a> Player<'a> {
     fn look(&self, member: &Member) {
         let mut replica = Replica::default();
         let mut seen = self.game.seen.lock().unwrap();
-        for heard in member.guest.events(&member.queue) {
-            replica.apply(&heard.message).unwrap();
+        for received in member.party_client.events(&member.queue) {
+            replica.apply(&received.message).unwrap();
             let hashes = replica.hashes();
             let before = seen.insert(replica.at, hashes.clone());
             let is_same = before.is_none_or(|before| before == hashes);
@@ -114,19 +114,22 @@ impl<'a> Player<'a> {
 
     /// Is a member, if it finds a node that lets it in.
     async fn come(&mut self) {
-        if self.member.as_ref().is_some_and(|member| member.guest.is_open()) {
+        if self.member.as_ref().is_some_and(|member| member.party_client.is_open()) {
             return;
         }
         self.drop_connection();
         let address = self.game.addresses.lock().unwrap().choose(&mut self.random).copied();
         let Some(address) = address else { return };
-        let Some(mut guest) = Guest::try_arrive(address, None, GIVE_UP).await else { return };
-        let token = self.last.as_ref().and_then(|(_, token)| token.clone());
-        let join = Join { is_resumable: !self.number.is_multiple_of(4), token, ..Join::default() };
-        let Outcome::Done(joined) = guest.try_join(&self.game.session, join, GIVE_UP).await else {
+        let Some(mut party_client) = PartyClient::try_connect(address, None, GIVE_UP).await else {
             return;
         };
-        let member = Member::joined(guest, &self.game.session, &joined).await;
+        let token = self.last.as_ref().and_then(|(_, token)| token.clone());
+        let join = Join { is_resumable: !self.number.is_multiple_of(4), token, ..Join::default() };
+        let Outcome::Done(joined) = party_client.try_join(&self.game.session, join, GIVE_UP).await
+        else {
+            return;
+        };
+        let member = Member::joined(party_client, &self.game.session, &joined).await;
         if let Some((last, _)) = &self.last {
             let is_same = *last == member.id;
             let count = if is_same { &self.game.resumed } else { &self.game.renewed };
@@ -140,7 +143,7 @@ impl<'a> Player<'a> {
         let Some(member) = &mut self.member else { return };
         let open = self.open.take().filter(|(id, _)| *id == member.id);
         let mut edited = match open {
-            // The same again, under the same name: it must not be done twice.
+            // The retry has the same correlation id, so the edit must not be applied twice.
             Some((_, edited)) => {
                 self.game.again.fetch_add(1, Ordering::Relaxed);
                 edited
@@ -159,7 +162,7 @@ impl<'a> Player<'a> {
         let is_cut = self.random.random_bool(0.05);
         let patience =
             if is_cut { Duration::from_millis(self.random.random_range(0..8)) } else { GIVE_UP };
-        edited.outcome = member.guest.attempt(query, variables, patience).await;
+        edited.outcome = member.party_client.attempt(query, variables, patience).await;
         edited.answered_at = now();
         let is_addition = matches!(edited.edit, Edit::Add { .. });
         match &edited.outcome {

@@ -13,7 +13,7 @@ pub(crate) struct Replica {
     pub(crate) at: (u64, u64),
     queue: Vec<Item>,
     current: Option<Item>,
-    /// Whether the whole queue was heard once.
+    /// Whether the whole queue was received once.
     is_begun: bool,
 }
 
@@ -39,7 +39,7 @@ impl Item {
     }
 }
 
-/// What two copies compare.
+/// The values in which two copies are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hashes {
     pub(crate) state: String,
@@ -113,7 +113,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether the hashes are those that the server says.
+    /// Compares the hashes with those of the server.
     fn is_right(&self, said: &Value) -> Result<(), String> {
         let Hashes { state, order } = self.hashes();
         if said["stateHash"] != *state || said["orderHash"] != *order {

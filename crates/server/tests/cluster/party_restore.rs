@@ -1,5 +1,5 @@
-//! Redis loses a session, and the node that restores it stands still while it holds the lock: the
-//! others restore it, with the newest state that any of the three had.
+//! Redis loses a session, and the node that restores it is paused while it holds the lock: the
+//! other nodes restore the session, with the newest state of all three.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_lost_party_is_restored_whole_though_its_restorer_stops() {
     }
     cluster.agrees("wall", &[&ana, &bo, &cy]).await;
 
-    // Only the first node has the newest state, and nobody can archive it before Redis loses it.
+    // Only the first node has the newest state, and no node can archive it before Redis loses it.
     nodes[1].network().refuse();
     nodes[2].network().refuse();
     assert!(matches!(ana.try_add(6).await, Outcome::Done(_)));

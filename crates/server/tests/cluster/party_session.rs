@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use heartline_engines::Postgres;
 use heartline_testing::eventually;
-use heartline_testing::party::{ADD, Guest, Heard, Join, Outcome, item, uuid};
+use heartline_testing::party::{ADD, Join, Outcome, PartyClient, Received, item, uuid};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::nodes::{Cluster, Node};
 use crate::party_replica::{Hashes, Replica};
 
-/// How soon screens are right when everything works again and nobody edits.
+/// Deadline for equal copies after all faults have ended, without edits.
 pub(crate) const SOON: Duration = Duration::from_secs(12);
 
 /// How long an answer may take whatever is down.
@@ -20,7 +20,7 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(12);
 
 /// A member who follows the queue and the members.
 pub(crate) struct Member {
-    pub(crate) guest: Guest,
+    pub(crate) party_client: PartyClient,
     pub(crate) id: String,
     pub(crate) token: Option<String>,
     pub(crate) queue: String,
@@ -43,30 +43,34 @@ pub(crate) struct Head {
 impl Member {
     /// Joins on a node and begins to follow.
     pub(crate) async fn join(node: &Node, user: Option<&str>, session: &str, join: Join) -> Self {
-        Self::of(Guest::arrive(node.address, user).await, session, join).await
+        Self::of(PartyClient::connect(node.address, user).await, session, join).await
     }
 
-    /// The same on a connection that is there.
-    pub(crate) async fn of(mut guest: Guest, session: &str, join: Join) -> Self {
-        let joined = guest.joins_as(session, join).await;
-        Self::joined(guest, session, &joined).await
+    /// Joins on an existing connection.
+    pub(crate) async fn of(mut party_client: PartyClient, session: &str, join: Join) -> Self {
+        let joined = party_client.joins_as(session, join).await;
+        Self::joined(party_client, session, &joined).await
     }
 
-    /// The same once it has joined.
-    pub(crate) async fn joined(mut guest: Guest, session: &str, joined: &Value) -> Self {
+    /// A member on a connection that has joined already.
+    pub(crate) async fn joined(
+        mut party_client: PartyClient,
+        session: &str,
+        joined: &Value,
+    ) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let id = text(&joined["clientId"]).unwrap();
         let token = text(&joined["resumeToken"]);
-        let queue = guest.follows_queue(session).await;
-        let news = guest.follows_session(session).await;
-        Self { guest, id, token, queue, news, replica: Mutex::default() }
+        let queue = party_client.follows_queue(session).await;
+        let news = party_client.follows_session(session).await;
+        Self { party_client, id, token, queue, news, replica: Mutex::default() }
     }
 
-    /// The copy of the queue, by all that was heard.
+    /// The copy of the queue, by all that was received.
     pub(crate) fn replica(&self) -> Replica {
         let mut held = self.replica.lock().unwrap();
         let (replica, applied) = &mut *held;
-        for Heard { message, .. } in self.guest.events_from(&self.queue, *applied) {
+        for Received { message, .. } in self.party_client.events_from(&self.queue, *applied) {
             *applied += 1;
             replica.apply(&message).unwrap_or_else(|wrong| panic!("{}: {wrong}", self.id));
         }
@@ -75,14 +79,15 @@ impl Member {
 
     /// Whether neither stream is over.
     pub(crate) fn follows(&self) -> bool {
-        let is_over = |id: &str| self.guest.heard(id).iter().any(|it| it.message["type"] != "next");
-        self.guest.is_open() && !is_over(&self.queue) && !is_over(&self.news)
+        let is_over =
+            |id: &str| self.party_client.received(id).iter().any(|it| it.message["type"] != "next");
+        self.party_client.is_open() && !is_over(&self.queue) && !is_over(&self.news)
     }
 
-    /// Adds an item; answers what became of it.
+    /// Adds an item; returns the outcome.
     pub(crate) async fn try_add(&mut self, number: usize) -> Outcome {
         let variables = json!({ "item": item(number), "id": format!("add-{number}") });
-        let outcome = self.guest.attempt(ADD, variables, ANSWER).await;
+        let outcome = self.party_client.attempt(ADD, variables, ANSWER).await;
         if let Outcome::Done(data) = &outcome {
             assert_eq!(data["addQueueItem"]["uuid"], uuid(number));
         }
@@ -93,7 +98,7 @@ impl Member {
     pub(crate) fn roster(&self) -> (Vec<String>, Option<String>) {
         let (mut users, mut leader) = (Vec::new(), None);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        for Heard { message, .. } in self.guest.events(&self.news) {
+        for Received { message, .. } in self.party_client.events(&self.news) {
             match message["__typename"].as_str() {
                 Some("UserJoined") => {
                     let id = text(&message["user"]["id"]);
@@ -113,7 +118,7 @@ impl Member {
         (users, leader)
     }
 
-    /// Waits for news that came no earlier than this; answers when they came.
+    /// Waits for a session event no earlier than this; returns its time.
     pub(crate) async fn hears_news(
         &self,
         kind: &str,
@@ -123,11 +128,15 @@ impl Member {
     ) -> Instant {
         let field = if kind == "UserLeft" { "userId" } else { "leaderId" };
         let find = || {
-            let news = self.guest.events(&self.news).into_iter();
-            let mut later = news.filter(|heard| heard.at >= since);
+            let news = self.party_client.events(&self.news).into_iter();
+            let mut later = news.filter(|received| received.at >= since);
             later.find(|it| it.message["__typename"] == kind && it.message[field] == of)
         };
-        let what = format!("{} hears {kind} of {of}: {:?}", self.id, self.guest.events(&self.news));
+        let what = format!(
+            "{} receives {kind} of {of}: {:?}",
+            self.id,
+            self.party_client.events(&self.news)
+        );
         eventually(&what, within, async || find().is_some()).await;
         find().unwrap().at
     }
@@ -171,8 +180,7 @@ impl Cluster {
         Postgres::shared().sql(&self.store, &sql).trim() == "1"
     }
 
-    /// Waits until everybody's screen, Redis and the archive hold the same, without any edit;
-    /// answers the copy that all have.
+    /// Waits until all copies, Redis and the archive are equal, without any edit; returns the copy.
     pub(crate) async fn agrees(&self, session: &str, members: &[&Member]) -> Replica {
         let is_same = async || {
             let Some(head) = self.head(session) else { return false };
@@ -206,9 +214,9 @@ impl Cluster {
             let Replica { at, .. } = member.replica();
             let last = self.last_heard(member);
             text += &format!(
-                "\n{} is at {at:?}, open: {}, follows: {}, sees {:?}, heard last {last}",
+                "\n{} is at {at:?}, open: {}, follows: {}, sees {:?}, received last {last}",
                 member.id,
-                member.guest.is_open(),
+                member.party_client.is_open(),
                 member.follows(),
                 member.roster(),
             );
@@ -217,11 +225,11 @@ impl Cluster {
     }
 
     fn last_heard(&self, member: &Member) -> String {
-        let events = member.guest.events(&member.queue);
-        events.last().map_or_else(String::new, |heard| {
-            let mut event = heard.message.clone();
+        let events = member.party_client.events(&member.queue);
+        events.last().map_or_else(String::new, |received| {
+            let mut event = received.message.clone();
             event["state"] = Value::Null;
-            format!("{event} {:?} ago", crate::nodes::now() - heard.at)
+            format!("{event} {:?} ago", crate::nodes::now() - received.at)
         })
     }
 }

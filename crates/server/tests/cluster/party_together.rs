@@ -1,19 +1,19 @@
-//! Edits of many members on several nodes: none is lost, none counts twice, and everybody sees the
-//! same.
+//! Edits of many members on several nodes: none is lost, none is applied twice, and all members
+//! have the same state.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use heartline_testing::party::crowd::adds_at_once;
-use heartline_testing::party::large::large_queue_is_served;
-use heartline_testing::party::{Guest, Join, Outcome, item, uuid};
+use heartline_testing::party::crowd::add_concurrently;
+use heartline_testing::party::large::assert_large_queue_is_served;
+use heartline_testing::party::{Join, Outcome, PartyClient, item, uuid};
 use heartline_testing::{PATIENCE, eventually};
 use serde_json::{Value, json};
 
 use crate::nodes::{Cluster, Network, Node, Setup, now};
 
-/// How soon a node finds out what it was not told.
+/// Deadline for a node to detect a missed event.
 const FOUND_OUT: Duration = Duration::from_secs(5);
 
 pub(crate) const REPLAY: &str =
@@ -22,10 +22,10 @@ pub(crate) const REPLAY: &str =
     ... on QueueItemAdded { sequence } } } }";
 
 /// Two members on two nodes, and the stream by which the second follows the queue.
-async fn across(node1: &Node, node2: &Node) -> (Guest, Guest, String) {
-    let mut ana = Guest::arrive(node1.address, None).await;
+async fn across(node1: &Node, node2: &Node) -> (PartyClient, PartyClient, String) {
+    let mut ana = PartyClient::connect(node1.address, None).await;
     ana.joins("wall").await;
-    let mut bo = Guest::arrive(node2.address, None).await;
+    let mut bo = PartyClient::connect(node2.address, None).await;
     bo.joins("wall").await;
     let stream = bo.follows_queue("wall").await;
     (ana, bo, stream)
@@ -35,8 +35,8 @@ async fn across(node1: &Node, node2: &Node) -> (Guest, Guest, String) {
 async fn five_hundred_edits_at_once_are_all_there_on_one_node_and_on_two() {
     let cluster = Cluster::start(2).await;
     let [node1, node2] = cluster.all();
-    adds_at_once(&[node1.address], "one").await;
-    adds_at_once(&[node1.address, node2.address], "two").await;
+    add_concurrently(&[node1.address], "one").await;
+    add_concurrently(&[node1.address, node2.address], "two").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,16 +46,16 @@ async fn a_hundred_first_joins_with_a_queue_each_begin_one_session_with_one_queu
     let nodes: Vec<_> = cluster.every().map(|node| node.address).collect();
     let mut guests = Vec::new();
     for number in 0..GUESTS {
-        guests.push(Guest::arrive(nodes[number % nodes.len()], None).await);
+        guests.push(PartyClient::connect(nodes[number % nodes.len()], None).await);
     }
-    let joining = guests.iter_mut().enumerate().map(|(number, guest)| async move {
+    let joining = guests.iter_mut().enumerate().map(|(number, party_client)| async move {
         let seed = (0..3).map(|place| item(number * 10 + place)).collect();
         let current = Some(item(number * 10 + 9));
         let join = Join { queue: Some(seed), current, ..Join::default() };
         loop {
-            match guest.try_join("wall", join.clone(), PATIENCE).await {
+            match party_client.try_join("wall", join.clone(), PATIENCE).await {
                 Outcome::Done(joined) => return joined,
-                // So many at once may take longer than one may take.
+                // So many concurrent edits may take longer than the deadline of one.
                 Outcome::Refused(code, _) if code == "SERVICE_UNAVAILABLE" => {}
                 other => panic!("{other:?}"),
             }
@@ -103,10 +103,10 @@ async fn a_replay_on_another_node_has_no_hole_or_is_the_whole_state() {
     for number in 1..=EDITS {
         ana.adds(number as usize).await;
     }
-    // Somebody who comes from the node of the edits may have seen more than this one yet.
+    // A client from the node of the edits may be ahead of this node.
     let at_once = bo.run(REPLAY, json!({ "since": EDITS })).await["data"]["eventsReplay"].clone();
     assert_eq!(at_once, json!({ "currentSequence": EDITS, "events": [] }));
-    bo.hears(&stream, "all edits", PATIENCE, |event| event["sequence"] == EDITS).await;
+    bo.receives(&stream, "all edits", PATIENCE, |event| event["sequence"] == EDITS).await;
     for since in EDITS - LOG..EDITS {
         let replayed = bo.run(REPLAY, json!({ "since": since })).await;
         let replayed = &replayed["data"]["eventsReplay"];
@@ -121,15 +121,15 @@ async fn a_replay_on_another_node_has_no_hole_or_is_the_whole_state() {
     let refused = bo.attempt(REPLAY, json!({ "since": -1 }), PATIENCE).await;
     let Outcome::Refused(code, message) = refused else { panic!("{refused:?}") };
     assert_eq!((code.as_str(), message.contains("negative")), ("INVALID_MESSAGE", true));
-    // A replaced queue is not told as events.
+    // A replaced queue is not sent as single events.
     let set = "mutation { setQueue(queue: []) { sequence } }";
     assert_eq!(ana.run(set, json!({})).await["data"]["setQueue"]["sequence"], EDITS + 1);
     let replayed = bo.run(REPLAY, json!({ "since": EDITS + 1 })).await;
     assert_eq!(replayed["data"]["eventsReplay"]["events"], json!([]));
     let replayed = bo.run(REPLAY, json!({ "since": EDITS })).await;
     is_whole(&replayed["data"]["eventsReplay"], EDITS + 1);
-    // Whoever is no member is told nothing.
-    let mut cy = Guest::arrive(node2.address, None).await;
+    // A client that is no member receives nothing.
+    let mut cy = PartyClient::connect(node2.address, None).await;
     cy.joins("elsewhere").await;
     let refused = cy.attempt(REPLAY, json!({ "since": 0 }), PATIENCE).await;
     assert!(matches!(&refused, Outcome::Refused(code, _) if code == "NOT_A_MEMBER"), "{refused:?}");
@@ -152,17 +152,19 @@ async fn a_lost_last_notification_is_found_out_without_another_edit() {
     let [node1, node2] = cluster.all();
     let (mut ana, bo, stream) = across(node1, node2).await;
     ana.adds(1).await;
-    bo.hears(&stream, "the first", PATIENCE, |event| event["sequence"] == 1).await;
+    bo.receives(&stream, "the first", PATIENCE, |event| event["sequence"] == 1).await;
 
     node2.lossy_network().lose_publication(&uuid(2));
     ana.adds(2).await;
     let edited_at = now();
-    let heard = bo.hears(&stream, "what was lost", PATIENCE, |event| event["sequence"] == 2).await;
+    let received =
+        bo.receives(&stream, "what was lost", PATIENCE, |event| event["sequence"] == 2).await;
     assert_eq!(node2.lossy_network().losses(), 1, "it was told once, and lost");
-    let took = heard.at - edited_at;
+    let took = received.at - edited_at;
     println!("a lost notification was found out after {took:?}");
     assert!(took <= FOUND_OUT + Duration::from_secs(1), "{took:?}");
-    let deltas = bo.events(&stream).into_iter().filter(|heard| heard.message["sequence"] == 2);
+    let deltas =
+        bo.events(&stream).into_iter().filter(|received| received.message["sequence"] == 2);
     assert_eq!(deltas.count(), 1, "and told once");
 }
 
@@ -180,7 +182,7 @@ async fn an_edit_whose_answer_from_redis_is_lost_is_neither_refused_nor_done_twi
     let variables = json!({ "u": uuid(1), "item": item(2) });
     assert_eq!(ana.attempt(REPLACE, variables, PATIENCE).await, replaced(2));
     assert_eq!(node1.lossy_network().losses(), 1, "the answer was lost");
-    // Whoever hears no answer itself asks again under the same name.
+    // A client that receives no response retries with the same correlation id.
     let variables = json!({ "u": uuid(2), "item": item(3), "id": "a name" });
     for _ in 0..2 {
         assert_eq!(ana.attempt(REPLACE, variables.clone(), PATIENCE).await, replaced(3));
@@ -188,7 +190,7 @@ async fn an_edit_whose_answer_from_redis_is_lost_is_neither_refused_nor_done_twi
     let variables = json!({ "u": uuid(2), "item": item(3), "id": "another name" });
     let refused = ana.attempt(REPLACE, variables, PATIENCE).await;
     assert!(matches!(&refused, Outcome::Refused(code, _) if code == "NOT_FOUND"), "{refused:?}");
-    bo.hears(&stream, "the last", PATIENCE, |event| event["sequence"] == 3).await;
+    bo.receives(&stream, "the last", PATIENCE, |event| event["sequence"] == 3).await;
     let state = bo.joins("wall").await["queueState"].clone();
     assert_eq!((&state["sequence"], &state["queue"][0]["uuid"]), (&json!(3), &json!(uuid(3))));
 }
@@ -197,5 +199,5 @@ async fn an_edit_whose_answer_from_redis_is_lost_is_neither_refused_nor_done_twi
 async fn a_queue_of_five_hundred_large_climbs_crosses_nodes() {
     let cluster = Cluster::start(2).await;
     let nodes: Vec<_> = cluster.every().map(|node| node.address).collect();
-    large_queue_is_served(&nodes).await;
+    assert_large_queue_is_served(&nodes).await;
 }

@@ -1,4 +1,4 @@
-//! A node that stands still and goes on, and nodes whose clocks are wrong.
+//! A node that is paused and resumed, and nodes whose clocks are wrong.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, sleep_until};
 
 use crate::directory::Connection;
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, Setup, now};
+use crate::recording_socket::RecordingSocket;
 
-/// How long a node stands still.
+/// The duration of the pause.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Longer than it takes until the store has heard when somebody left.
+/// Longer than the delay with which a last-seen time is stored.
 const WRITTEN: Duration = Duration::from_secs(7);
 
 #[tokio::test]
@@ -25,20 +25,20 @@ async fn a_node_that_stands_still_is_seen_to_leave_and_finds_itself_again() {
     let [node1, node2, node3] = cluster.all();
     let chat = node2.create_group("bo", &["ana", "cy"]).await;
     // Ana is only on the node that stops, cy is elsewhere too.
-    let mut ana = Ear::of(node1.device("ana", "phone").await.0);
-    let mut cy_here = Ear::of(node1.device("cy", "phone").await.0);
-    let mut cy_there = Ear::of(node2.device("cy", "laptop").await.0);
+    let mut ana = RecordingSocket::of(node1.device("ana", "phone").await.0);
+    let mut cy_here = RecordingSocket::of(node1.device("cy", "phone").await.0);
+    let mut cy_there = RecordingSocket::of(node2.device("cy", "laptop").await.0);
     let mut bo = node2.connect("bo").await;
     let mut observer = node3.connect("observer").await;
     observer.subscribe(&["ana", "cy"]).await;
-    let observer = Ear::of(observer);
+    let observer = RecordingSocket::of(observer);
     node1.signal("STOP").await;
     let stopped_at = now();
     let is_gone = |frame: &Value| is_presence(frame, "ana", "offline");
-    let left = observer.hears("the departure", LEASE + SWEEP + SLACK, is_gone).await;
+    let left = observer.receives("the departure", LEASE + SWEEP + SLACK, is_gone).await;
     assert!(left.at >= stopped_at + LEASE - Duration::from_secs(6), "not before its lease ended");
-    bo.said(&chat, "m1", "meanwhile").await;
-    cy_there.hears_message("meanwhile", SLACK).await;
+    bo.send_acked(&chat, "m1", "meanwhile").await;
+    cy_there.receives_message("meanwhile", SLACK).await;
     // Each of its leases runs out by itself, the last one at most so late.
     let is_forgotten = async || {
         let nodes = node2.admin("GET", "/v1/admin/nodes").await;
@@ -51,19 +51,19 @@ async fn a_node_that_stands_still_is_seen_to_leave_and_finds_itself_again() {
     node1.signal("CONT").await;
     let resumed_at = now();
     let is_back = |frame: &Value| is_presence(frame, "ana", "online");
-    observer.hears("the return", LEASE, is_back).await;
+    observer.receives("the return", LEASE, is_back).await;
     println!("seen again after {:?}", now() - resumed_at);
-    // Nobody was cut, and whoever may have missed something was told.
+    // No connection was closed, and clients that may have missed a message were told to sync.
     let is_resync = |frame: &Value| frame["type"] == "resync_required";
-    for ear in [&ana, &cy_here] {
-        ear.hears("resync_required", LEASE, is_resync).await;
-        assert!(ear.is_open());
+    for recording in [&ana, &cy_here] {
+        recording.receives("resync_required", LEASE, is_resync).await;
+        assert!(recording.is_open());
     }
     let is_routed = async || cluster.routes("ana").len() == 1 && cluster.routes("cy").len() == 2;
     eventually("every connection is routed to again", LEASE, is_routed).await;
-    bo.said(&chat, "m2", "afterwards").await;
-    for ear in [&mut ana, &mut cy_here, &mut cy_there] {
-        ear.receives(&chat, "afterwards", PATIENCE).await;
+    bo.send_acked(&chat, "m2", "afterwards").await;
+    for recording in [&mut ana, &mut cy_here, &mut cy_there] {
+        recording.receives_live_or_by_sync(&chat, "afterwards", PATIENCE).await;
     }
     sleep(LEASE + SWEEP * 2).await;
     assert_eq!(observer.presence_of("ana").len(), 2, "{:#?}", observer.presence_of("ana"));
@@ -137,7 +137,7 @@ async fn nodes_whose_clocks_are_an_hour_wrong_agree_with_the_others() {
     // Nothing expires early: leases and nodes outlast several windows.
     sleep(LEASE + SWEEP * 5).await;
     let nodes: [&Node; 3] = cluster.all();
-    nodes[2].told_nothing(&mut observer).await;
+    nodes[2].receives_nothing_else(&mut observer).await;
     for (number, user) in users.into_iter().enumerate() {
         assert_eq!(cluster.routed_nodes(user), [nodes[number].id.as_str()]);
         let ends_at = cluster.lease_end(&sockets[number].1).unwrap();
@@ -146,12 +146,12 @@ async fn nodes_whose_clocks_are_an_hour_wrong_agree_with_the_others() {
     }
 
     // No route lives on.
-    let mut observer = Ear::of(observer);
+    let mut observer = RecordingSocket::of(observer);
     for user in ["ahead", "behind"] {
         cluster.lose(0).await;
         let killed_at = now();
         let is_gone = |frame: &Value| is_presence(frame, user, "offline");
-        let gone = observer.hears(user, LEASE + SWEEP + SLACK, is_gone).await;
+        let gone = observer.receives(user, LEASE + SWEEP + SLACK, is_gone).await;
         assert!(gone.at >= killed_at + LEASE - Duration::from_secs(6), "not early");
         let last_seen = gone.frame["last_seen"].as_str().unwrap().to_owned();
         let lease_ago = Timestamp { unix_ms: Clock::system().wall().unix_ms - 30_000 };

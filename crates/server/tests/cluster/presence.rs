@@ -1,4 +1,4 @@
-//! Presence across nodes for those who did not ask, and for those who come back soon.
+//! Presence across nodes for members of shared active chats, and for users who reconnect soon.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use heartline_testing::token;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, Setup, now};
+use crate::recording_socket::RecordingSocket;
 
-/// How soon those who share an active chat are told.
+/// Deadline for presence events to members of a shared active chat.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A group in which something was said just now.
+/// Creates a group with one recent message.
 pub(crate) async fn active_group(node: &Node, owner: &str, members: &[&str]) {
     let chat = node.create_group(owner, members).await;
     let body = json!({ "client_message_id": "first", "content": "hello" });
@@ -28,30 +28,30 @@ async fn who_shares_an_active_chat_is_told_once_on_every_node() {
     let [node1, node2, node3] = cluster.all();
     active_group(node1, "ana", &["bo", "cy"]).await;
     active_group(node1, "eve", &["fay"]).await;
-    let bo = Ear::of(node2.connect("bo").await);
-    let cy = Ear::of(node3.connect("cy").await);
-    let fay = Ear::of(node3.connect("fay").await);
+    let bo = RecordingSocket::of(node2.connect("bo").await);
+    let cy = RecordingSocket::of(node3.connect("cy").await);
+    let fay = RecordingSocket::of(node3.connect("fay").await);
     let is_online = |frame: &Value| is_presence(frame, "ana", "online");
     let is_offline = |frame: &Value| is_presence(frame, "ana", "offline");
     let came_at = now();
     let ana = node1.connect("ana").await;
-    for ear in [&bo, &cy] {
-        let told = ear.hears("the arrival", SOON * 2, is_online).await;
+    for recording in [&bo, &cy] {
+        let told = recording.receives("the arrival", SOON * 2, is_online).await;
         is_known(&told.frame, "ana", "online");
         assert!(told.at - came_at <= SOON + SLACK / 2, "{:?}", told.at - came_at);
     }
     let left_at = now();
     ana.leaves().await;
-    for ear in [&bo, &cy] {
-        let told = ear.hears("the departure", SOON * 2, is_offline).await;
+    for recording in [&bo, &cy] {
+        let told = recording.receives("the departure", SOON * 2, is_offline).await;
         assert!(told.at - left_at <= SOON + SLACK / 2, "{:?}", told.at - left_at);
     }
-    // A crash is told by whichever node finds it, and by no other.
+    // Only the node that detects a crash sends the presence event.
     let _ana = node1.connect("ana").await;
     cluster.lose(0).await;
     sleep(LEASE + SWEEP * 3).await;
-    for ear in [&bo, &cy] {
-        let told = ear.presence_of("ana");
+    for recording in [&bo, &cy] {
+        let told = recording.presence_of("ana");
         let statuses: Vec<&str> = told.iter().map(|it| it["status"].as_str().unwrap()).collect();
         assert_eq!(statuses, ["online", "offline", "online", "offline"]);
         let versions: Vec<u64> = told.iter().map(|it| it["version"].as_u64().unwrap()).collect();
@@ -73,13 +73,13 @@ async fn who_comes_back_within_the_linger_never_seemed_to_leave() {
     let ana = node2.connect("ana").await;
     sleep(Duration::from_secs(6)).await;
     is_known(&node1.knows("bo", &["ana"]).await[0], "ana", "online");
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
     assert!(now() - left_at > Duration::from_secs(5), "a void test");
     let left_at = now();
     ana.leaves().await;
-    let bo = Ear::of(bo);
+    let bo = RecordingSocket::of(bo);
     let is_offline = |frame: &Value| is_presence(frame, "ana", "offline");
-    let told = bo.hears("the departure", Duration::from_secs(10), is_offline).await;
+    let told = bo.receives("the departure", Duration::from_secs(10), is_offline).await;
     let took = told.at - left_at;
     assert!(took >= Duration::from_secs(4), "{took:?}");
     assert!(took <= Duration::from_secs(4) + SWEEP + SLACK, "{took:?}");

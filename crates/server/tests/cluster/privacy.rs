@@ -1,4 +1,5 @@
-//! Privacy across nodes: whoever may not see any more does not, within a second, on any node.
+//! Privacy across nodes: an observer who may no longer see a user sees nothing after one second, on
+//! any node.
 
 use std::time::Duration;
 
@@ -7,15 +8,14 @@ use heartline_testing::presence::unknown;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::ear::Ear;
 use crate::nodes::{Cluster, Node, Setup, now};
+use crate::recording_socket::RecordingSocket;
 
 /// How soon a change takes effect everywhere.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Waits until the last thing that an observer was told of a user is this status; it must have
-/// been told within a second.
-async fn is_told(observer: &Ear, user: &str, status: &str, since: Instant) {
+/// Waits until the last presence event of a user has this status; it must arrive within a second.
+async fn is_told(observer: &RecordingSocket, user: &str, status: &str, since: Instant) {
     let is_last =
         async || observer.presence_of(user).last().is_some_and(|seen| seen["status"] == status);
     eventually(&format!("{user} is told to be {status}"), SOON, is_last).await;
@@ -49,17 +49,17 @@ async fn who_chooses_to_be_seen_by_nobody_is_unknown_on_another_node_at_once() {
     let _ana = node1.connect("ana").await;
     let mut bo = node2.connect("bo").await;
     assert_eq!(bo.subscribe(&["ana"]).await[0]["status"], "online");
-    let bo = Ear::of(bo);
+    let bo = RecordingSocket::of(bo);
     for _ in 0..3 {
         for (visibility, status) in [("nobody", "unknown"), ("everyone", "online")] {
             let since = now();
-            node1.choose("ana", visibility).await;
+            node1.set_visibility("ana", visibility).await;
             is_told(&bo, "ana", status, since).await;
             is_seen(node2, "bo", "ana", status).await;
         }
     }
     // Chosen through the observer's node, it holds on the chooser's as well.
-    node2.choose("ana", "nobody").await;
+    node2.set_visibility("ana", "nobody").await;
     is_seen(node1, "bo", "ana", "unknown").await;
 }
 
@@ -70,16 +70,17 @@ async fn a_choice_that_is_made_again_is_told_although_it_was_stored_before() {
     let _ana = node1.connect("ana").await;
     let mut bo = node2.connect("bo").await;
     assert_eq!(bo.subscribe(&["ana"]).await[0]["status"], "online");
-    let bo = Ear::of(bo);
+    let bo = RecordingSocket::of(bo);
     // Whatever else makes a node look at them has passed.
     tokio::time::sleep(SOON).await;
-    // As a node leaves it that dies after it has stored the choice and before it tells anybody.
+    // The state that a node leaves if it crashes after storing the setting and before announcing
+    // it.
     cluster.sql(
         "INSERT INTO heartline.users (user_id, visibility) VALUES ('ana', 2)
          ON CONFLICT (user_id) DO UPDATE SET visibility = 2",
     );
     let since = now();
-    node1.choose("ana", "nobody").await;
+    node1.set_visibility("ana", "nobody").await;
     is_told(&bo, "ana", "unknown", since).await;
 }
 
@@ -93,11 +94,11 @@ async fn who_is_a_contact_no_more_sees_nothing_on_another_node_at_once() {
     for observer in [&mut bo, &mut cy] {
         assert_eq!(observer.subscribe(&["ana"]).await, [unknown("ana")]);
     }
-    let (bo, cy) = (Ear::of(bo), Ear::of(cy));
+    let (bo, cy) = (RecordingSocket::of(bo), RecordingSocket::of(cy));
     for _ in 0..3 {
-        node1.put_contact("ana", "bo").await;
+        node1.add_contact("ana", "bo").await;
         let since = now();
-        node2.put_contact("bo", "ana").await;
+        node2.add_contact("bo", "ana").await;
         is_told(&bo, "ana", "online", since).await;
         is_seen(node2, "bo", "ana", "online").await;
         let since = now();
@@ -114,17 +115,17 @@ async fn whoever_hides_types_unseen_on_another_node() {
     let [node1, node2] = cluster.all();
     let chat = node1.create_group("ana", &["bo"]).await;
     let mut ana = node1.connect("ana").await;
-    let bo = Ear::of(node2.connect("bo").await);
+    let bo = RecordingSocket::of(node2.connect("bo").await);
     let is_typing = |frame: &Value| frame["type"] == "typing_indicator";
     ana.types(&chat).await;
-    let seen = bo.hears("typing", SOON * 5, is_typing).await;
+    let seen = bo.receives("typing", SOON * 5, is_typing).await;
     assert_eq!((&seen.frame["user_id"], &seen.frame["chat_id"]), (&json!("ana"), &json!(chat)));
-    node1.choose("ana", "nobody").await;
+    node1.set_visibility("ana", "nobody").await;
     tokio::time::sleep(SOON).await;
     ana.types(&chat).await;
-    ana.said(&chat, "m1", "after typing").await;
-    bo.hears_message("after typing", SOON * 5).await;
+    ana.send_acked(&chat, "m1", "after typing").await;
+    bo.receives_message("after typing", SOON * 5).await;
     tokio::time::sleep(SOON).await;
-    let indications = bo.heard().iter().filter(|heard| is_typing(&heard.frame)).count();
+    let indications = bo.received().iter().filter(|received| is_typing(&received.frame)).count();
     assert_eq!(indications, 1);
 }

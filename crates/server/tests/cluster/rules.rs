@@ -1,4 +1,4 @@
-//! Rules that hold for all nodes together: one session, so many connections, operators, members.
+//! Limits that hold across nodes: single session, connections per user, operators, members.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use heartline_testing::{PATIENCE, bearer, eventually, service_token};
 use serde_json::{Value, json};
 use tokio::time::{sleep, sleep_until};
 
-use crate::ear::Ear;
 use crate::nodes::{Cluster, Node, Setup, now};
+use crate::recording_socket::RecordingSocket;
 
 #[tokio::test]
 async fn a_single_session_is_one_on_all_nodes() {
@@ -119,26 +119,26 @@ async fn a_removed_member_hears_nothing_any_more_on_another_node() {
     let [node1, node2] = cluster.all();
     let chat = node1.create_group("ana", &["bo", "cy"]).await;
     let mut ana = node1.connect("ana").await;
-    let bo = Ear::of(node2.connect("bo").await);
-    let cy = Ear::of(node2.connect("cy").await);
-    ana.said(&chat, "before", "before").await;
-    bo.hears_message("before", PATIENCE).await;
+    let bo = RecordingSocket::of(node2.connect("bo").await);
+    let cy = RecordingSocket::of(node2.connect("cy").await);
+    ana.send_acked(&chat, "before", "before").await;
+    bo.receives_message("before", PATIENCE).await;
     node1.remove_member("ana", &chat, "bo").await;
     let removed_at = now();
     let mut last_id = String::new();
     for number in 0..15 {
         last_id = format!("m{number}");
-        ana.said(&chat, &last_id, &last_id).await;
+        ana.send_acked(&chat, &last_id, &last_id).await;
         sleep_until(removed_at + Duration::from_millis(150) * (number + 1)).await;
     }
-    cy.hears_message(&last_id, PATIENCE).await;
+    cy.receives_message(&last_id, PATIENCE).await;
     let is_removed =
         |frame: &Value| frame["type"] == "chat_changed" && frame["change"] == "member_removed";
-    let told = bo.hears("the removal", PATIENCE, is_removed).await;
+    let told = bo.receives("the removal", PATIENCE, is_removed).await;
     assert_eq!(told.frame.get("chat"), None, "{}", told.frame);
     assert!(told.at <= removed_at + Duration::from_secs(1));
-    let late = bo.heard().into_iter().filter(|heard| {
-        heard.frame["type"] == "message" && heard.at > removed_at + Duration::from_secs(1)
+    let late = bo.received().into_iter().filter(|received| {
+        received.frame["type"] == "message" && received.at > removed_at + Duration::from_secs(1)
     });
     assert_eq!(late.count(), 0);
 }

@@ -1,4 +1,4 @@
-//! People on several nodes who talk to each other all the time, and what became of every word.
+//! Users on several nodes who send messages all the time, and the outcome of every message.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::ear::{Ear, Heard};
 use crate::nodes::now;
+use crate::recording_socket::{Received, RecordingSocket};
 
-/// How often everybody says something.
+/// How often each user sends a message.
 const PACE: Duration = Duration::from_millis(250);
 
-/// Something that somebody said.
+/// A sent message.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) id: String,
-    /// Who, by place among the talkers.
+    /// The index of the talker.
     pub(crate) talker: usize,
     pub(crate) at: Instant,
 }
 
 /// Has every talker say something four times a second until it is enough.
 pub(crate) async fn talk(
-    talkers: &mut [Ear],
+    talkers: &mut [RecordingSocket],
     chat: &str,
     is_enough: &watch::Receiver<bool>,
 ) -> Vec<Said> {
@@ -35,17 +35,17 @@ pub(crate) async fn talk(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !*is_enough.borrow() {
         ticks.tick().await;
-        for (talker, ear) in talkers.iter_mut().enumerate() {
+        for (talker, recording) in talkers.iter_mut().enumerate() {
             let id = format!("said-{}-by-{talker}", said.len());
             said.push(Said { id: id.clone(), talker, at: now() });
-            ear.send(&send_frame(chat, &id, &id)).await;
+            recording.send(&send_frame(chat, &id, &id)).await;
         }
     }
     said
 }
 
-/// How long each word took to be acknowledged, which each must have been.
-pub(crate) fn ack_times(talkers: &[Ear], said: &[Said]) -> Vec<Duration> {
+/// The time until each message was acknowledged; every message must be.
+pub(crate) fn ack_times(talkers: &[RecordingSocket], said: &[Said]) -> Vec<Duration> {
     let acks: Vec<_> = talkers.iter().map(acknowledged).collect();
     let took = said.iter().map(|Said { id, talker, at }| {
         let acked_at = acks[*talker].get(id).unwrap_or_else(|| panic!("{id} was not acked"));
@@ -54,8 +54,8 @@ pub(crate) fn ack_times(talkers: &[Ear], said: &[Said]) -> Vec<Duration> {
     took.collect()
 }
 
-/// All but one in a hundred took no longer than so long, and none took thrice that: a busy machine
-/// may hold up a word, a hang holds up several. Answers the longest.
+/// Asserts that 99% took no longer than this, and none three times as long: a busy machine may
+/// delay one message, a hang delays several. Returns the longest.
 pub(crate) fn are_prompt(took: &[Duration], within: Duration) -> Duration {
     let late = took.iter().filter(|took| **took > within).count();
     let slowest = took.iter().max().copied().expect("something was said");
@@ -65,9 +65,9 @@ pub(crate) fn are_prompt(took: &[Duration], within: Duration) -> Duration {
 }
 
 /// When each request of a talker was answered, which must have been by an acknowledgement.
-fn acknowledged(talker: &Ear) -> HashMap<String, Instant> {
+fn acknowledged(talker: &RecordingSocket) -> HashMap<String, Instant> {
     let mut acknowledged = HashMap::new();
-    for Heard { at, frame } in talker.heard() {
+    for Received { at, frame } in talker.received() {
         assert_ne!(frame["type"], "error", "{frame}");
         if frame["type"] == "message_ack" {
             acknowledged.insert(frame["client_message_id"].as_str().unwrap().to_owned(), at);
@@ -77,17 +77,18 @@ fn acknowledged(talker: &Ear) -> HashMap<String, Instant> {
 }
 
 /// When a listener was pushed each message, by its id.
-fn pushed(listener: &Ear) -> HashMap<String, Instant> {
-    let messages = listener.heard().into_iter().filter(|it| it.frame["type"] == "message");
-    let by_id =
-        |Heard { at, frame }: Heard| (frame["client_message_id"].as_str().unwrap().to_owned(), at);
+fn pushed(listener: &RecordingSocket) -> HashMap<String, Instant> {
+    let messages = listener.received().into_iter().filter(|it| it.frame["type"] == "message");
+    let by_id = |Received { at, frame }: Received| {
+        (frame["client_message_id"].as_str().unwrap().to_owned(), at)
+    };
     messages.map(by_id).collect()
 }
 
 /// Whether a listener was pushed the messages of each chat in rising order.
-pub(crate) fn hears_in_order(listener: &Ear) {
+pub(crate) fn hears_in_order(listener: &RecordingSocket) {
     let mut highest: HashMap<String, u64> = HashMap::new();
-    for Heard { frame, .. } in listener.heard() {
+    for Received { frame, .. } in listener.received() {
         if frame["type"] == "message" {
             let chat = frame["chat_id"].as_str().unwrap().to_owned();
             let sequence = frame["sequence"].as_u64().unwrap();
@@ -97,30 +98,30 @@ pub(crate) fn hears_in_order(listener: &Ear) {
     }
 }
 
-/// When a listener was told for the last time to sync everything.
-fn told_to_sync(listener: &Ear) -> Option<Instant> {
+/// The time at which a listener last received `resync_required`.
+fn told_to_sync(listener: &RecordingSocket) -> Option<Instant> {
     let is_it = |frame: &Value| frame["type"] == "resync_required";
-    let heard = listener.heard().into_iter().filter(|heard| is_it(&heard.frame));
-    for heard in listener.heard().into_iter().filter(|heard| is_it(&heard.frame)) {
-        let delay_ms = heard.frame["delay_ms"].as_u64();
-        assert!(delay_ms.is_some_and(|delay_ms| delay_ms <= 2000), "{}", heard.frame);
+    let received = listener.received().into_iter().filter(|received| is_it(&received.frame));
+    for received in listener.received().into_iter().filter(|received| is_it(&received.frame)) {
+        let delay_ms = received.frame["delay_ms"].as_u64();
+        assert!(delay_ms.is_some_and(|delay_ms| delay_ms <= 2000), "{}", received.frame);
     }
-    heard.map(|heard| heard.at).next_back()
+    received.map(|received| received.at).next_back()
 }
 
-/// What a listener got of what others said.
+/// The messages of others that a listener received.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// What was pushed: when it was said, and how long it took.
+    /// Pushed messages: the time of the send, and the latency.
     pub(crate) pushes: Vec<(Instant, Duration)>,
-    /// What was not pushed, but followed by the advice to sync.
+    /// Messages that were not pushed, but followed by `resync_required`.
     pub(crate) synced: Vec<Instant>,
 }
 
 impl Reach {
     /// Waits until a listener got everything. Whatever was not pushed must have been followed by
     /// the advice to sync.
-    pub(crate) async fn of(listener: &Ear, said: &[Said]) -> Self {
+    pub(crate) async fn of(listener: &RecordingSocket, said: &[Said]) -> Self {
         let judging = async {
             loop {
                 match Self::judge(listener, said) {
@@ -135,8 +136,8 @@ impl Reach {
         }
     }
 
-    /// What a listener got, or what is missing so far.
-    fn judge(listener: &Ear, said: &[Said]) -> Result<Self, String> {
+    /// The messages that a listener received, or a description of those that are missing.
+    fn judge(listener: &RecordingSocket, said: &[Said]) -> Result<Self, String> {
         let (pushed, sync_at) = (pushed(listener), told_to_sync(listener));
         let mut reach = Self::default();
         for Said { id, at, .. } in said {
@@ -155,7 +156,7 @@ impl Reach {
         Ok(reach)
     }
 
-    /// How long everything took that was said in this time; all of it must have been pushed.
+    /// The latencies of all messages sent in this time; all of them must have been pushed.
     pub(crate) fn times(&self, from: Instant, to: Instant) -> Vec<Duration> {
         let missed = self.synced.iter().filter(|at| (from..to).contains(at)).count();
         assert_eq!(missed, 0, "messages that were not pushed");

@@ -1,5 +1,5 @@
-//! How soon people are told who come and go by the hundreds: at once to those who share an active
-//! chat with them, and a little later to those who have asked.
+//! The delay of presence events while hundreds of users connect and disconnect: members of a shared
+//! active chat come first, and subscribers a little later.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use futures_util::stream::{StreamExt, iter};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::crowd::{connect_all, names};
-use crate::ear::{Ear, Heard};
 use crate::nodes::{Cluster, Node, SLACK, is_long, now};
 use crate::presence::active_group;
+use crate::recording_socket::{Received, RecordingSocket};
 
-/// How soon those who share an active chat are told.
+/// Deadline for members of a shared active chat.
 const TIER_1: Duration = Duration::from_secs(1);
 
-/// How soon those are told who have asked.
+/// Deadline for subscribers.
 const TIER_2: Duration = Duration::from_secs(5);
 
 /// How long people stay, and how long they stay away.
@@ -25,10 +25,10 @@ const STAY: Duration = Duration::from_secs(4);
 /// People of one chat, who have one observer there.
 const CHAT_PEOPLE: usize = 50;
 
-/// How often everybody comes.
+/// How often each user connects.
 const VISITS: usize = 3;
 
-/// Somebody came or left.
+/// A transition to online or offline.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     is_online: bool,
@@ -52,11 +52,13 @@ async fn visit(node: &Node, name: &str, begin: Instant) -> Vec<Event> {
     events
 }
 
-/// How late an observer was told of each event; the second number counts those that were overtaken
-/// by the next event of the same person before they were told.
-fn delays(heard: &[Heard], events: &HashMap<String, Vec<Event>>) -> (Vec<Duration>, usize) {
+/// The delay of each event at an observer, and the number of events that the next event of the same
+/// user replaced.
+fn delays(received: &[Received], events: &HashMap<String, Vec<Event>>) -> (Vec<Duration>, usize) {
     let mut told: HashMap<&str, Vec<(bool, Instant)>> = HashMap::new();
-    for Heard { at, frame } in heard.iter().filter(|it| it.frame["type"] == "presence_changed") {
+    for Received { at, frame } in
+        received.iter().filter(|it| it.frame["type"] == "presence_changed")
+    {
         let user = frame["user_id"].as_str().unwrap();
         told.entry(user).or_default().push((frame["status"] == "online", *at));
     }
@@ -64,7 +66,7 @@ fn delays(heard: &[Heard], events: &HashMap<String, Vec<Event>>) -> (Vec<Duratio
     for (user, events) in events {
         let mut told = told.get(user.as_str()).into_iter().flatten().peekable();
         for event in events {
-            // What was told before it happened belongs to an earlier event.
+            // An event that was received before this transition belongs to an earlier one.
             while told.next_if(|(_, at)| *at < event.at).is_some() {}
             match told.next_if(|(is_online, _)| *is_online == event.is_online) {
                 Some((_, at)) => delays.push(*at - event.at),
@@ -76,7 +78,7 @@ fn delays(heard: &[Heard], events: &HashMap<String, Vec<Event>>) -> (Vec<Duratio
     (delays, overtaken)
 }
 
-/// Prints what was measured, and answers the 99th percentile.
+/// Prints the measurement and returns the 99th percentile.
 fn percentile(what: &str, delays: &[Duration], overtaken: usize) -> Duration {
     let at = |share: usize| delays[(delays.len() * share / 100).min(delays.len() - 1)];
     let (p50, p99, count) = (at(50), at(99), delays.len());
@@ -94,9 +96,9 @@ async fn who_comes_and_goes_is_told_in_time_to_those_who_share_a_chat_and_to_tho
         let observer = format!("companion-{number}");
         let members: Vec<&str> = chat.iter().map(String::as_str).collect();
         active_group(node1, &observer, &members).await;
-        Ear::of(node3.connect(&observer).await)
+        RecordingSocket::of(node3.connect(&observer).await)
     });
-    let companions: Vec<Ear> = iter(groups).buffered(4).collect().await;
+    let companions: Vec<RecordingSocket> = iter(groups).buffered(4).collect().await;
     let mut watchers = Vec::new();
     for (number, watched) in people.chunks(1000).enumerate() {
         let mut watcher = node3.connect(&format!("watcher-{number}")).await;
@@ -106,7 +108,7 @@ async fn who_comes_and_goes_is_told_in_time_to_those_who_share_a_chat_and_to_tho
             // Five presence frames a second are allowed.
             sleep(Duration::from_millis(220)).await;
         }
-        watchers.push(Ear::of(watcher));
+        watchers.push(RecordingSocket::of(watcher));
     }
     let begin = now() + Duration::from_secs(1);
     let spread = STAY * 2 / people.len() as u32;
@@ -122,9 +124,9 @@ async fn who_comes_and_goes_is_told_in_time_to_those_who_share_a_chat_and_to_tho
     let all: HashMap<String, Vec<Event>> = people.iter().cloned().zip(visits).collect();
 
     let (mut tier_1, mut overtaken) = (Vec::new(), 0);
-    for (chat, ear) in chats.iter().zip(&companions) {
+    for (chat, recording) in chats.iter().zip(&companions) {
         let of_chat = chat.iter().map(|name| (name.clone(), all[name].clone())).collect();
-        let (delays, missed) = delays(&ear.heard(), &of_chat);
+        let (delays, missed) = delays(&recording.received(), &of_chat);
         tier_1.extend(delays);
         overtaken += missed;
     }
@@ -135,9 +137,9 @@ async fn who_comes_and_goes_is_told_in_time_to_those_who_share_a_chat_and_to_tho
     assert!(p99 < TIER_1 + SLACK, "{p99:?}");
 
     let (mut tier_2, mut overtaken) = (Vec::new(), 0);
-    for (watched, ear) in people.chunks(1000).zip(&watchers) {
+    for (watched, recording) in people.chunks(1000).zip(&watchers) {
         let of_them = watched.iter().map(|name| (name.clone(), all[name].clone())).collect();
-        let (delays, missed) = delays(&ear.heard(), &of_them);
+        let (delays, missed) = delays(&recording.received(), &of_them);
         tier_2.extend(delays);
         overtaken += missed;
     }

@@ -7,13 +7,13 @@
 //! |---|---|
 //! | 4.1 a server crash causes entries to expire within the window | until the end of the lease that the node wrote last, at most 15 s after the crash, the connection is listed; one sweep later `connection:`, `user_connections:`, `user_servers:` and the lease are gone |
 //! | 4.1 a reconnect updates the mapping idempotently | after the expiry and a reconnect elsewhere, routes, connections and the lease are those of the new connection and no other |
-//! | 4.1 multi-device routing delivers to all servers | `user_servers:` names both nodes, the message is published on both channels, and both devices hear it |
+//! | 4.1 multi-device routing delivers to all servers | `user_servers:` names both nodes, the message is published on both channels, and both devices receive it |
 //! | 4.1 a stale routing entry | a message to a dead node is acknowledged while the entry is there, the entry ends with its lease, the device gets the message by sync elsewhere |
-//! | 4.2 the first connection transitions to online | `user_presence:` says online without a `last_seen`, and one event says so on another node |
-//! | 4.2 the last connection transitions to offline | `user_presence:` says offline, and one event has the time of the disconnect |
-//! | 4.2 multi-device keeps the user online | one live lease is left (there is no `device_count`), the status stays, nobody is told |
-//! | 4.2 staleness is bounded by the window | another node says offline long before 14 s, and still 21 s later, with the same `last_seen`; who stays connected stays online |
-//! | 4.3 Redis unavailable degrades to broadcast | routes cannot be read, `fanout_broadcasts` rises, devices on all nodes hear it over the direct links, and nobody else does |
+//! | 4.2 the first connection transitions to online | `user_presence:` is online without a `last_seen`, and another node sends one event |
+//! | 4.2 the last connection transitions to offline | `user_presence:` is offline, and one event has the time of the disconnect |
+//! | 4.2 multi-device keeps the user online | one live lease is left (there is no `device_count`), the status stays, and no event is sent |
+//! | 4.2 staleness is bounded by the window | another node reports offline long before 14 s, and still 21 s later, with the same `last_seen`; a user who stays connected stays online |
+//! | 4.3 Redis unavailable degrades to broadcast | routes cannot be read, `fanout_broadcasts` rises, devices on all nodes receive it over the direct links, and no other device does |
 //! | 4.3 Redis recovery rebuilds state | within the window after it is back, empty, every route is there again, and presence is derived from them |
 //! | 4.3 split brain is prevented by unique connection ids | a reconnect before the expiry gets a new id; the old one is gone with the new registration if it was the same device, else with its lease; no id is ever on two nodes |
 
@@ -26,9 +26,9 @@ use heartline_testing::presence::{SENTINEL, is_known};
 use serde_json::Value;
 use tokio::time::{sleep, sleep_until};
 
-use crate::ear::Ear;
-use crate::eavesdropper::Eavesdropper;
+use crate::link_monitor::LinkMonitor;
 use crate::nodes::{Cluster, LEASE, SLACK, SWEEP, now};
+use crate::recording_socket::RecordingSocket;
 
 fn routes_to(nodes: &[&str]) -> BTreeMap<String, String> {
     nodes.iter().map(|node| ((*node).to_owned(), "1".to_owned())).collect()
@@ -84,12 +84,12 @@ async fn v41_multi_device_routing_delivers_to_all_servers() {
     let (mut laptop, _) = node2.device("ana", "laptop").await;
     let mut bo = node3.connect("bo").await;
     assert_eq!(cluster.routes("ana"), routes_to(&[&node1.id, &node2.id]));
-    let eavesdropper = Eavesdropper::on(&cluster, &[node1, node2]).await;
-    bo.said(&chat, "m1", "to both of them").await;
-    phone.hears("to both of them").await;
-    laptop.hears("to both of them").await;
+    let monitor = LinkMonitor::on(&cluster, &[node1, node2]).await;
+    bo.send_acked(&chat, "m1", "to both of them").await;
+    phone.receives("to both of them").await;
+    laptop.receives("to both of them").await;
     for node in [node1, node2] {
-        eavesdropper.hears(&node.id, "to both of them", SLACK).await;
+        monitor.receives(&node.id, "to both of them", SLACK).await;
     }
 }
 
@@ -100,7 +100,7 @@ async fn v41_a_message_to_a_dead_server_is_delivered_by_sync() {
     let mut bo = cluster.node(1).connect("bo").await;
     let (_lost, connection) = cluster.node(0).device("ana", "phone").await;
     let dead = cluster.lose(0).await;
-    bo.said(&chat, "m1", "to nobody").await;
+    bo.send_acked(&chat, "m1", "to nobody").await;
     assert_eq!(cluster.routed_nodes("ana"), [dead], "the entry is stale, and the send goes on");
     let is_over =
         async || cluster.routes("ana").is_empty() && cluster.lease_end(&connection).is_none();
@@ -125,7 +125,7 @@ async fn v42_the_first_connection_transitions_to_online() {
     let stored = cluster.hash("user_presence:ana");
     assert_eq!(stored["status"], "online");
     assert_eq!(stored.get("last_seen"), None);
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn v42_the_last_connection_transitions_to_offline() {
     let last_seen = offline["last_seen"].as_str().unwrap();
     assert!((left_at.as_str()..=Clock::system().wall().to_string().as_str()).contains(&last_seen));
     assert_eq!(cluster.hash("user_presence:ana")["status"], "offline");
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn v42_multi_device_keeps_the_user_online() {
     let (_laptop, kept) = node2.device("ana", "laptop").await;
     bo.subscribe(&["ana", SENTINEL]).await;
     phone.leaves().await;
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
     assert_eq!(cluster.hash("user_presence:ana")["status"], "online");
     assert_eq!(cluster.connections("ana"), std::slice::from_ref(&kept.id));
     assert_eq!((cluster.lease_end(&gone), cluster.lease_end(&kept).is_some()), (None, true));
@@ -191,16 +191,16 @@ async fn v43_redis_unavailable_degrades_to_broadcast_routing() {
     let [node1, node2, node3] = cluster.all();
     let chat = node1.create_group("bo", &["ana"]).await;
     let mut bo = node1.connect("bo").await;
-    let phone = Ear::of(node2.device("ana", "phone").await.0);
-    let laptop = Ear::of(node3.device("ana", "laptop").await.0);
-    let stranger = Ear::of(node3.connect("stranger").await);
+    let phone = RecordingSocket::of(node2.device("ana", "phone").await.0);
+    let laptop = RecordingSocket::of(node3.device("ana", "laptop").await.0);
+    let stranger = RecordingSocket::of(node3.connect("stranger").await);
     cluster.stop_redis();
-    bo.said(&chat, "m1", "without Redis").await;
+    bo.send_acked(&chat, "m1", "without Redis").await;
     for device in [&phone, &laptop] {
-        device.hears_message("without Redis", SLACK).await;
+        device.receives_message("without Redis", SLACK).await;
     }
     assert!(node1.metric("fanout_broadcasts_total").await > 0.0);
-    assert!(!stranger.heard().iter().any(|heard| heard.frame["type"] == "message"));
+    assert!(!stranger.received().iter().any(|received| received.frame["type"] == "message"));
     assert!(bo.page(&chat, 0, None).await.0 == [1], "and it is stored once");
 }
 
@@ -212,7 +212,7 @@ async fn v43_redis_recovery_rebuilds_state() {
     let mut sockets = Vec::new();
     for (number, name) in names.iter().enumerate() {
         let node = [node1, node2][number % 2];
-        sockets.push(Ear::of(node.connect(name).await));
+        sockets.push(RecordingSocket::of(node.connect(name).await));
     }
     cluster.stop_redis();
     sleep(Duration::from_secs(6)).await;
@@ -231,7 +231,7 @@ async fn v43_redis_recovery_rebuilds_state() {
             is_known(seen, name, "online");
         }
     }
-    assert!(sockets.iter().all(Ear::is_open), "nobody was cut");
+    assert!(sockets.iter().all(RecordingSocket::is_open), "nobody was cut");
 }
 
 #[tokio::test]

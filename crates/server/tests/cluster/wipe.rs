@@ -7,8 +7,8 @@ use heartline_testing::eventually;
 use tokio::time::{sleep, sleep_until};
 
 use crate::crowd::{Observers, connect_all, is_transition, names};
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, SWEEP, is_long, now};
+use crate::recording_socket::RecordingSocket;
 
 /// How soon everything must be there again.
 const FILLED: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ async fn a_wiped_redis_is_filled_again_and_nobody_seems_to_leave() {
     }
     println!("{} routes were there again after {:?}", before[0], now() - wiped_at);
     assert!(most <= before[0] / 2, "{most} were made within half a second");
-    // Meanwhile nobody knows, and nobody pretends to.
+    // Meanwhile the presence is unknown, and is reported as unknown.
     let seen = node3.seen("somebody", &users[0]).await;
     assert_eq!((&seen["status"], &seen["stale"]), (&"unknown".into(), &true.into()), "{seen}");
     sleep_until(wiped_at + LEASE + SWEEP * 2).await;
@@ -76,19 +76,20 @@ async fn a_wiped_redis_is_filled_again_and_nobody_seems_to_leave() {
     sleep(SWEEP * 2).await;
     for observers in &observers {
         let told = observers.told();
-        let wrong = told.iter().filter(|heard| is_transition(&heard.frame));
+        let wrong = told.iter().filter(|received| is_transition(&received.frame));
         assert_eq!(wrong.count(), 0, "of {} events, such as {:?}", told.len(), told.first());
         assert!(observers.are_open());
     }
     for seen in node3.knows("somebody", &[&first[0], &second[0]]).await {
         assert_eq!(seen["status"], "online", "{seen}");
     }
-    // Whoever could not be found for a moment was told to sync.
+    // A user who could not be found for a short time was told to sync.
     for sockets in sockets {
-        let ears: Vec<Ear> = sockets.into_iter().take(50).map(Ear::of).collect();
-        for ear in &ears {
+        let recordings: Vec<RecordingSocket> =
+            sockets.into_iter().take(50).map(RecordingSocket::of).collect();
+        for recording in &recordings {
             let is_it = |frame: &serde_json::Value| frame["type"] == "resync_required";
-            let resync = ear.hears("resync_required", SWEEP, is_it).await;
+            let resync = recording.receives("resync_required", SWEEP, is_it).await;
             assert!(resync.frame["delay_ms"].as_u64().unwrap() <= 2000, "{}", resync.frame);
         }
     }

@@ -7,8 +7,8 @@ use heartline_routing::Clock;
 use heartline_testing::presence::{SENTINEL, is_known};
 use tokio::time::sleep;
 
-use crate::ear::Ear;
 use crate::nodes::{Cluster, LEASE, Node, SLACK, SWEEP, now};
+use crate::recording_socket::RecordingSocket;
 
 /// How often it is looked whether a dead node is still named.
 const SAMPLE: Duration = Duration::from_millis(100);
@@ -54,10 +54,10 @@ async fn a_killed_node_is_forgotten_although_the_user_stays_on_another() {
     assert_eq!(cluster.routed_nodes("ana"), [node2.id.as_str()]);
     assert_eq!(cluster.connections("ana"), [kept.id]);
     assert!(cluster.redis.command(&["SMEMBERS", &format!("server_connections:{dead}")]).is_empty());
-    node2.told_nothing(&mut bo).await;
+    node2.receives_nothing_else(&mut bo).await;
     is_known(&node2.knows("bo", &["ana"]).await[0], "ana", "online");
-    bo.said(&chat, "m1", "still here").await;
-    laptop.hears("still here").await;
+    bo.send_acked(&chat, "m1", "still here").await;
+    laptop.receives("still here").await;
 
     let left_at = Clock::system().wall().to_string();
     laptop.leaves().await;
@@ -65,7 +65,7 @@ async fn a_killed_node_is_forgotten_although_the_user_stays_on_another() {
     is_known(&offline, "ana", "offline");
     let last_seen = offline["last_seen"].as_str().unwrap();
     assert!((left_at.as_str()..=Clock::system().wall().to_string().as_str()).contains(&last_seen));
-    node2.told_nothing(&mut bo).await;
+    node2.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn who_was_only_on_the_killed_node_was_last_seen_at_its_last_renewal() {
     let renewed = heartline_protocol::Timestamp { unix_ms: renewed_ms }.to_string();
     assert_eq!(offline["last_seen"], renewed, "{offline}");
     let [node2] = cluster.all();
-    node2.told_nothing(&mut bo).await;
+    node2.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]
@@ -91,16 +91,16 @@ async fn one_of_two_devices_that_leaves_in_order_tells_nobody() {
     let [node1, node2, node3] = cluster.all();
     let mut bo = node3.connect("bo").await;
     let (phone, _) = node1.device("ana", "phone").await;
-    let laptop = Ear::of(node2.device("ana", "laptop").await.0);
+    let laptop = RecordingSocket::of(node2.device("ana", "laptop").await.0);
     bo.subscribe(&["ana", SENTINEL]).await;
     phone.leaves().await;
     assert_eq!(cluster.routed_nodes("ana"), [node2.id.as_str()]);
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
     let (phone, _) = node1.device("ana", "phone").await;
-    node2.told_nothing(&mut bo).await;
+    node2.receives_nothing_else(&mut bo).await;
     drop(laptop);
-    node3.told_nothing(&mut bo).await;
+    node3.receives_nothing_else(&mut bo).await;
     phone.leaves().await;
     bo.presence("ana", "offline").await;
-    node1.told_nothing(&mut bo).await;
+    node1.receives_nothing_else(&mut bo).await;
 }

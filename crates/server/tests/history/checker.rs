@@ -24,7 +24,7 @@ use view::View;
 pub(crate) enum Rule {
     /// An acknowledged message is not in the final log at its sequence.
     AckedLost,
-    /// A stored message that nobody sent.
+    /// A stored message that no client sent.
     PhantomMessage,
     /// A stored or acknowledged message whose content is not the one that was sent.
     BodyChanged,
@@ -38,7 +38,7 @@ pub(crate) enum Rule {
     Gap,
     /// Two acknowledgements of one message with different sequences or message ids.
     RetryGotOtherSequence,
-    /// `duplicate` says the opposite of what happened.
+    /// The flag `duplicate` is wrong.
     DuplicateFlagWrong,
     /// An acknowledgement for another message than the one that was sent.
     WrongAnswer,
@@ -50,21 +50,21 @@ pub(crate) enum Rule {
     PageHole,
     /// A chat's pushes on one connection did not ascend.
     PushOutOfOrder,
-    /// One sequence, two messages, depending on who was told.
+    /// Two readers received different messages with the same sequence.
     ReadersDisagree,
-    /// Shown to somebody and not in the final log.
+    /// A delivered message is not in the final log.
     DeliveredThenLost,
     /// A reader lacks something although it synced.
     ReaderIncomplete,
-    /// A connected reader that was neither given a message nor told to sync.
+    /// A connected reader received neither a message nor `resync_required`.
     SilentlyStale,
-    /// A connection that is told to sync the same chat over and over.
+    /// A connection is told to sync the same chat over and over.
     ResyncStorm,
     /// A request without an answer on a connection that stood.
     NeverAnswered,
     /// An answer after the deadline and its slack.
     AnsweredLate,
-    /// A second answer, or one to a request that nobody made.
+    /// A second reply, or a reply to an unknown request.
     AnsweredTwice,
     /// A node lists a connection that is no more.
     ZombieRoute,
@@ -72,7 +72,7 @@ pub(crate) enum Rule {
     RouteMissing,
     /// A client's only connection was ended in favour of one that the client does not have.
     ReplacedByNobody,
-    /// A connection that broke without a word while the server lived.
+    /// A connection that broke without a Close while the server was running.
     SilentDisconnect,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
-/// What the checks write their findings to.
+/// Collects the findings of the checks.
 #[derive(Debug, Default)]
 struct Findings(Vec<Violation>);
 
@@ -126,7 +126,7 @@ impl Findings {
     }
 }
 
-/// What a history shows.
+/// The result of all checks.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
@@ -140,7 +140,7 @@ impl Report {
     }
 }
 
-/// How many violations of one rule are told in full.
+/// The number of violations of one rule that are described.
 const TOLD_MAX: usize = 5;
 
 impl fmt::Display for Report {

@@ -1,4 +1,4 @@
-//! One client of a run: it sends, repeats, forgets, hangs up and comes back, all at random.
+//! A client of a run, which sends, retries, forgets, disconnects and reconnects at random.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const AGAIN_MAX: usize = 50;
 /// How the content begins that contradicts what was sent before.
 const OTHER: &str = "other";
 
-/// A chat in which nobody is.
+/// A chat without members.
 const NO_CHAT: &str = "chat_00000000000000000000000000";
 
-/// How often a client says that it lives.
+/// The heartbeat interval of a client.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// One client, over all its connections.
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Lives until the run is read to its end.
+    /// Runs until the final reads of the run are done.
     pub(crate) async fn run(mut self) {
         loop {
             let connecting = Session::connect(&self.shared, &self.user, self.node);
@@ -105,7 +105,7 @@ impl Client {
                 biased;
                 said = session.next() => {
                     let Some(said) = said else { return Lived::Lost };
-                    session.hear(said, &mut self.cursors).await;
+                    session.receive(said, &mut self.cursors).await;
                     let outcomes = std::mem::take(&mut session.outcomes);
                     outcomes.into_iter().for_each(|outcome| self.learn(outcome));
                 }
@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// What a client does whether or not it feels like it.
+    /// The actions that a client must always take.
     async fn duties(&mut self, session: &mut Session) {
         let now = Clock::system().now();
         if now >= self.heartbeat_at {
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Does something at random; answers whether to hang up.
+    /// Takes a random action; returns whether to disconnect.
     async fn act(&mut self, session: &mut Session) -> bool {
         let chat = self.shared.chats[self.random.random_range(0..self.shared.chats.len())].clone();
         match self.random.random_range(0..1000) {
@@ -219,8 +219,8 @@ impl Client {
         false
     }
 
-    /// Whether it never hangs up, nor asks for anything of its own accord: then all that heals it
-    /// is what it is told.
+    /// Whether the client never disconnects and syncs only on `resync_required`, so that only the
+    /// server's frames repair its copy.
     fn is_steady(&self) -> bool {
         self.index < self.shared.steady
     }
@@ -276,7 +276,7 @@ impl Client {
         (count > 0).then(|| self.acknowledged[self.random.random_range(0..count)].clone())
     }
 
-    /// Says what it holds, syncs from there, and reads every chat from its beginning.
+    /// Acknowledges what the client has, syncs from there, and reads every chat from its beginning.
     async fn finish(&mut self, session: &mut Session) -> bool {
         self.shared.recorder.record(Event::Quiet { client: self.user.clone() });
         for chat in self.shared.chats.clone() {
@@ -309,7 +309,7 @@ impl Client {
             }
             while !session.is_idle() {
                 let said = session.next().await?;
-                session.hear(said, &mut self.cursors).await;
+                session.receive(said, &mut self.cursors).await;
             }
             let Some(page) = session.page.take() else { continue };
             after = page.messages.last().map_or(after, |last| last.sequence);

@@ -11,7 +11,7 @@ use crate::server::Server;
 /// How many nodes there are.
 pub(crate) const NODES: usize = 3;
 
-/// What nodes know each other by.
+/// The secret by which the nodes authenticate each other.
 const CLUSTER_SECRET: &str = "what the nodes of a history know each other by";
 
 /// The nodes and their engines.
@@ -61,7 +61,7 @@ impl Cluster {
         block_in_place(|| self.postgres.pause());
     }
 
-    /// Lets PostgreSQL go on.
+    /// Resumes PostgreSQL.
     pub(crate) fn resume_store(&self) {
         block_in_place(|| self.postgres.resume());
     }
@@ -83,7 +83,7 @@ impl Cluster {
         block_in_place(|| self.redis.pause());
     }
 
-    /// Lets Redis go on.
+    /// Resumes Redis.
     pub(crate) fn resume_redis(&self) {
         block_in_place(|| self.redis.resume());
     }

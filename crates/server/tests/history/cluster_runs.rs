@@ -10,7 +10,7 @@ use crate::run::{CLIENTS, Finished, Plan, Shared, run};
 use crate::runs::{judge, must_find, rounds, seed, turn};
 use crate::strikes::{self, Lengths};
 
-/// How long after the return of Redis everybody has everything.
+/// Deadline after the return of Redis for every client to have every message.
 const RECOVERY: Duration = Duration::from_secs(15);
 
 /// How long after its end a node is forgotten: the lease, a sweep, and what the machine may add.

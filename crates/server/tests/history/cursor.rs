@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-/// What one client holds of one chat.
+/// The messages of one chat that one client has.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     /// Everything up to here is held.
     pub(crate) complete: u64,
-    /// What is held beyond the first hole.
+    /// The sequences above the first gap.
     above: BTreeSet<u64>,
-    /// The highest number that was heard of.
+    /// The highest known sequence.
     highest: u64,
 }
 
@@ -30,13 +30,13 @@ impl Cursor {
         self.highest = self.highest.max(sequence);
     }
 
-    /// The highest number that was heard of.
+    /// The highest known sequence.
     pub(crate) fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// The log ends here, below what was heard of: the rest is lost and will never come. The
-    /// client goes on; it is the checker who says that something is wrong.
+    /// The log ends below the highest known sequence, so the rest is lost. The client continues;
+    /// the checker reports the loss.
     pub(crate) fn ends_at(&mut self, head: u64) {
         self.complete = self.complete.min(head);
         self.above.clear();

@@ -1,8 +1,8 @@
-//! What the clients of a run did and heard, in the order of one clock.
+//! The actions of the clients of a run and the frames that they received, in the order of one
+//! clock.
 //!
-//! A request is written down before its bytes leave, an answer after its bytes came. So "this was
-//! answered before that was asked" in the history was so in the world as well, and never the
-//! other way round.
+//! A request is recorded before its bytes are sent, and a reply after its bytes were received. If
+//! the history shows that a reply precedes a request, then it did so in reality.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) struct Key {
     pub(crate) id: String,
 }
 
-/// A message as somebody got to see it.
+/// A message as a client received it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Seen {
     #[serde(flatten)]
@@ -35,15 +35,15 @@ pub(crate) struct Seen {
     pub(crate) hash: u64,
 }
 
-/// What a send was answered.
+/// The outcome of a send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub(crate) enum Answer {
-    /// Stored, with what the acknowledgement says.
+pub(crate) enum SendOutcome {
+    /// The message is stored; the fields of its acknowledgement.
     Stored { chat: String, id: String, sequence: u64, message_id: String, duplicate: bool },
     /// This attempt stored nothing.
     Refused { code: String },
-    /// It may have stored something.
+    /// The message may have been stored.
     Unknown { code: String },
 }
 
@@ -53,14 +53,14 @@ pub(crate) enum Answer {
 pub(crate) enum End {
     /// The client dropped it.
     Dropped,
-    /// The server said why.
+    /// The server closed the connection with this reason.
     Closed { reason: String },
-    /// It broke without a word.
+    /// The connection broke without a Close.
     Lost,
 }
 
-/// What was done to a node, counted from 0, or to an engine that nodes share. It is written down
-/// before it is done, and its end when it is over.
+/// A fault of a node, by its index from 0, or of an engine that nodes share. The fault is recorded
+/// before it begins, and its end after it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
@@ -77,7 +77,7 @@ pub(crate) enum Fault {
     Resumed {
         node: usize,
     },
-    /// Asked to end; it says goodbye to everybody first.
+    /// A node shuts down and drains its connections.
     Drained {
         node: usize,
     },
@@ -88,13 +88,13 @@ pub(crate) enum Fault {
     StoreBack,
     RedisKilled,
     RedisPaused,
-    /// Emptied, and it goes on.
+    /// Redis is emptied while it runs.
     RedisWiped,
     RedisBack,
 }
 
 impl Fault {
-    /// What a person calls it; none for its end.
+    /// The name of the fault; none for its end.
     pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Self::Killed { .. } => Some("node killed"),
@@ -124,7 +124,7 @@ pub(crate) enum Event {
         connection: u64,
         client: String,
         node: usize,
-        /// What the node calls it.
+        /// The connection id that the node assigned.
         id: String,
     },
     /// The client gave up waiting for a connection, which a node may still take up later.
@@ -147,7 +147,7 @@ pub(crate) enum Event {
     SendAnswered {
         request: u64,
         #[serde(flatten)]
-        answer: Answer,
+        answer: SendOutcome,
     },
     SyncInvoked {
         request: u64,
@@ -184,7 +184,7 @@ pub(crate) enum Event {
         #[serde(flatten)]
         message: Seen,
     },
-    /// The client is told to sync these chats, or all.
+    /// The server tells the client to sync these chats, or all.
     ResyncRequired {
         connection: u64,
         reason: String,
@@ -213,7 +213,7 @@ pub(crate) enum Event {
     Fault {
         fault: Fault,
     },
-    /// What the nodes wrote in their logs: how often they left the store alone for a while.
+    /// The number of times that the nodes' breakers opened, from their logs.
     BreakersOpened {
         count: usize,
     },
@@ -284,7 +284,7 @@ pub(crate) fn write(entries: &[Entry], path: &Path) -> io::Result<()> {
     file.flush()
 }
 
-/// What stands for a message's content in a history.
+/// The hash that replaces a message's content in a history.
 pub(crate) fn hash_of(content: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);

@@ -14,8 +14,8 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace and runs a shell script in it. What cannot be mounted fails the test:
-    /// a proof that is passed over proves nothing.
+    /// Creates a mount namespace and runs a shell script in it. A failed mount fails the test,
+    /// because a skipped test proves nothing.
     pub(crate) async fn new(script: &str) -> Self {
         let script = format!("set -e\n{script}\necho ready\nexec cat >/dev/null");
         let mut holder = Command::new("unshare")

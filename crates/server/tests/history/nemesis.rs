@@ -1,4 +1,4 @@
-//! What is done to the server while clients are busy.
+//! The faults of the server while clients are busy.
 
 use std::fs::File;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub(crate) async fn kill(server: &mut Server, shared: &Shared, random: &mut StdR
     sleep(AFTERWARDS).await;
 }
 
-/// Stops the server's process for a while and lets it go on.
+/// Pauses the server's process for a while.
 pub(crate) async fn pause(server: &mut Server, shared: &Shared, random: &mut StdRng, times: usize) {
     for _ in 0..times {
         between(random, 1000..3000).await;
@@ -101,7 +101,7 @@ impl SmallDisk {
             std::fs::remove_file(&filler).unwrap();
             shared.recorder.fault(Fault::DiskFreed);
         }
-        // What the breaker keeps closed meanwhile comes back after its time.
+        // Waits until an open breaker has closed again.
         sleep(AFTERWARDS * 3).await;
     }
 }
@@ -119,7 +119,7 @@ impl Drop for SmallDisk {
 #[derive(Debug)]
 pub(crate) struct PoweredDisk {
     point: PathBuf,
-    /// Which copy of the image is mounted.
+    /// The number of the mounted copy of the image.
     generation: usize,
 }
 

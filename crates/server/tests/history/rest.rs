@@ -1,4 +1,4 @@
-//! What the run needs of HTTP: chats are made, and read at the end.
+//! The HTTP requests of a run: create chats, and read them at the end.
 
 use std::net::SocketAddr;
 

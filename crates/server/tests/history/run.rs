@@ -32,10 +32,10 @@ const STILL: Duration = Duration::from_millis(400);
 /// How long that is waited for.
 const STILL_MAX: Duration = Duration::from_secs(5);
 
-/// What a node logs when it leaves the store alone for a while.
+/// The log line of a breaker that opens.
 const BREAKER_OPENED: &str = "too many failures: calls are refused";
 
-/// What the clients are doing.
+/// The phase of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// All they can.
@@ -46,10 +46,10 @@ pub(crate) enum Phase {
     Read,
 }
 
-/// What everybody in a run knows.
+/// The state that all clients of a run share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Where the nodes are, for whoever connects.
+    /// The addresses of the nodes.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) users: Vec<String>,
     pub(crate) chats: Vec<String>,
@@ -59,7 +59,8 @@ pub(crate) struct Shared {
     pub(crate) in_flight: Vec<AtomicUsize>,
     /// Milliseconds between two actions of a client.
     pub(crate) pace_ms: Range<u64>,
-    /// So many clients, the first, never hang up and sync only when they are told to or miss one.
+    /// The number of clients, the first ones, that never disconnect and sync only after
+    /// `resync_required` or a gap.
     pub(crate) steady: usize,
     settled: watch::Sender<[bool; CLIENTS]>,
 }
@@ -71,7 +72,7 @@ impl Shared {
             .send_if_modified(|all| std::mem::replace(&mut all[client], settled) != settled);
     }
 
-    /// Waits until a send is open somewhere, and answers at which node.
+    /// Waits until a send is in flight, and returns the node of its connection.
     pub(crate) async fn until_in_flight(&self, random: &mut StdRng) -> usize {
         let first = random.random_range(0..self.in_flight.len());
         let nodes = || (0..self.in_flight.len()).map(|next| (first + next) % self.in_flight.len());
@@ -88,7 +89,7 @@ impl Shared {
     }
 }
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) report: Report,
@@ -98,19 +99,19 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Removes what was kept of a run that nobody needs to look into.
+    /// Removes the files of a run that passed.
     pub(crate) fn discard(&self) {
         std::fs::remove_file(&self.history).unwrap();
         std::fs::remove_file(log_path(&self.history)).unwrap();
     }
 }
 
-/// What a run is against: one server, or some nodes.
+/// The target of a run: one server, or several nodes.
 pub(crate) trait Target {
     /// Where the nodes are.
     fn addresses(&self) -> Vec<SocketAddr>;
 
-    /// What each node logged in all its lives.
+    /// The log of each node, including its earlier processes.
     fn logs(&self) -> Vec<String>;
 }
 
@@ -121,9 +122,10 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Milliseconds between two actions of a client.
     pub(crate) pace_ms: Range<u64>,
-    /// So many clients, the first, never hang up and sync only when they are told to or miss one.
+    /// The number of clients, the first ones, that never disconnect and sync only after
+    /// `resync_required` or a gap.
     pub(crate) steady: usize,
-    /// How long after the last fault everybody must have everything.
+    /// Deadline after the last fault for every client to have every message.
     pub(crate) recovery: Duration,
 }
 
@@ -212,7 +214,7 @@ async fn finish(
         tokio::time::sleep_until(recovered_at).await;
         until_settled(shared).await?;
     }
-    // Where it is never still, the checker says why.
+    // If the deadline passes, the checker reports the reason.
     let _ = timeout(STILL_MAX, until_still(shared)).await;
     if recovery > Duration::ZERO {
         routes(shared).await;
@@ -227,7 +229,7 @@ async fn finish(
     Ok(())
 }
 
-/// Asks every node where everybody is.
+/// Reads the routes of every user from every node.
 async fn routes(shared: &Shared) {
     for (node, address) in shared.addresses.iter().enumerate() {
         for client in shared.users.clone() {

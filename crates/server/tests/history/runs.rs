@@ -17,14 +17,14 @@ const UNSAFE_STORE: &str =
 /// How often a defect is looked for before it counts as hidden.
 const SEARCHES_MAX: usize = 5;
 
-/// Each run wants the machine for itself: clients that wait for a processor are no late answers.
+/// Runs do not overlap, because clients that wait for a processor would look like late replies.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 pub(crate) async fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().await
 }
 
-/// How often the fault comes: short unless the environment says otherwise.
+/// The number of faults: small unless set in the environment.
 pub(crate) fn rounds(short: usize) -> usize {
     let given = std::env::var("HISTORY_ROUNDS").ok();
     given.map_or(short, |given| given.parse().expect("HISTORY_ROUNDS is a number"))
@@ -121,8 +121,8 @@ async fn a_server_whose_power_is_cut_keeps_every_promise() {
     judge("power-cuts", seed, &finished, &[Wanted::KILLS_IN_FLIGHT, Wanted::ACKED_AFTERWARDS]);
 }
 
-/// Looks for a defect that is there until it is found. What is found must be in a run that came
-/// to its end: reads that were never made show nothing.
+/// Searches for a known defect until it is found. The run that finds the defect must be complete,
+/// because reads that were not made show nothing.
 pub(crate) async fn must_find(name: &str, rule: Rule, search: impl AsyncFn(u64) -> Finished) {
     for count in 1..=SEARCHES_MAX {
         let seed = seed();

@@ -39,7 +39,7 @@ pub(crate) struct Server {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// Who reads its log.
+    /// The task that reads the log.
     _reader: JoinSet<()>,
 }
 
@@ -93,7 +93,7 @@ impl Server {
         self.process = Some(Process { child, _reader: reader });
     }
 
-    /// Ends the process as a crash does.
+    /// Kills the process.
     pub(crate) async fn kill(&mut self) {
         let mut process = self.process.take().expect("it runs");
         process.child.start_kill().unwrap();
@@ -122,7 +122,7 @@ impl Server {
         assert!(status.success(), "the server takes a signal");
     }
 
-    /// Stops every thread of the process: nothing is said or written when this returns.
+    /// Stops every thread of the process. When the call returns, nothing more is sent or written.
     pub(crate) async fn freeze(&self) {
         self.signal("STOP").await;
         while !is_stopped(self.pid()) {
@@ -134,7 +134,7 @@ impl Server {
         self.directory.join("server.log")
     }
 
-    /// What the server logged in all its lives.
+    /// The log of the server, including its earlier processes.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }

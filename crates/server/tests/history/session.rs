@@ -1,4 +1,4 @@
-//! One connection of a client: what it asks and hears, written down as it happens.
+//! One connection of a client: what it asks and receives, written down as it happens.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::cursor::Cursor;
-use crate::history::{Answer, End, Event, Key, Seen, hash_of};
+use crate::history::{End, Event, Key, Seen, SendOutcome, hash_of};
 use crate::rest::token;
 use crate::run::Shared;
 
-/// How long a connection may take: a paused server takes the socket and says nothing.
+/// Deadline for a connection: a paused server accepts the socket and sends nothing.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// The longest that a refused attempt waits before it is made again.
@@ -37,7 +37,7 @@ pub(crate) struct Draft {
     pub(crate) not_before: Instant,
 }
 
-/// What the server has not answered yet.
+/// The requests without a reply.
 #[derive(Debug)]
 enum Pending {
     Send(Draft),
@@ -48,15 +48,15 @@ enum Pending {
     Manifest,
 }
 
-/// What became of a send.
+/// The outcome of a send.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Stored(Draft),
     /// Nothing was stored, and it may be tried again.
     Refused(Draft),
-    /// It will never be taken.
+    /// No retry can succeed.
     Hopeless,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown(Draft),
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Session {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// Something that the server said.
+/// A frame or event from the server.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Text(Value),
@@ -142,7 +142,7 @@ impl Session {
         })
     }
 
-    /// Writes the end down; answers what was in flight.
+    /// Records the end of the connection; returns the sends in flight.
     pub(crate) fn end(mut self, dropped: bool) -> Vec<Draft> {
         let end = match self.closing.take() {
             _ if dropped => End::Dropped,
@@ -167,7 +167,7 @@ impl Session {
         self.write(&json!({ "type": "heartbeat" })).await;
     }
 
-    /// Tells how far the chat was read; there is no answer.
+    /// Sends the watermark of a chat; the frame has no reply.
     pub(crate) async fn watermark(&mut self, chat: &str, sequence: u64) {
         let frame = json!({ "type": "ack", "chat_id": chat, "last_acked_sequence": sequence });
         self.write(&frame).await;
@@ -189,7 +189,7 @@ impl Session {
         self.write(&frame).await;
     }
 
-    /// Asks for a page, unless one is asked for already or a refusal said to wait.
+    /// Requests a page, unless one is pending or an error asked to wait.
     pub(crate) async fn sync(
         &mut self,
         chat: &str,
@@ -234,8 +234,8 @@ impl Session {
         self.pending.is_empty()
     }
 
-    /// Whether a manifest was answered on this connection: then all that was stored before it
-    /// has been heard of. One that is still to be asked for may tell of more.
+    /// Whether a manifest was received on this connection, so that all earlier messages are known.
+    /// A later manifest may show more.
     pub(crate) fn is_informed(&self) -> bool {
         self.informed && self.manifest_at.is_none()
     }
@@ -257,23 +257,27 @@ impl Session {
         })
     }
 
-    /// The next thing that the server says; none at the end. It may be given up while it waits.
+    /// The next frame or event; none at the end. The future may be dropped while it waits.
     pub(crate) async fn next(&mut self) -> Option<Incoming> {
         self.incoming.recv().await
     }
 
-    /// Takes in what the server said.
-    pub(crate) async fn hear(&mut self, said: Incoming, cursors: &mut HashMap<String, Cursor>) {
-        match said {
+    /// Applies a frame or event from the server.
+    pub(crate) async fn receive(
+        &mut self,
+        incoming: Incoming,
+        cursors: &mut HashMap<String, Cursor>,
+    ) {
+        match incoming {
             Incoming::Ping(payload) => {
                 let pong = masked_frame(OPCODE_PONG, true, &payload);
                 let _ = self.writer.write_all(&pong).await;
             }
-            Incoming::Text(frame) => self.take(&frame, cursors),
+            Incoming::Text(frame) => self.apply(&frame, cursors),
         }
     }
 
-    fn take(&mut self, frame: &Value, cursors: &mut HashMap<String, Cursor>) {
+    fn apply(&mut self, frame: &Value, cursors: &mut HashMap<String, Cursor>) {
         let connection = self.connection;
         match frame["type"].as_str().unwrap() {
             "message" => {
@@ -353,7 +357,7 @@ impl Session {
         self.sent();
         let (chat, sequence) = (text(frame, "chat_id"), number(frame, "sequence"));
         hold(cursors, &chat, sequence);
-        let answer = Answer::Stored {
+        let answer = SendOutcome::Stored {
             chat,
             id: text(frame, "client_message_id"),
             sequence,
@@ -372,9 +376,10 @@ impl Session {
         let is_unknown = said == Some("unknown") || (may_have_stored && said != Some("rejected"));
         let wait = Duration::from_secs(frame["retry_after_seconds"].as_u64().unwrap_or(0));
         draft.not_before = Clock::system().now() + wait.min(RETRY_AFTER_MAX);
-        let answer = if is_unknown { Answer::Unknown { code } } else { Answer::Refused { code } };
+        let answer =
+            if is_unknown { SendOutcome::Unknown { code } } else { SendOutcome::Refused { code } };
         self.outcomes.push(match &answer {
-            Answer::Unknown { .. } => Outcome::Unknown(draft),
+            SendOutcome::Unknown { .. } => Outcome::Unknown(draft),
             _ if frame["retryable"] == true => Outcome::Refused(draft),
             _ => Outcome::Hopeless,
         });
@@ -426,7 +431,7 @@ fn hold(cursors: &mut HashMap<String, Cursor>, chat: &str, sequence: u64) {
     }
 }
 
-/// Reads until the connection ends or nobody listens.
+/// Reads until the connection ends or the receiver is dropped.
 async fn read(mut reader: OwnedReadHalf, sender: mpsc::Sender<Incoming>) {
     while let Ok(frame) = read_server_frame(&mut reader).await {
         let incoming = match frame.opcode {

@@ -1,4 +1,4 @@
-//! What is done to nodes and to the engines that they share while clients are busy.
+//! The faults of nodes and shared engines while clients are busy.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::run::Shared;
 /// How long clients live after the last fault, so that its effects show.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
-/// How long they go on after a long outage, while everything is registered again.
+/// Pause after a long outage, until all leases are registered again.
 const HEALING: Duration = Duration::from_secs(10);
 
 /// One kind of fault.
@@ -65,7 +65,7 @@ impl Lengths {
         Self { killed: 500..6000, store_paused: 1000..8000, paused: 1000..10_000 };
 }
 
-/// Strikes so many times, every kind as often as any other.
+/// Causes this many faults, every kind equally often.
 pub(crate) async fn strike(
     cluster: &mut Cluster,
     shared: &Shared,
@@ -155,8 +155,8 @@ async fn drain_node(cluster: &mut Cluster, shared: &Shared, random: &mut StdRng)
     shared.recorder.fault(Fault::Started { node });
 }
 
-/// An engine fails for a while; now and then a node is killed meanwhile, and comes back when the
-/// engine is back.
+/// An engine fails for a while; sometimes a node is killed meanwhile and restarted when the engine
+/// is back.
 async fn engine_fails(
     strike: Strike,
     cluster: &mut Cluster,

@@ -1,7 +1,7 @@
-//! What an operator sees and does: connections, health, metrics.
+//! The operator's view and actions: connections, health, metrics.
 
 use heartline_engines::free_port;
-use heartline_testing::{Answer, Server, Socket, bearer, service_token, token};
+use heartline_testing::{Response, Server, Socket, bearer, service_token, token};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ async fn connect_device(server: &Server, user: &str, device: &str) -> (Socket, V
     server.connect_with(&[("Authorization", &bearer), ("X-Device-ID", device)]).await
 }
 
-async fn ask(server: &Server, method: &str, path: &str) -> Answer {
+async fn ask(server: &Server, method: &str, path: &str) -> Response {
     server.http(method, path, &service_token(), None).await
 }
 
@@ -26,7 +26,7 @@ async fn list(server: &Server, user: &str) -> Vec<Value> {
     answer.json()["items"].as_array().unwrap().clone()
 }
 
-fn is_refused(answer: &Answer, status: u16, code: &str) {
+fn is_refused(answer: &Response, status: u16, code: &str) {
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(answer.json()["error"]["code"], code, "{answer:?}");
 }

@@ -1,4 +1,4 @@
-//! A server that cannot start says why in a sentence, ends at once, and with the right exit code.
+//! A server that cannot start prints the reason and exits at once with the right exit code.
 
 use std::path::Path;
 use std::process::Output;
@@ -17,7 +17,7 @@ async fn run(mut command: Command) -> Output {
     timeout(SOON, command.output()).await.expect("it ends by itself").unwrap()
 }
 
-/// Runs `serve` with a configuration; answers the exit code and what it complained.
+/// Runs `serve` with a configuration; returns the exit code and the error output.
 async fn serve(directory: &Path, configuration: &str) -> (i32, String) {
     let path = directory.join("heartline.toml");
     std::fs::write(&path, configuration).unwrap();

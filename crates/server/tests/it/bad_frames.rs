@@ -18,7 +18,7 @@ fn starting_with(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The head of a frame that announces so many bytes, and none of them.
+/// A frame header that announces this many bytes, without the payload.
 fn announcing(length: u64) -> Vec<u8> {
     let mut frame = vec![0x80 | OPCODE_TEXT, 0x80 | 127];
     frame.extend(length.to_be_bytes());
@@ -87,7 +87,7 @@ async fn a_message_over_the_limit_is_closed_with_1009() {
     let over = vec![b' '; FRAME_BYTES_MAX + 1];
     is_closed(&server, "one byte over", &masked_frame(OPCODE_TEXT, true, &over), 1009).await;
     is_closed(&server, "binary", &masked_frame(OPCODE_BINARY, true, &over), 1009).await;
-    // What is announced is refused before any of it was sent.
+    // A frame that is too long is rejected by its header, before its payload is sent.
     is_closed(&server, "65 KiB", &announcing(65 * 1024), 1009).await;
     is_closed(&server, "2^62", &announcing(1 << 62), 1009).await;
     let mut bomb = masked_frame(OPCODE_TEXT, false, &vec![b' '; 1024]);

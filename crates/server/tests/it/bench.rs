@@ -1,4 +1,4 @@
-//! The benchmark measures a real server, in its short form.
+//! Every scenario of `heartline bench` runs against a real server, with small parameters.
 
 use std::process::Stdio;
 
@@ -11,22 +11,22 @@ async fn bench(arguments: &[&str]) -> Value {
     let mut command = HEARTLINE.command();
     command.arg("bench").args(arguments).arg("--json").stdin(Stdio::null());
     let output = command.output().await.unwrap();
-    let (said, report) = (String::from_utf8_lossy(&output.stderr), &output.stdout);
+    let (errors, report) = (String::from_utf8_lossy(&output.stderr), &output.stdout);
     let code = output.status.code();
-    assert_eq!(code, Some(0), "{said}{}", String::from_utf8_lossy(report));
+    assert_eq!(code, Some(0), "{errors}{}", String::from_utf8_lossy(report));
     serde_json::from_slice(report).unwrap()
 }
 
-/// The value of a figure by its name and side.
-fn figure(report: &Value, name: &str, side: &str) -> f64 {
+/// The value of a figure, by its name and column.
+fn figure(report: &Value, name: &str, column: &str) -> f64 {
     let figures = report["figures"].as_array().unwrap();
     let figure = figures.iter().find(|figure| figure["name"] == name);
     let figure = figure.unwrap_or_else(|| panic!("no {name:?} in {report}"));
-    figure[side].as_f64().unwrap_or_else(|| panic!("no {side:?} in {figure}"))
+    figure[column].as_f64().unwrap_or_else(|| panic!("no {column:?} in {figure}"))
 }
 
 #[tokio::test]
-async fn every_push_of_the_bench_is_delivered_on_both_sides() {
+async fn every_push_is_delivered_by_the_server_and_by_the_bare_loop() {
     let report = bench(&["push", "-n", "20", "--rate", "400", "--seconds", "2"]).await;
     let delivered = figure(&report, "deliveries", "value");
     assert!(delivered >= 600.0, "{delivered} deliveries in two seconds");
@@ -47,7 +47,8 @@ async fn every_message_of_the_bench_is_acknowledged_stored_and_delivered() {
     let arguments = ["send", "-n", "4", "--in-flight", "2", "--rate", "100", "--seconds", "1"];
     let report = bench(&arguments).await;
     for ids in ["ulid", "random"] {
-        let figure = |name: &str, side: &str| figure(&report, &format!("{ids} ids: {name}"), side);
+        let figure =
+            |name: &str, column: &str| figure(&report, &format!("{ids} ids: {name}"), column);
         assert!(figure("acknowledged sends per second", "value") > 0.0);
         assert!(figure("acknowledged sends per second", "baseline") > 0.0);
         assert!(figure("messages stored together", "value") >= 1.0);
@@ -57,14 +58,14 @@ async fn every_message_of_the_bench_is_acknowledged_stored_and_delivered() {
 }
 
 #[tokio::test]
-async fn the_bench_sends_to_groups_of_the_size_asked_for() {
+async fn the_bench_sends_to_groups_of_the_requested_size() {
     let group = ["--chats", "3", "--members", "4", "--ids", "random", "--rate", "50"];
     let report = bench(&[&["send", "-n", "6", "--seconds", "1"], &group[..]].concat()).await;
     assert!(figure(&report, "random ids: half load delivery p50", "value") > 0.0);
 }
 
 #[tokio::test]
-async fn a_room_of_the_bench_hears_every_message_on_both_sides() {
+async fn every_message_to_a_group_is_delivered_by_the_server_and_by_the_bare_loop() {
     let report = bench(&["fanout", "-n", "20", "--rate", "400", "--seconds", "2"]).await;
     assert!(figure(&report, "deliveries", "value") >= 600.0);
     assert!(figure(&report, "deliveries", "baseline") >= 600.0);
@@ -73,15 +74,15 @@ async fn a_room_of_the_bench_hears_every_message_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_saturated_room_loses_nothing_beside_readers_that_stopped() {
-    let room = ["fanout", "-n", "20", "--senders", "2", "--saturate", "--in-flight", "8"];
-    let report = bench(&[&room[..], &["--seconds", "2", "--stalled", "3"]].concat()).await;
+async fn a_saturated_group_loses_nothing_beside_stalled_readers() {
+    let group = ["fanout", "-n", "20", "--senders", "2", "--saturate", "--in-flight", "8"];
+    let report = bench(&[&group[..], &["--seconds", "2", "--stalled", "3"]].concat()).await;
     assert!(figure(&report, "deliveries", "value") > 0.0);
     assert!(figure(&report, "resident memory beside stalled, and before", "value") > 0.0);
 }
 
 #[tokio::test]
-async fn leases_of_the_bench_are_renewed_beside_three_other_layouts_and_none_is_lost() {
+async fn leases_are_renewed_beside_three_baselines_and_none_is_lost() {
     let size = ["-n", "200", "--seconds", "1", "--leases", "300", "--churn", "1s"];
     let report = bench(&[&["heartbeats"], &size[..]].concat()).await;
     for layout in ["MULTI of 4 EXPIRE and HSET", "one SETEX", "bare batched ZADD"] {
@@ -95,7 +96,7 @@ async fn leases_of_the_bench_are_renewed_beside_three_other_layouts_and_none_is_
     assert!(is_whole(figure(&report, "KEYS and SCAN", "value"), 0.0));
     let keys = figure(&report, "keys after them, and before", "value");
     let keys_before = figure(&report, "keys after them, and before", "baseline");
-    // Keys that are no connection's come and go, such as the node's own while it was silent.
+    // Other keys come and go, such as the node's own key while its renewals were paused.
     assert!((keys - keys_before).abs() < 5.0, "{keys} keys after {keys_before}");
     assert!(figure(&report, "presence query beside renewals, and idle: p99", "value") > 0.0);
     assert!(figure(&report, "route lookup beside renewals, and idle: p99", "baseline") > 0.0);
@@ -112,7 +113,7 @@ async fn a_server_on_postgresql_and_pgbench_store_the_same_messages() {
 }
 
 #[tokio::test]
-async fn a_room_on_several_nodes_hears_what_is_sent_through_each_of_them() {
+async fn a_group_on_several_nodes_receives_messages_sent_through_each_node() {
     let size = ["--nodes", "2", "-n", "12", "--one-node", "6", "--room", "6"];
     let load = ["--rate", "240", "--seconds", "4"];
     let report = bench(&[&["cluster"], &size[..], &load[..]].concat()).await;
@@ -120,27 +121,27 @@ async fn a_room_on_several_nodes_hears_what_is_sent_through_each_of_them() {
     assert!(messages >= 100.0, "{messages} messages in four seconds");
     let deliveries = figure(&report, "deliveries", "value");
     assert!((deliveries - 6.0 * messages).abs() < 1e-9, "{deliveries} of {messages} messages");
-    // One room of two is sent half as much.
-    let alone = figure(&report, "deliveries", "baseline");
-    assert!((300.0..deliveries).contains(&alone), "{alone} deliveries on one node");
+    // The single node has one of the two groups, and so half of the load.
+    let single_node = figure(&report, "deliveries", "baseline");
+    assert!((300.0..deliveries).contains(&single_node), "{single_node} deliveries on one node");
     assert!(figure(&report, "latency p99", "value") > 0.0);
 }
 
 #[tokio::test]
-async fn an_audience_says_why_it_cannot_do_what_it_is_asked() {
+async fn a_receiver_process_replies_with_the_error_of_a_failed_request() {
     let mut command = HEARTLINE.command();
-    command.args(["bench", "audience"]).env("HEARTLINE_SECRET", "0123456789abcdef");
+    command.args(["bench", "receivers"]).env("HEARTLINE_SECRET", "0123456789abcdef");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    input.write_all(b"{\"type\":\"hear\",\"deliveries\":1}\n").await.unwrap();
-    let answer = BufReader::new(output).lines().next_line().await.unwrap().unwrap();
-    assert!(answer.contains("nobody is connected"), "{answer}");
+    input.write_all(b"{\"type\":\"wait_for_deliveries\",\"deliveries\":1}\n").await.unwrap();
+    let reply = BufReader::new(output).lines().next_line().await.unwrap().unwrap();
+    assert!(reply.contains("no receiver is connected"), "{reply}");
     drop(input);
-    assert!(child.wait().await.unwrap().success(), "it ends with its input");
+    assert!(child.wait().await.unwrap().success(), "the process ends with its input");
 }
 
-/// Every copy of every member was compared with its session, or the bench would have failed.
-fn everybody_saw_every_edit(report: &Value) {
+/// Checks the figures of `bench party`, which fails if the copy of any member differs.
+fn assert_all_members_received_all_edits(report: &Value) {
     for pace in ["saturated", "paced"] {
         let figure = |name: &str| figure(report, &format!("{pace}: {name}"), "value");
         let edits = figure("committed edits per second");
@@ -154,16 +155,16 @@ fn everybody_saw_every_edit(report: &Value) {
 }
 
 #[tokio::test]
-async fn everybody_in_the_sessions_of_the_bench_sees_every_edit() {
+async fn every_member_of_a_session_receives_every_edit() {
     let size = ["--sessions", "3", "--members", "3", "--queue", "12", "--seconds", "1"];
-    everybody_saw_every_edit(&bench(&[&["party"], &size[..]].concat()).await);
+    assert_all_members_received_all_edits(&bench(&[&["party"], &size[..]].concat()).await);
 }
 
 #[tokio::test]
-async fn sessions_of_the_bench_may_be_in_redis_and_their_members_on_several_nodes() {
+async fn members_on_several_nodes_receive_every_edit_of_sessions_in_redis() {
     let size = ["--sessions", "3", "--members", "3", "--queue", "12", "--seconds", "1"];
     let shared = ["--redis", "--nodes", "2", "--in-flight", "2", "--rate", "10"];
     let report = bench(&[&["party"], &size[..], &shared[..]].concat()).await;
-    everybody_saw_every_edit(&report);
+    assert_all_members_received_all_edits(&report);
     assert!(figure(&report, "saturated: CPU of Redis per edit", "value") > 0.0);
 }

@@ -1,4 +1,4 @@
-//! A store that does not answer is left alone for a while, and nobody else notices.
+//! A store that does not respond is not called for a while, and other requests are not affected.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const READ_STATE: &str = "durability_circuit_breaker_read_state";
 /// Open for longer than a probe may take, so that there is one.
 const LIMITS: &str = "[limits]\nbreaker_failures = 3\nbreaker_open = \"6s\"\n";
 
-/// What a send may take at most, and what a loaded machine may add.
+/// The deadline of a send, with an allowance for a busy machine.
 const DEADLINE: Duration = Duration::from_millis(5500);
 
 /// Far below what the store is waited for.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Everything that does not write goes on while the store takes nothing.
+/// Asserts that everything except writes works while the store accepts none.
 async fn all_else_works(server: &Server, socket: &mut Socket, chat: &str, head: u64) {
     let began = now();
     socket.send(&json!({ "type": "heartbeat" })).await;
@@ -36,11 +36,11 @@ async fn all_else_works(server: &Server, socket: &mut Socket, chat: &str, head: 
     assert!(took < AT_ONCE * 3, "{took:?}");
 }
 
-/// Sends messages that must fail; answers the refusals and how long each took.
+/// Sends messages that must fail; returns the errors and their latencies.
 async fn fails(socket: &mut Socket, chat: &str, ids: &[&str]) -> Vec<(Value, Duration)> {
     let began = now();
     for id in ids {
-        socket.say(chat, id, "hello").await;
+        socket.send_message(chat, id, "hello").await;
     }
     let mut refusals = Vec::new();
     while refusals.len() < ids.len() {
@@ -51,7 +51,7 @@ async fn fails(socket: &mut Socket, chat: &str, ids: &[&str]) -> Vec<(Value, Dur
     refusals
 }
 
-/// Waits as long as a refusal says.
+/// Waits as long as an error asks for.
 async fn wait(refusal: &Value) {
     let seconds = refusal["retry_after_seconds"].as_u64().unwrap();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -62,7 +62,7 @@ async fn a_store_that_takes_nothing_opens_the_breaker_and_one_probe_closes_it() 
     let server = HEARTLINE.start_with(&format!("{PATIENT}{LIMITS}")).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
-    ana.said(&chat, "m1", "hello").await;
+    ana.send_acked(&chat, "m1", "hello").await;
     let lock = WriteLock::hold(&server);
     let (failed, ()) = tokio::join!(
         fails(&mut ana, &chat, &["f1", "f2", "f3"]),
@@ -102,12 +102,12 @@ async fn a_store_that_takes_nothing_opens_the_breaker_and_one_probe_closes_it() 
     lock.release();
     let refused = fails(&mut ana, &chat, &["h1"]).await;
     wait(&refused[0].0).await;
-    let ack = ana.said(&chat, "g1", "hello").await;
+    let ack = ana.send_acked(&chat, "g1", "hello").await;
     assert_eq!(ack["duplicate"], false, "{ack}");
     assert_eq!(server.metric(STATE).await, 0.0);
-    // What was rejected was not stored, so its retry is no duplicate.
+    // A rejected message was not stored, so its retry is not a duplicate.
     for (refusal, _) in failed.iter().chain(slow) {
-        let ack = ana.said(&chat, refusal["request_id"].as_str().unwrap(), "hello").await;
+        let ack = ana.send_acked(&chat, refusal["request_id"].as_str().unwrap(), "hello").await;
         let was_rejected = refusal["details"]["outcome"] == "rejected";
         assert!(!was_rejected || ack["duplicate"] == false, "{refusal} {ack}");
     }
@@ -121,14 +121,14 @@ async fn refusals_for_a_reason_of_the_request_never_open_the_breaker() {
     let server = HEARTLINE.start_with("[limits]\nbreaker_failures = 1\n").await;
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut stranger) = (server.connect("ana").await, server.connect("cy").await);
-    ana.said(&chat, "m1", "hello").await;
+    ana.send_acked(&chat, "m1", "hello").await;
     for number in 0..10 {
-        stranger.is_refused(&chat, &format!("s{number}"), "NOT_A_MEMBER").await;
-        ana.say(&chat, "m1", &format!("other {number}")).await;
-        assert_eq!(ana.answer_to("m1").await["code"], "CONFLICT");
+        stranger.send_rejected(&chat, &format!("s{number}"), "NOT_A_MEMBER").await;
+        ana.send_message(&chat, "m1", &format!("other {number}")).await;
+        assert_eq!(ana.reply_to("m1").await["code"], "CONFLICT");
     }
     assert_eq!((server.metric(STATE).await, server.metric(OPENINGS).await), (0.0, 0.0));
-    ana.said(&chat, "m2", "hello").await;
+    ana.send_acked(&chat, "m2", "hello").await;
 }
 
 #[tokio::test]
@@ -138,11 +138,11 @@ async fn a_short_wait_for_the_store_is_no_failure() {
     let mut ana = server.connect("ana").await;
     for id in ["m1", "m2", "m3"] {
         let lock = WriteLock::hold(&server);
-        ana.say(&chat, id, "hello").await;
+        ana.send_message(&chat, id, "hello").await;
         // The message waits for the store by then.
         server.metric_becomes("durability_batch_messages_count", id[1..].parse().unwrap()).await;
         lock.release();
-        assert_eq!(ana.answer_to(id).await["type"], "message_ack");
+        assert_eq!(ana.reply_to(id).await["type"], "message_ack");
     }
     assert_eq!(server.metric(OPENINGS).await, 0.0);
 }

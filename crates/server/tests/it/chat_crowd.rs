@@ -1,4 +1,4 @@
-//! A crowd that comes back at once gets everything, and who is there already is still served.
+//! Many clients that reconnect at once receive everything, and connected clients are still served.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MEMBERS: usize = 1000;
 /// Messages of each group that the crowd has missed.
 const MISSED: u64 = 200;
 
-/// What the last message of a group says.
+/// The content of the last message of a group.
 const LAST: &str = "that was all";
 
 /// How long the whole return may take.
@@ -31,7 +31,7 @@ const LONG: Duration = Duration::from_secs(240);
 const LIMITS: &str = "[limits]\nsync_reads = 16\nconnections_per_address = 100000\n\
                       send_rate = 1000\nsend_burst = 1000\ninbound_requests = 1000\n";
 
-/// What a member needs of a frame.
+/// The fields of a frame that a member reads.
 #[derive(Deserialize)]
 struct Frame {
     r#type: String,
@@ -57,11 +57,11 @@ struct Head {
     head_sequence: u64,
 }
 
-/// A member who comes back with nothing and stays until the last message.
+/// A member that reconnects without any message and stays until the last one.
 struct Member {
     socket: Socket,
     chat: Arc<str>,
-    /// Which numbers have come, from 1.
+    /// The sequences that have arrived, from 1.
     has: Vec<bool>,
     /// All numbers up to here have come.
     cursor: u64,
@@ -78,8 +78,8 @@ impl Member {
         Self { socket, chat, has: Vec::new(), cursor: 0, head: None, last: None, busy: 0 }
     }
 
-    /// Syncs and listens until everything up to the last message is here; says when the sync is
-    /// done. Answers how often the server was busy.
+    /// Syncs and receives until every message is here, and signals when the sync is done. Returns
+    /// how often the server was busy.
     async fn stay(mut self, synced: mpsc::Sender<()>) -> u64 {
         self.ask().await;
         let mut is_synced = false;
@@ -160,7 +160,7 @@ impl Member {
     }
 }
 
-/// Two groups, full of messages that nobody but their owners has seen.
+/// Two groups full of messages that only their owners have received.
 async fn groups(server: &Server) -> [Arc<str>; 2] {
     let mut chats = Vec::new();
     for group in 0..2 {
@@ -170,7 +170,9 @@ async fn groups(server: &Server) -> [Arc<str>; 2] {
         let chat = server.create_group(&owner, &members).await;
         let mut socket = server.connect(&owner).await;
         for number in 1..=MISSED {
-            socket.say(&chat, &format!("m{number}"), &format!("missed number {number}")).await;
+            socket
+                .send_message(&chat, &format!("m{number}"), &format!("missed number {number}"))
+                .await;
         }
         for _ in 1..=MISSED {
             socket.json_of("message_ack").await;
@@ -184,7 +186,7 @@ fn user(group: usize, number: usize) -> String {
     format!("user-{group}-{number}")
 }
 
-/// Somebody who goes on talking; every message must be acknowledged in the end.
+/// A user who keeps sending; every message must be acknowledged at the end.
 struct Talker {
     socket: Socket,
     chat: Arc<str>,
@@ -199,15 +201,15 @@ impl Talker {
         Self { socket, chat, said: 0, retries: 0, took: Vec::new() }
     }
 
-    /// Says it until it is acknowledged, with the same id and as late as the server asks for: a
-    /// retry counts as part of the wait.
+    /// Sends a message until it is acknowledged, with the same id and after the delay that the
+    /// server asks for. A retry counts as part of the wait.
     async fn talk(&mut self, content: &str) {
         self.said += 1;
         let id = format!("live-{}", self.said);
         let began = now();
         loop {
-            self.socket.say(&self.chat, &id, content).await;
-            let answer = self.socket.answer_to(&id).await;
+            self.socket.send_message(&self.chat, &id, content).await;
+            let answer = self.socket.reply_to(&id).await;
             if answer["type"] == "message_ack" {
                 break;
             }
@@ -271,7 +273,8 @@ async fn two_thousand_who_come_back_at_once_get_everything_while_others_talk() {
         // An answer that was still on its way is passed over with it.
         talker.talk(LAST).await;
     }
-    let complete = timeout(LONG, crowd.join_all()).await.expect("everybody hears the last message");
+    let complete =
+        timeout(LONG, crowd.join_all()).await.expect("everybody receives the last message");
     let mut took: Vec<_> = talkers.iter().flat_map(|talker| talker.took.clone()).collect();
     took.sort_unstable();
     let p99 = took[took.len() * 99 / 100];

@@ -1,4 +1,5 @@
-//! Who hears what: every device of every member, once, in order, byte for byte; and nobody else.
+//! Every device of every member receives each message once, in order and unchanged; no other device
+//! receives it.
 
 use std::time::Duration;
 
@@ -23,21 +24,21 @@ async fn a_message_reaches_every_device_but_the_connection_that_sent_it() {
         others.push(server.connect_device("bo", device).await);
     }
     let mut stranger = server.connect("cy").await;
-    let ack = sending.said(&chat, "m1", "hello").await;
+    let ack = sending.send_acked(&chat, "m1", "hello").await;
     for socket in &mut others {
-        let message = socket.hears("hello").await;
+        let message = socket.receives("hello").await;
         for field in ["chat_id", "client_message_id", "message_id", "sequence", "created_at"] {
             assert_eq!(message[field], ack[field], "{message}");
         }
         assert_eq!(message["sender_id"], "ana");
         assert_eq!(message["content_type"], "text/plain");
     }
-    // The next message is the first that the sending connection hears.
-    let reply = others[1].said(&chat, "m1", "and you").await;
+    // The next message is the first that the sending connection receives.
+    let reply = others[1].send_acked(&chat, "m1", "and you").await;
     assert_eq!((&ack["sequence"], &reply["sequence"]), (&json!(1), &json!(2)));
-    sending.hears("and you").await;
+    sending.receives("and you").await;
     let other_chat = server.create_group("ana", &["cy"]).await;
-    sending.said(&other_chat, "m1", "hello cy").await;
+    sending.send_acked(&other_chat, "m1", "hello cy").await;
     assert_eq!(stranger.json_of("message").await["content"], "hello cy");
 }
 
@@ -74,9 +75,9 @@ async fn who_was_added_while_away_finds_the_chat_and_all_of_it_after_coming_back
     assert_eq!(cy.manifest_of(&chat).await, None);
     drop(cy);
     let mut ana = server.connect("ana").await;
-    ana.said(&chat, "m1", "before cy").await;
+    ana.send_acked(&chat, "m1", "before cy").await;
     server.add_member("ana", &chat, "cy").await;
-    ana.said(&chat, "m2", "welcome").await;
+    ana.send_acked(&chat, "m2", "welcome").await;
     let mut cy = server.connect("cy").await;
     assert_eq!(cy.manifest_of(&chat).await, Some((2, 0)));
     assert_eq!(cy.page(&chat, 0, None).await, (vec![1, 2], false, 2));
@@ -88,27 +89,27 @@ async fn who_was_removed_hears_nothing_more_and_may_ask_nothing_more() {
     let chat = server.create_group("ana", &["bo", "cy"]).await;
     let other = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
-    ana.said(&chat, "m1", "together").await;
-    bo.hears("together").await;
+    ana.send_acked(&chat, "m1", "together").await;
+    bo.receives("together").await;
     server.remove_member("ana", &chat, "bo").await;
     let removed = bo.json_of("chat_changed").await;
     assert_eq!((&removed["change"], removed.get("chat")), (&json!("member_removed"), None));
-    ana.said(&chat, "m2", "without bo").await;
+    ana.send_acked(&chat, "m2", "without bo").await;
     ana.send(&json!({ "type": "typing", "chat_id": chat, "is_typing": true })).await;
-    ana.said(&other, "m1", "elsewhere").await;
+    ana.send_acked(&other, "m1", "elsewhere").await;
     let next = bo.json().await;
     assert_eq!(next["content"], "elsewhere", "{next}");
     assert_eq!(bo.manifest_of(&chat).await, None);
     for (chat, other) in [(chat.as_str(), NO_CHAT)] {
-        let refused = bo.is_refused(chat, "m3", "NOT_A_MEMBER").await;
-        assert_eq!(same(refused), same(bo.is_refused(other, "m4", "NOT_A_MEMBER").await));
+        let refused = bo.send_rejected(chat, "m3", "NOT_A_MEMBER").await;
+        assert_eq!(same(refused), same(bo.send_rejected(other, "m4", "NOT_A_MEMBER").await));
         let refused = bo.sync(chat, 0, None).await;
         assert_eq!(refused["code"], "NOT_A_MEMBER", "{refused}");
         assert_eq!(same(refused), same(bo.sync(other, 0, None).await));
     }
 }
 
-/// What must not differ between a chat of others and one that does not exist.
+/// The parts of an error that must be equal for a chat of others and for one that does not exist.
 fn same(mut error: Value) -> String {
     error["request_id"].take();
     error["timestamp"].take();
@@ -144,7 +145,7 @@ async fn what_was_acknowledged_is_seen_at_once_and_never_beyond_the_head() {
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     for id in ["m1", "m2"] {
-        ana.said(&chat, id, id).await;
+        ana.send_acked(&chat, id, id).await;
     }
     for acknowledged in [1, 2, 999] {
         bo.acknowledge(&chat, acknowledged).await;
@@ -181,7 +182,7 @@ async fn typing_reaches_the_others_only_and_what_is_too_much_is_coalesced() {
     let apart = now() - heard_at;
     assert_eq!((&last["type"], &last["is_typing"]), (&json!("typing_indicator"), &json!(false)));
     assert!(apart > Duration::from_millis(800), "{apart:?}");
-    ana.said(&chat, "m1", "done").await;
+    ana.send_acked(&chat, "m1", "done").await;
     assert_eq!(bo.json().await["content"], "done");
     assert_eq!(laptop.json().await["content"], "done");
 }
@@ -193,17 +194,17 @@ async fn pushes_of_a_chat_ascend_without_holes_whoever_sends() {
     let mut cy = server.connect("cy").await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     for number in 0..100 {
-        ana.say(&chat, &format!("m{number}"), &format!("ana {number}")).await;
-        bo.say(&chat, &format!("m{number}"), &format!("bo {number}")).await;
+        ana.send_message(&chat, &format!("m{number}"), &format!("ana {number}")).await;
+        bo.send_message(&chat, &format!("m{number}"), &format!("bo {number}")).await;
     }
-    let mut heard = [0, 0];
+    let mut received = [0, 0];
     for sequence in 1..=200 {
         let message = cy.json_of("message").await;
         assert_eq!(message["sequence"], sequence);
         let sender = usize::from(message["sender_id"] == "bo");
-        let (name, number) = (["ana", "bo"][sender], heard[sender]);
+        let (name, number) = (["ana", "bo"][sender], received[sender]);
         assert_eq!(message["content"], format!("{name} {number}"), "a sender's order stays");
-        heard[sender] += 1;
+        received[sender] += 1;
     }
 }
 
@@ -213,23 +214,23 @@ async fn watermarks_show_in_the_manifest_and_never_fall_also_over_a_restart() {
     let chat = server.create_group("ana", &["bo"]).await;
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     for number in 1..=5 {
-        ana.said(&chat, &format!("m{number}"), "hello").await;
+        ana.send_acked(&chat, &format!("m{number}"), "hello").await;
     }
     bo.acknowledge(&chat, 3).await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 3)));
     bo.acknowledge(&chat, 2).await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 3)));
     assert_eq!(ana.manifest_of(&chat).await, Some((5, 0)));
-    let server = HEARTLINE.start_on(server.ended_by("TERM").await, "").await;
+    let server = HEARTLINE.start_on(server.stop_with("TERM").await, "").await;
     let mut bo = server.connect("bo").await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 3)));
     bo.acknowledge(&chat, 1).await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 3)));
-    // Nobody has received what does not exist.
+    // An acknowledgement beyond the head is limited to the head.
     bo.acknowledge(&chat, u64::MAX).await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 5)));
     bo.acknowledge(NO_CHAT, 7).await;
-    let server = HEARTLINE.start_on(server.ended_by("TERM").await, "").await;
+    let server = HEARTLINE.start_on(server.stop_with("TERM").await, "").await;
     let mut bo = server.connect("bo").await;
     assert_eq!(bo.manifest_of(&chat).await, Some((5, 5)));
 }
@@ -257,14 +258,14 @@ async fn content_comes_back_byte_for_byte_by_push_page_and_rest() {
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     let contents = odd_contents();
     for (number, content) in contents.iter().enumerate() {
-        ana.said(&chat, &format!("m{number}"), content).await;
-        bo.hears(content).await;
+        ana.send_acked(&chat, &format!("m{number}"), content).await;
+        bo.receives(content).await;
     }
     // Escapes are another way to write the same.
     let escaped =
         send_frame(&chat, "escaped", "@").to_string().replace('@', r"\ud83d\ude00\u0041\/");
     ana.send_text(&escaped).await;
-    bo.hears("😀A/").await;
+    bo.receives("😀A/").await;
     let page = bo.sync(&chat, 0, None).await;
     let history = server.history("bo", &chat).await;
     for messages in [page["messages"].as_array().unwrap(), &history] {
@@ -285,14 +286,14 @@ async fn content_has_1_to_4096_bytes_however_it_is_written() {
         ("😀".repeat(4096), "MESSAGE_TOO_LARGE"),
         (String::new(), "INVALID_MESSAGE"),
     ] {
-        ana.say(&chat, "m1", &content).await;
-        let error = ana.answer_to("m1").await;
+        ana.send_message(&chat, "m1", &content).await;
+        let error = ana.reply_to("m1").await;
         assert_eq!((&error["code"], &error["retryable"]), (&json!(code), &json!(false)));
     }
     let lone = send_frame(&chat, "m1", "@").to_string().replace('@', r"\ud800");
     ana.send_text(&lone).await;
     ana.error("INVALID_MESSAGE").await;
-    assert_eq!(ana.said(&chat, "m1", "fine").await["sequence"], 1);
+    assert_eq!(ana.send_acked(&chat, "m1", "fine").await["sequence"], 1);
 }
 
 #[tokio::test]
@@ -302,7 +303,7 @@ async fn pages_end_at_their_limit_and_the_next_begins_there() {
     let (mut ana, mut bo) = (server.connect("ana").await, server.connect("bo").await);
     assert_eq!(bo.page(&chat, 0, None).await, (vec![], false, 0));
     for number in 0..510 {
-        ana.say(&chat, &format!("m{number}"), "x").await;
+        ana.send_message(&chat, &format!("m{number}"), "x").await;
     }
     for _ in 0..510 {
         ana.json_of("message_ack").await;
@@ -329,7 +330,7 @@ async fn pages_end_at_their_limit_and_the_next_begins_there() {
             "type": "sync_request", "request_id": "wrong", "chat_id": chat, "after_sequence": wrong
         });
         bo.send(&frame).await;
-        let error = bo.answer_to("wrong").await;
+        let error = bo.reply_to("wrong").await;
         assert_eq!(error["code"], "INVALID_MESSAGE", "{wrong}: {error}");
         assert_eq!(error["details"]["field"], "after_sequence", "{wrong}: {error}");
     }
@@ -340,7 +341,7 @@ async fn a_page_is_at_most_256_kib_and_all_pages_together_are_everything() {
     let server = HEARTLINE.start_with(&format!("{PATIENT}{TALKATIVE}")).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let path = format!("/v1/chats/{chat}/messages");
-    // What grows sixfold as JSON, and what does not.
+    // One content that grows sixfold as JSON, and one that does not.
     let contents = ["\u{1}".repeat(4096), "x".repeat(4096)];
     for number in 0..120 {
         let content = &contents[number % 2];
@@ -357,15 +358,15 @@ async fn a_page_is_at_most_256_kib_and_all_pages_together_are_everything() {
             "after_sequence": after, "limit": 500
         });
         bo.send(&request).await;
-        // The last message may still be on its way to whoever listens.
+        // The last message may still be in transit.
         let page: Value = loop {
             let frame = bo.frame().await;
             assert!(frame.payload.len() <= 256 * 1024, "{} bytes", frame.payload.len());
-            let heard: Value = serde_json::from_slice(&frame.payload).unwrap();
-            if heard["type"] == "sync_response" {
-                break heard;
+            let received: Value = serde_json::from_slice(&frame.payload).unwrap();
+            if received["type"] == "sync_response" {
+                break received;
             }
-            assert_eq!(heard["type"], "message");
+            assert_eq!(received["type"], "message");
         };
         let found = sequences(&page);
         assert!(found.iter().copied().eq(after + 1..=after + found.len() as u64), "{found:?}");

@@ -8,7 +8,7 @@ use heartline_testing::chat::{WriteLock, is_rejected, send_frame};
 use serde_json::{Value, json};
 
 use crate::HEARTLINE;
-use crate::peers::{Heard, trickle};
+use crate::peers::{Received, trickle};
 
 /// Sends that many messages in one write.
 async fn say_all(socket: &mut Socket, chat: &str, count: usize) {
@@ -20,11 +20,11 @@ async fn say_all(socket: &mut Socket, chat: &str, count: usize) {
     socket.send_bytes(&frames).await;
 }
 
-/// The answers among what was heard, by request; none may be answered twice.
-fn answers(heard: &[Heard]) -> BTreeMap<String, Value> {
+/// The replies among the received frames, by request; no request may have two.
+fn answers(received: &[Received]) -> BTreeMap<String, Value> {
     let mut answers = BTreeMap::new();
-    for heard in heard {
-        let Heard::Other(frame) = heard else { continue };
+    for received in received {
+        let Received::Other(frame) = received else { continue };
         if let Some(request_id) = frame["request_id"].as_str() {
             let before = answers.insert(request_id.to_owned(), frame.clone());
             assert_eq!(before, None, "answered twice");
@@ -34,11 +34,11 @@ fn answers(heard: &[Heard]) -> BTreeMap<String, Value> {
 }
 
 /// The last words must be these.
-fn ends_with(heard: &[Heard], code: u16, reason: &str) {
-    let [.., Heard::Other(closing), close] = heard else { panic!("{heard:?}") };
+fn ends_with(received: &[Received], code: u16, reason: &str) {
+    let [.., Received::Other(closing), close] = received else { panic!("{received:?}") };
     assert_eq!(closing["type"], "connection_closing");
     assert_eq!(closing["reason"], reason);
-    assert_eq!(*close, Heard::Close(code, reason.to_owned()));
+    assert_eq!(*close, Received::Close(code, reason.to_owned()));
 }
 
 fn with_code<'a>(answers: &'a BTreeMap<String, Value>, code: &str) -> Vec<&'a Value> {
@@ -64,10 +64,10 @@ async fn who_sends_too_fast_is_told_when_to_go_on_and_may_go_on_then() {
         assert_eq!(seconds, 1, "a tenth of a second, in whole seconds");
     }
     assert!((20..=40).contains(&acked), "{acked} of 60 at once");
-    // What the server has said is long enough.
+    // Waiting as long as the server asks for is enough.
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     for number in 0..10 {
-        ana.say(&chat, &format!("later-{number}"), "hello").await;
+        ana.send_message(&chat, &format!("later-{number}"), "hello").await;
     }
     for _ in 0..10 {
         assert_eq!(ana.json().await["type"], "message_ack");
@@ -81,9 +81,9 @@ async fn who_does_not_stop_is_closed_and_every_message_until_then_was_answered()
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
     say_all(&mut ana, &chat, 300).await;
-    let heard = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
-    ends_with(&heard, 4429, "rate_limited");
-    let answers = answers(&heard);
+    let received = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
+    ends_with(&received, 4429, "rate_limited");
+    let answers = answers(&received);
     assert_eq!(with_code(&answers, "RATE_LIMITED").len(), 100);
     let acked = answers.values().filter(|answer| answer["type"] == "message_ack").count();
     assert_eq!(answers.len(), 100 + acked, "nothing else was answered");
@@ -107,9 +107,9 @@ async fn the_101st_request_that_waits_is_refused_and_the_third_refusal_closes() 
         is_rejected(&busy);
     }
     lock.release();
-    let heard = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
-    ends_with(&heard, 1013, "overloaded");
-    let answers = answers(&heard);
+    let received = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
+    ends_with(&received, 1013, "overloaded");
+    let answers = answers(&received);
     assert_eq!(answers.len(), 100);
     for number in 0..100 {
         let answer = &answers[&format!("m{number}")];
@@ -125,7 +125,7 @@ async fn pages_asked_for_all_at_once_are_all_answered_even_by_a_server_that_hang
     let server = HEARTLINE.start_with(limits).await;
     let chat = server.create_group("ana", &["bo"]).await;
     let mut ana = server.connect("ana").await;
-    ana.said(&chat, "m1", "hello").await;
+    ana.send_acked(&chat, "m1", "hello").await;
     let frame = |number: usize| {
         let request_id = format!("s{number}");
         let frame = json!({
@@ -135,9 +135,9 @@ async fn pages_asked_for_all_at_once_are_all_answered_even_by_a_server_that_hang
     };
     let frames: Vec<u8> = (0..200).flat_map(frame).collect();
     ana.send_bytes(&frames).await;
-    let heard = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
-    ends_with(&heard, 1013, "overloaded");
-    let answers = answers(&heard);
+    let received = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
+    ends_with(&received, 1013, "overloaded");
+    let answers = answers(&received);
     let busy = with_code(&answers, "SERVER_BUSY");
     assert_eq!(busy.len(), 3, "{busy:?}");
     busy.into_iter().for_each(is_rejected);
@@ -148,10 +148,10 @@ async fn pages_asked_for_all_at_once_are_all_answered_even_by_a_server_that_hang
     assert!(closing <= 10 && pages + closing >= 10, "{pages} pages, {closing} refused");
 }
 
-/// Sends while the store is held; answers which were refused as busy.
+/// Sends while the store is locked; returns the requests that were rejected as busy.
 async fn refused_while_held(ana: &mut Socket, sends: &[(&str, &str)]) -> Vec<String> {
     for (chat, id) in sends {
-        ana.say(chat, id, "hello").await;
+        ana.send_message(chat, id, "hello").await;
     }
     // A heartbeat overtakes what waits, but not what was answered before it.
     ana.send(&json!({ "type": "heartbeat" })).await;
@@ -191,7 +191,7 @@ async fn a_chat_with_too_many_messages_under_way_is_busy_and_others_are_not() {
     lock.release();
     assert_eq!(acked(&mut ana, 5).await, ["b1", "b2", "b3", "b4", "q1"]);
     // Nothing was stored of what was refused, and now there is room.
-    assert_eq!(ana.said(&busy, "b5", "hello").await["sequence"], 5);
+    assert_eq!(ana.send_acked(&busy, "b5", "hello").await["sequence"], 5);
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_node_with_too_many_messages_under_way_is_busy() {
     assert_eq!(refused_while_held(&mut ana, &sends).await, ["c1", "a3"]);
     lock.release();
     assert_eq!(acked(&mut ana, 3).await, ["a1", "a2", "b1"]);
-    let ack = ana.said(&third, "c1", "hello").await;
+    let ack = ana.send_acked(&third, "c1", "hello").await;
     assert_eq!((&ack["sequence"], &ack["duplicate"]), (&json!(1), &json!(false)));
     let busy = "durability_sends_total{outcome=\"busy\"}";
     assert_eq!(server.metric(busy).await, 2.0);

@@ -1,4 +1,4 @@
-//! What survives the end of a server, in order or not, and what a store in a bad state does.
+//! Data after a shutdown or a crash of the server, and a damaged store.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom, Write};
@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
-use crate::peers::{Heard, now, trickle};
+use crate::peers::{Received, now, trickle};
 
-/// Messages of a big store unless the environment says otherwise.
+/// The number of messages of a big store, unless set in the environment.
 const BIG_STORE_MESSAGES: u32 = 100_000;
 
 /// How many stored messages were not recorded as announced.
@@ -27,16 +27,16 @@ fn unpublished(files: &Files) -> u32 {
 async fn what_a_killed_server_had_not_announced_is_delivered_without_a_sync() {
     let mut server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
-    // What is delivered is recorded twice a second: the kill must come in between.
+    // Delivery is recorded twice a second: the kill must come in between.
     for attempt in 1.. {
         let id = format!("m{attempt}");
-        server.connect("ana").await.said(&chat, &id, &id).await;
-        let files = server.ended_by("KILL").await;
+        server.connect("ana").await.send_acked(&chat, &id, &id).await;
+        let files = server.stop_with("KILL").await;
         let left = unpublished(&files);
         server = HEARTLINE.start_on(files, "").await;
         if left > 0 {
             let mut bo = server.connect("bo").await;
-            assert_eq!(bo.hears(&id).await["sequence"], attempt);
+            assert_eq!(bo.receives(&id).await["sequence"], attempt);
             assert_eq!(server.metric("durability_messages_relayed_total").await, f64::from(left));
             return;
         }
@@ -52,7 +52,7 @@ async fn sends_in_flight_are_answered_before_the_goodbye() {
     ana.json_of("chat_changed").await;
     let lock = WriteLock::hold(&server);
     for number in 1..=5 {
-        ana.say(&chat, &format!("m{number}"), "hello").await;
+        ana.send_message(&chat, &format!("m{number}"), "hello").await;
     }
     ana.is_open().await;
     server.signal("TERM").await;
@@ -74,19 +74,19 @@ async fn sends_that_a_stopping_server_cannot_store_are_answered_too() {
     ana.json_of("chat_changed").await;
     let lock = WriteLock::hold(&server);
     for number in 1..=5 {
-        ana.say(&chat, &format!("m{number}"), "hello").await;
+        ana.send_message(&chat, &format!("m{number}"), "hello").await;
     }
     ana.is_open().await;
     let asked_at = now();
     server.signal("TERM").await;
-    let heard = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
-    let [answers @ .., Heard::Other(closing), Heard::Close(1001, _)] = &heard[..] else {
-        panic!("{heard:?}")
+    let received = trickle(&mut ana, 64 * 1024, Duration::ZERO).await;
+    let [answers @ .., Received::Other(closing), Received::Close(1001, _)] = &received[..] else {
+        panic!("{received:?}")
     };
     assert_eq!(closing["reason"], "server_shutdown");
     assert_eq!(answers.len(), 5, "{answers:?}");
     for answer in answers {
-        let Heard::Other(answer) = answer else { panic!("{answer:?}") };
+        let Received::Other(answer) = answer else { panic!("{answer:?}") };
         assert_eq!(answer["code"], "SERVICE_UNAVAILABLE", "{answer}");
         assert!(answer["details"]["outcome"].is_string(), "{answer}");
     }
@@ -97,7 +97,7 @@ async fn sends_that_a_stopping_server_cannot_store_are_answered_too() {
     lock.release();
 }
 
-/// Writes so many messages of a user into a chat of a store that nobody uses.
+/// Writes this many messages of a user into a chat of a store that is not in use.
 fn fill(data: &Path, messages: u32) {
     let store = open_store(data);
     let insert = "WITH RECURSIVE numbers (n) AS
@@ -115,17 +115,17 @@ fn fill(data: &Path, messages: u32) {
     store.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
 }
 
-/// A server that was killed on a store with so many messages, and their chat.
+/// A server that was killed on a store with this many messages, and their chat.
 async fn killed_on_a_store_of(messages: u32) -> (Files, String) {
     let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
-    let files = server.ended_by("TERM").await;
+    let files = server.stop_with("TERM").await;
     fill(&files.data(), messages);
     let server = HEARTLINE.start_on(files, "").await;
     let mut ana = server.connect("ana").await;
-    let ack = ana.said(&chat, "the-last", "hello").await;
+    let ack = ana.send_acked(&chat, "the-last", "hello").await;
     assert_eq!(ack["sequence"], messages + 1);
-    (server.ended_by("KILL").await, chat)
+    (server.stop_with("KILL").await, chat)
 }
 
 #[tokio::test]
@@ -139,11 +139,11 @@ async fn a_server_killed_on_a_big_store_is_ready_again_within_two_seconds() {
     let ready_after = now() - began;
     println!("ready {ready_after:?} after a start on {messages} messages");
     assert!(ready_after < Duration::from_secs(2), "{ready_after:?}");
-    // It serves while it is being checked.
+    // The server serves during the check of the store.
     let head = u64::from(messages) + 1;
     let mut ana = server.connect("ana").await;
     assert_eq!(ana.page(&chat, head - 2, None).await, (vec![head - 1, head], false, head));
-    assert_eq!(ana.said(&chat, "one-more", "hello").await["sequence"], head + 1);
+    assert_eq!(ana.send_acked(&chat, "one-more", "hello").await["sequence"], head + 1);
     server.logged(&["the store is whole"]).await;
 }
 
@@ -151,19 +151,19 @@ async fn a_server_killed_on_a_big_store_is_ready_again_within_two_seconds() {
 async fn a_disk_below_its_reserve_refuses_messages_and_still_reads() {
     let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
-    server.connect("ana").await.said(&chat, "m1", "hello").await;
-    let files = server.ended_by("TERM").await;
+    server.connect("ana").await.send_acked(&chat, "m1", "hello").await;
+    let files = server.stop_with("TERM").await;
     let reserve = "[store]\ndisk_reserve = \"1024GiB\"\n";
     let server = HEARTLINE.start_on(files, reserve).await;
     let mut ana = server.connect("ana").await;
-    is_rejected(&ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await);
+    is_rejected(&ana.send_rejected(&chat, "m2", "SERVICE_UNAVAILABLE").await);
     server.logged(&["store writes refused"]).await;
     assert_eq!(ana.page(&chat, 0, None).await, (vec![1], false, 1));
     assert_eq!(ana.manifest_of(&chat).await, Some((1, 0)));
     assert_eq!(server.history("bo", &chat).await.len(), 1);
-    let server = HEARTLINE.start_on(server.ended_by("TERM").await, "").await;
+    let server = HEARTLINE.start_on(server.stop_with("TERM").await, "").await;
     let mut ana = server.connect("ana").await;
-    let ack = ana.said(&chat, "m2", "hello").await;
+    let ack = ana.send_acked(&chat, "m2", "hello").await;
     assert_eq!((&ack["sequence"], &ack["duplicate"]), (&json!(2), &json!(false)));
 }
 
@@ -182,11 +182,11 @@ async fn a_store_that_is_damaged_inside_is_found_out_and_not_written_to() {
     let server = HEARTLINE.start_on(files, PATIENT).await;
     server.logged(&["the store is damaged: writes stop; restore a backup"]).await;
     let mut ana = server.connect("ana").await;
-    let refused = ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await;
+    let refused = ana.send_rejected(&chat, "m2", "SERVICE_UNAVAILABLE").await;
     is_rejected(&refused);
     let text = refused.to_string();
     assert!(!text.contains("sqlite") && !text.contains("page"), "{text}");
-    // What can still be read is read, and the server stays.
+    // Undamaged data is still read, and the server keeps running.
     assert_eq!(ana.manifest_of(&chat).await.map(|(head, _)| head), Some(20_001));
     assert_eq!(ana.page(&chat, 20_000, None).await, (vec![20_001], false, 20_001));
     assert_eq!(server.http("GET", "/livez", "", None).await.status, 200);
@@ -200,7 +200,7 @@ async fn a_store_that_has_lost_its_end_is_found_out_and_not_written_to() {
     let server = HEARTLINE.start_on(files, PATIENT).await;
     server.logged(&["the store is damaged: writes stop; restore a backup"]).await;
     let mut ana = server.connect("ana").await;
-    is_rejected(&ana.is_refused(&chat, "m2", "SERVICE_UNAVAILABLE").await);
+    is_rejected(&ana.send_rejected(&chat, "m2", "SERVICE_UNAVAILABLE").await);
     assert_eq!(server.http("GET", "/livez", "", None).await.status, 200);
 }
 
@@ -208,8 +208,8 @@ async fn a_store_that_has_lost_its_end_is_found_out_and_not_written_to() {
 async fn a_file_that_is_no_store_any_more_is_named_and_left_as_it_is() {
     let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
-    server.connect("ana").await.said(&chat, "m1", "hello").await;
-    let files = server.ended_by("TERM").await;
+    server.connect("ana").await.send_acked(&chat, "m1", "hello").await;
+    let files = server.stop_with("TERM").await;
     damage(&files, 0, &[0xa5; 4096]);
     let database = files.data().join("heartline.db");
     let before = std::fs::read(&database).unwrap();

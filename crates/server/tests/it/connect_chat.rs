@@ -43,13 +43,13 @@ impl Drop for Home {
     }
 }
 
-/// Somebody at a terminal.
+/// A user at a terminal.
 struct Person {
     child: Child,
     keyboard: Option<ChildStdin>,
     lines: Arc<Mutex<Vec<String>>>,
     count: watch::Receiver<usize>,
-    /// Who read the two streams; they end with the process.
+    /// The tasks that read the two streams; they end with the process.
     tasks: JoinSet<()>,
 }
 
@@ -78,7 +78,7 @@ impl Person {
         self.sees_times(text, 1).await;
     }
 
-    /// Waits until so many lines contain this.
+    /// Waits until this many lines contain the text.
     async fn sees_times(&self, text: &str, times: usize) {
         let mut count = self.count.clone();
         let enough = count.wait_for(|_| self.times(text) >= times);
@@ -91,7 +91,7 @@ impl Person {
         self.lines.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
 
-    /// Ends the input and waits; answers the exit code and every line.
+    /// Closes the input and waits; returns the exit code and every line.
     async fn leaves(mut self) -> (Option<i32>, Vec<String>) {
         self.keyboard = None;
         self.ends().await
@@ -104,7 +104,7 @@ impl Person {
         (status.code(), self.lines.lock().unwrap().clone())
     }
 
-    /// What Ctrl-C does.
+    /// Sends SIGINT, like Ctrl-C.
     async fn interrupt(&self) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().await.unwrap().success());
@@ -213,7 +213,7 @@ async fn a_message_typed_while_the_server_was_down_arrives_once() {
     let shown = lines.iter().filter_map(|line| line.split_once(" ana: ")).map(|(_, text)| text);
     assert!(shown.collect::<Vec<_>>().ends_with(&said), "{lines:#?}");
 
-    // What has no answer at the end is not passed over in silence.
+    // A message without a reply at the end is reported.
     server.signal("STOP").await;
     ana.types("never").await;
     ana.sees(" ana: never (waiting for the server)").await;

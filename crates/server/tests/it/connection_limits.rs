@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::HEARTLINE;
 
-/// Nobody here answers a Ping, so silence is borne for longer than any test takes.
+/// Configuration for clients that answer no Ping.
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
 /// Upgrades of as many users as there are addresses in the list, all at once.

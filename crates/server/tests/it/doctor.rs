@@ -120,7 +120,7 @@ async fn a_sound_node_passes_while_it_runs_and_when_it_is_stopped() {
         .unwrap();
     assert_eq!(left, 0, "the probe cleans up after itself");
 
-    let files = server.ended_by("TERM").await;
+    let files = server.stop_with("TERM").await;
     let visit = DoctorReport::on(HEARTLINE, files.data(), &[]).await;
     visit.assert_clean();
     assert_eq!(visit.verdict("store file").0, "pass");
@@ -134,7 +134,7 @@ async fn a_sound_node_passes_while_it_runs_and_when_it_is_stopped() {
 async fn a_halted_chat_and_a_damaged_file_are_found() {
     let server = HEARTLINE.start().await;
     let chat = server.create_group("ana", &["bo"]).await;
-    let files = server.ended_by("TERM").await;
+    let files = server.stop_with("TERM").await;
     let damage = |sql: &str| {
         let path = files.data().join("heartline.db");
         rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();

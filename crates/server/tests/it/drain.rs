@@ -1,4 +1,4 @@
-//! A server that is asked to stop says goodbye to everybody first.
+//! A server that is stopped sends `connection_closing` to every client first.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,21 +15,25 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
-use crate::peers::{Attentive, Device, Heard, Pusher, connect_from, connect_narrow, now, upgrade};
+use crate::peers::{
+    Attentive, Device, Pusher, Received, connect_from, connect_narrow, now, upgrade,
+};
 
 const ACTIVE: &str = "gateway_connections_active";
 
-/// Long silences are fine: connecting takes a while, and nobody here sends heartbeats.
+/// Configuration for clients that send no heartbeats.
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
-/// The goodbye: `connection_closing{server_shutdown}`, the Close, and nothing else. Answers the
-/// delay after which the client shall come back.
-fn goodbye(heard: &[Heard]) -> u64 {
-    let [Heard::Other(_), Heard::Other(closing), close] = heard else { panic!("{heard:?}") };
+/// Asserts that the frames are `connection_closing{server_shutdown}` and the Close. Returns the
+/// reconnect delay.
+fn goodbye(received: &[Received]) -> u64 {
+    let [Received::Other(_), Received::Other(closing), close] = received else {
+        panic!("{received:?}")
+    };
     assert_eq!(closing["type"], "connection_closing");
     assert_eq!(closing["reason"], "server_shutdown");
     assert_eq!(closing["reconnect_allowed"], true);
-    assert_eq!(*close, Heard::Close(1001, "server_shutdown".to_owned()));
+    assert_eq!(*close, Received::Close(1001, "server_shutdown".to_owned()));
     closing["reconnect_delay_ms"].as_u64().unwrap()
 }
 
@@ -58,9 +62,9 @@ async fn five_thousand_connections_are_all_told_before_the_server_ends_well() {
     server.signal("TERM").await;
     server.logged(&["draining"]).await;
     assert!(is_unready(&server).await);
-    let heard = join_all(devices.into_iter().map(Attentive::ended)).await;
+    let received = join_all(devices.into_iter().map(Attentive::ended)).await;
     let told_after = now() - asked_at;
-    let delays: Vec<u64> = heard.iter().map(|heard| goodbye(heard)).collect();
+    let delays: Vec<u64> = received.iter().map(|received| goodbye(received)).collect();
     assert_eq!(delays.len(), USERS * DEVICES + 20);
     let delay_max = DRAIN_RECONNECT_DELAY_MAX.as_millis() as u64;
     assert!(delays.iter().all(|delay| *delay <= delay_max));
@@ -70,7 +74,7 @@ async fn five_thousand_connections_are_all_told_before_the_server_ends_well() {
     assert!(now() - asked_at < Duration::from_secs(30), "told after {told_after:?}");
 }
 
-/// Whether a load balancer that asks now sees a node that wants nobody: 503, or no answer at all.
+/// Whether a load balancer sees the node as not ready: 503, or no response.
 async fn is_unready(server: &Server) -> bool {
     let Ok(mut socket) = TcpStream::connect(server.address).await else { return true };
     let request = b"GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
@@ -210,11 +214,11 @@ async fn peers_that_go_on_sending_after_their_end_hold_up_neither_files_nor_a_dr
     let before = server.open_sockets();
     let mut flooders = JoinSet::new();
     for _ in 0..200 {
-        let mut guest = server.challenged().await;
+        let mut party_client = server.challenged().await;
         flooders.spawn(async move {
             // An unmasked frame ends the connection; what follows is never read as frames.
             let junk = [0x81; 64 * 1024];
-            while guest.stream.write_all(&junk).await.is_ok() {}
+            while party_client.stream.write_all(&junk).await.is_ok() {}
         });
     }
     timeout(PATIENCE / 2, flooders.join_all()).await.expect("every flooder is cut off");

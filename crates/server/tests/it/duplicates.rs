@@ -1,4 +1,4 @@
-//! The same device twice, and the policies for it.
+//! Two connections of the same device, and the policies for them.
 
 use std::time::Duration;
 

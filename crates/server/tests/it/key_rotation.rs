@@ -1,4 +1,4 @@
-//! Keys that somebody else publishes at a URL: rotation, outage, and the time before the first.
+//! Keys of an identity provider at a URL: rotation, outage, and the time before the first fetch.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::HEARTLINE;
 const FIRST: &str = include_str!("../../../auth/src/fixtures/p256_a.private.pem");
 const SECOND: &str = include_str!("../../../auth/src/fixtures/p256_b.private.pem");
 
-/// An identity provider that answers with what it is told to, and counts the questions.
+/// An identity provider with configurable responses that counts its requests.
 struct Provider {
     address: SocketAddr,
     state: Arc<Mutex<State>>,

@@ -1,4 +1,4 @@
-//! Who counts as connected, and for how long.
+//! The lifetime of leases and connections.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use heartline_testing::bearer;
 use serde_json::json;
 
 use crate::HEARTLINE;
-use crate::peers::{Attentive, Device, Heard, now};
+use crate::peers::{Attentive, Device, Received, now};
 
 const ACTIVE: &str = "gateway_connections_active";
 
@@ -22,15 +22,15 @@ pub(crate) fn aging(max_connection_age: &str) -> String {
 async fn a_connection_that_is_old_enough_is_asked_to_come_again() {
     let server = HEARTLINE.start_with(&aging("2s")).await;
     let connected_at = now();
-    let heard = Attentive::new(server.connect("ana").await).ended().await;
+    let received = Attentive::new(server.connect("ana").await).ended().await;
     let age = now() - connected_at;
     assert!(age > Duration::from_millis(1850), "{age:?}");
     assert!(age < Duration::from_secs(5), "{age:?}");
-    let [Heard::Other(closing), close] = &heard[..] else { panic!("{heard:?}") };
+    let [Received::Other(closing), close] = &received[..] else { panic!("{received:?}") };
     assert_eq!(closing["type"], "connection_closing");
     assert_eq!(closing["reason"], "max_age");
     assert_eq!(closing["reconnect_allowed"], true);
-    assert_eq!(*close, Heard::Close(1001, "max_age".to_owned()));
+    assert_eq!(*close, Received::Close(1001, "max_age".to_owned()));
     server.leases_become("ana", 0).await;
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use heartline_testing::lives::{LIVES, TARGET, in_map};
-use heartline_testing::party::Guest;
+use heartline_testing::party::PartyClient;
 use heartline_testing::presence::OPEN;
 use heartline_testing::{Binary, Server};
 use serde_json::Value;
@@ -35,8 +35,8 @@ fn holds(passed: &[usize], order: &[usize]) -> bool {
     left.peek().is_none()
 }
 
-/// Waits until all stops of a life were passed since a line of the log, but for one that runs beside
-/// the others and has only a stop that it follows.
+/// Waits until all stops of a life were passed since a line of the log, but for one that runs
+/// beside the others and has only a stop that it follows.
 async fn walks(server: &Server, life: &str, since: usize, beside: Option<(usize, usize)>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let stops = in_map(root).into_iter().filter(|stop| stop.life == life);
@@ -61,9 +61,9 @@ async fn a_message_passes_every_stop_of_its_life() {
     let mut bo = server.connect("bo").await;
     let since = server.log().len();
     let mut ana = server.connect("ana").await;
-    ana.said(&chat, "m1", "hello").await;
-    bo.hears("hello").await;
-    // The sender is answered while the message goes on.
+    ana.send_acked(&chat, "m1", "hello").await;
+    bo.receives("hello").await;
+    // The sender is acknowledged while the message is still being delivered.
     walks(&server, "message", since, Some((7, 8))).await;
 }
 
@@ -86,8 +86,8 @@ async fn a_presence_transition_passes_every_stop_of_its_life() {
 #[tokio::test]
 async fn a_party_edit_passes_every_stop_of_its_life() {
     let server = start(HEARTLINE).await;
-    let mut ana = Guest::arrive(server.address, None).await;
-    let mut bo = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
+    let mut bo = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     bo.joins("wall").await;
     let stream = bo.follows_queue("wall").await;

@@ -1,4 +1,4 @@
-//! What is counted is defined, and what is defined is counted.
+//! Every metric that is served is defined, and every defined metric is served.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::HEARTLINE;
 /// Headings of what only nodes among others count carry this.
 const AMONG_OTHERS: &str = "(many nodes)";
 
-/// Nobody here answers pings.
+/// Configuration for clients that answer no Ping.
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"5m\"\nheartbeat_timeout = \"10m\"\n";
 
 /// The heading under which other names are mapped to ours.
@@ -65,8 +65,8 @@ fn definitions() -> Vec<Definition> {
     definitions
 }
 
-/// Whether everything that a node shows is defined, and everything that is defined is shown. What
-/// has labels is shown from its first event on; until then it is enough that it is registered.
+/// Asserts that every served metric is defined, and every defined metric is served. A metric with
+/// labels is served from its first event on; until then it must be registered.
 fn is_as_defined(shown: &BTreeSet<String>, is_among_others: bool) {
     let definitions = definitions();
     let may_show = |it: &&Definition| is_among_others || !it.is_among_others;
@@ -109,7 +109,7 @@ async fn exceeds(server: &Server, name: &str, value: f64) {
     assert!(timeout(PATIENCE, wait).await.is_ok(), "{name} stays {value}");
 }
 
-/// What stands before a recording rule's colon or a metric's first underscore.
+/// Whether a word has the prefix of a recording rule or a metric of this project.
 fn is_ours(word: &str) -> bool {
     let areas = ["gateway", "durability", "fanout", "routing", "presence", "link", "redis"];
     areas
@@ -130,7 +130,7 @@ async fn every_metric_of_a_node_alone_is_defined_and_every_defined_one_is_there(
     is_as_defined(&scraped(&server).await, false);
 }
 
-/// A node that shares engines, of which nobody else makes use.
+/// A node with shared engines that no other node uses.
 struct Shared {
     redis: Redis,
     server: Server,
@@ -159,7 +159,7 @@ async fn every_metric_of_a_node_among_others_is_defined_and_every_defined_one_is
     let mut socket = server.connect("ana").await;
     let _second = server.connect("ana").await;
     server.metric_becomes("routing_multi_device_users", 1.0).await;
-    // What the first probe and the first renewal found.
+    // The values of the first probe and the first renewal.
     exceeds(&server, "redis_keys", 0.0).await;
     exceeds(&server, "routing_renewals_total", 0.0).await;
     is_as_defined(&scraped(&server).await, true);

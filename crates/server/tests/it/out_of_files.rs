@@ -1,4 +1,4 @@
-//! A process that has no files left goes on serving, and accepts again when some are free.
+//! A process without free file descriptors keeps serving, and accepts again when some are free.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const FILES: usize = 64;
 /// Clients that want to connect: more than there are files.
 const CLIENTS: usize = 100;
 
-/// A server that the shell allows only so many open files.
+/// A server with a low limit of open files.
 async fn server_with_few_files() -> Server {
     let directory = HEARTLINE.scratch();
     let path = directory.join("heartline.toml");
@@ -68,7 +68,7 @@ async fn accepting_rests_while_there_are_no_files_and_goes_on_afterwards() {
     first.json_of("connection_established").await;
     first.is_open().await;
 
-    // Who leaves makes room for who waits, until everybody has had a turn.
+    // Each connection that closes admits one that waits, until all have been served.
     drop(connected);
     while let Some(attempt) = timeout(PATIENCE, attempts.join_next()).await.expect("a turn") {
         assert_eq!(attempt.unwrap().status, 101);

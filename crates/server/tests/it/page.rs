@@ -1,19 +1,19 @@
 //! The page at `/`, and who may sign in by name.
 
-use heartline_testing::{Answer, SECRET, Server};
+use heartline_testing::{Response, SECRET, Server};
 use serde_json::{Value, json};
 
 use crate::HEARTLINE;
 
 /// A request with these headers besides the usual ones.
-async fn get(server: &Server, path: &str, headers: &str) -> Answer {
+async fn get(server: &Server, path: &str, headers: &str) -> Response {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     server.http_raw(request.as_bytes()).await
 }
 
-/// Signs in as somebody, with these headers.
-async fn sign_in(server: &Server, headers: &str, body: &Value) -> Answer {
+/// Signs in with these headers.
+async fn sign_in(server: &Server, headers: &str, body: &Value) -> Response {
     let body = body.to_string();
     let request = format!(
         "POST /dev/token HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\

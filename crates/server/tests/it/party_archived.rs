@@ -1,11 +1,11 @@
-//! What the archive has of a session when a node is alone: read from its file.
+//! The archive of a session on a single node, read from its file.
 
 use std::path::Path;
 
 use heartline_testing::PATIENCE;
 use heartline_testing::chat::{WriteLock, open_store};
-use heartline_testing::party::crowd::adds_at_once;
-use heartline_testing::party::{ADD, Guest, Join, Outcome, item, uuid};
+use heartline_testing::party::crowd::add_concurrently;
+use heartline_testing::party::{ADD, Join, Outcome, PartyClient, item, uuid};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -35,17 +35,17 @@ const ENDED: i64 = 2;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_edits_at_once_on_a_node_that_is_alone_are_all_there() {
     let server = HEARTLINE.start().await;
-    adds_at_once(&[server.address], "wall").await;
-    let files = server.ended_by("KILL").await;
+    add_concurrently(&[server.address], "wall").await;
+    let files = server.stop_with("KILL").await;
     let server = HEARTLINE.start_on(files, "").await;
-    let joined = Guest::arrive(server.address, None).await.joins("wall").await;
+    let joined = PartyClient::connect(server.address, None).await.joins("wall").await;
     assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 500, "after a kill too");
 }
 
 #[tokio::test]
 async fn a_stop_right_after_an_edit_leaves_it_in_the_archive() {
     let mut server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
     ana.adds(2).await;
@@ -58,16 +58,16 @@ async fn a_stop_right_after_an_edit_leaves_it_in_the_archive() {
 #[tokio::test]
 async fn a_member_who_may_come_back_is_away_and_not_out_after_a_stop() {
     let server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     let resumable = Join { is_resumable: true, ..Join::default() };
     let before = ana.joins_as("wall", resumable.clone()).await;
-    let mut bo = Guest::arrive(server.address, None).await;
+    let mut bo = PartyClient::connect(server.address, None).await;
     bo.joins("wall").await;
     ana.adds(1).await;
-    let files = server.ended_by("TERM").await;
+    let files = server.stop_with("TERM").await;
     assert_eq!(archived(&files.data(), "wall", &[1]), Some((ACTIVE, 1, true)));
     let server = HEARTLINE.start_on(files, "").await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     let token = before["resumeToken"].as_str().map(str::to_owned);
     let after = ana.joins_as("wall", Join { token, ..resumable }).await;
     assert_eq!(after["clientId"], before["clientId"]);
@@ -77,7 +77,7 @@ async fn a_member_who_may_come_back_is_away_and_not_out_after_a_stop() {
 #[tokio::test]
 async fn the_last_leave_and_the_end_are_archived_at_once() {
     let server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, Some("ana")).await;
+    let mut ana = PartyClient::connect(server.address, Some("ana")).await;
     ana.joins("left").await;
     ana.adds(1).await;
     ana.leaves().await;
@@ -102,10 +102,10 @@ async fn the_last_leave_and_the_end_are_archived_at_once() {
 #[tokio::test]
 async fn a_node_that_is_about_to_stop_refuses_edits_then_archives_then_closes_sockets() {
     let mut server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
-    // While somebody else writes to the file, the archive takes nothing.
+    // While another process writes to the file, the archive accepts nothing.
     let lock = WriteLock::hold(&server);
     server.signal("TERM").await;
     server.logged(&["party sessions reject changes: shutting down"]).await;
@@ -125,17 +125,17 @@ async fn a_node_that_is_about_to_stop_refuses_edits_then_archives_then_closes_so
 async fn sessions_are_archived_where_the_operator_says() {
     let more = "[party]\narchive_url = \"sqlite:elsewhere.db\"\n";
     let server = HEARTLINE.start_with(more).await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     ana.adds(1).await;
-    let files = server.ended_by("TERM").await;
+    let files = server.stop_with("TERM").await;
     assert_eq!(archived(&files.data(), "wall", &[1]), None);
     let elsewhere = Connection::open(files.data().join("elsewhere.db")).unwrap();
     assert_eq!(archived_in(&elsewhere, "wall", &[1]), Some((INACTIVE, 0, true)));
-    // What is fast is in the node's own file; what was lost there comes from the archive.
+    // The session is in the node's own file; what is deleted there is restored from the archive.
     let lost = "DELETE FROM party_entries; DELETE FROM party_fields; DELETE FROM party_sessions;";
     open_store(&files.data()).execute_batch(lost).unwrap();
     let server = HEARTLINE.start_on(files, more).await;
-    let joined = Guest::arrive(server.address, None).await.joins("wall").await;
+    let joined = PartyClient::connect(server.address, None).await.joins("wall").await;
     assert_eq!(joined["queueState"]["queue"][0]["uuid"], uuid(1));
 }

@@ -1,9 +1,9 @@
-//! What is too large, too deep or too often for a party, on a node that is alone; and what its
-//! answers never tell.
+//! The limits of a party on a single node: size, depth and rate; and errors without internal
+//! details.
 
 use heartline_client::raw::{OPCODE_TEXT, connect_raw, masked_frame};
-use heartline_testing::party::large::{large_item, large_queue_is_served, message_of};
-use heartline_testing::party::{ADD, Guest, Outcome, PROTOCOL};
+use heartline_testing::party::large::{assert_large_queue_is_served, large_item, message_of};
+use heartline_testing::party::{ADD, Outcome, PROTOCOL, PartyClient};
 use heartline_testing::{PATIENCE, Socket, close_of, token};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -13,13 +13,13 @@ use crate::HEARTLINE;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_of_five_hundred_large_climbs_is_seeded_set_and_told() {
     let server = HEARTLINE.start().await;
-    large_queue_is_served(&[server.address]).await;
+    assert_large_queue_is_served(&[server.address]).await;
 }
 
 #[tokio::test]
 async fn an_item_that_is_too_large_is_refused_and_a_frame_that_is_too_large_ends_the_socket() {
     let server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     let refused = ana.attempt(ADD, json!({ "item": large_item(1, 33 * 1024) }), PATIENCE).await;
     let expected = "Queue item too large (at most 32768 bytes)";
@@ -49,14 +49,14 @@ async fn an_item_that_is_too_large_is_refused_and_a_frame_that_is_too_large_ends
 async fn a_query_of_a_hundred_thousand_levels_is_refused_and_the_process_lives() {
     const LEVELS: usize = 100_000;
     let server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     let nest =
         |open: &str, close: &str| format!("{}1{}", open.repeat(LEVELS), close.repeat(LEVELS));
     let nests = [
         format!("{{ session(sessionId: {}) {{ id }} }}", nest("[", "]")),
         "{".repeat(LEVELS),
         nest("(", ")"),
-        // Nobody reads as much text as these levels take.
+        // These texts are rejected by their length.
         nest("{a", "}"),
         nest("{a:", "}"),
     ];
@@ -79,7 +79,7 @@ async fn a_query_of_a_hundred_thousand_levels_is_refused_and_the_process_lives()
         r#"{{"id":"x","type":"subscribe","payload":{{"query":"{{a}}",
         "variables":{{"a":{holds}}}}}}}"#
     );
-    let bo = Guest::arrive(server.address, None).await;
+    let bo = PartyClient::connect(server.address, None).await;
     bo.send_text(&variables).await;
     assert_eq!(bo.closed_with().await, 4400);
     ana.joins("wall").await;
@@ -91,7 +91,7 @@ async fn who_asks_too_often_over_http_is_told_when_to_ask_again() {
     let server = HEARTLINE.start_with("[party]\nquery_rate = 2\n").await;
     let question = json!({ "query": "{ session(sessionId: \"wall\") { id } }" });
     let mut answers = Vec::new();
-    // Four at once, and whatever comes back in the meantime.
+    // Four requests at a time, while responses arrive.
     while answers.len() < 200 {
         answers.push(server.http("POST", "/graphql", &token("ana"), Some(&question)).await);
         if answers.last().is_some_and(|answer| answer.status == 429) {
@@ -107,7 +107,7 @@ async fn who_asks_too_often_over_http_is_told_when_to_ask_again() {
     assert_eq!(error["message"], "Rate limit exceeded. Try again in 1 seconds.");
     assert_eq!(error["extensions"], json!({ "code": "RATE_LIMITED", "retry_after_seconds": 1 }));
     // A socket has rates of its own.
-    Guest::arrive(server.address, None).await.joins("wall").await;
+    PartyClient::connect(server.address, None).await.joins("wall").await;
     let way = server.http("GET", "/join/wall", "", None).await;
     assert!([404, 429].contains(&way.status), "{way:?}");
 }
@@ -115,7 +115,7 @@ async fn who_asks_too_often_over_http_is_told_when_to_ask_again() {
 #[tokio::test]
 async fn the_way_into_a_session_never_leaves_the_site() {
     let server = HEARTLINE.start_with("[party]\nsite_url = \"https://site.example\"\n").await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     const JOIN: &str = "mutation($s: ID!, $path: String!) {
         joinSession(sessionId: $s, boardPath: $path) { boardPath } }";
     let evil = [
@@ -140,7 +140,7 @@ async fn the_way_into_a_session_never_leaves_the_site() {
         let way = server.http("GET", &format!("/join/{session}"), "", None).await;
         assert_eq!(way.status, 404, "{path}");
     }
-    // What is legal leads to the site, whatever it looks like.
+    // Every valid path redirects to the site.
     for (number, path) in
         ["/%2F%2Fevil.example", "/@evil.example", "/a?b=//evil", "/..//evil.example"]
             .iter()
@@ -150,7 +150,7 @@ async fn the_way_into_a_session_never_leaves_the_site() {
         let joined = ana.run(JOIN, json!({ "s": session, "path": path })).await;
         assert!(joined["errors"].is_null(), "{joined}");
         let way = server
-            .ask(
+            .http_raw_open(
                 format!(
                     "GET /join/{session} HTTP/1.1\r\nHost: here\r\n\
             Connection: close\r\n\r\n"
@@ -172,9 +172,11 @@ async fn the_way_into_a_session_never_leaves_the_site() {
         let way = server.http("GET", &format!("/join/{id}"), "", None).await;
         assert_eq!(way.status, 400, "{id}: {way:?}");
     }
-    // Whoever names another host in the request changes nothing but where the socket is.
+    // Another `Host` in the request changes only the address of the socket.
     let way = server
-        .ask(b"GET /join/odd-1 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        .http_raw_open(
+            b"GET /join/odd-1 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+        )
         .await;
     assert!(way.head.contains("location: https://site.example/"), "{}", way.head);
 }
@@ -182,7 +184,7 @@ async fn the_way_into_a_session_never_leaves_the_site() {
 #[tokio::test]
 async fn wrong_types_are_named_and_nothing_of_the_inside_is() {
     let server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     let wrong: [(&str, Value); 6] = [
         (ADD, json!({ "item": 7 })),

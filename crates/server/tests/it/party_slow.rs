@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heartline_testing::party::large::large_item;
-use heartline_testing::party::{ADD, Guest, Join};
+use heartline_testing::party::{ADD, Join, PartyClient};
 use heartline_testing::{PATIENCE, Server, Socket};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -58,7 +58,7 @@ const LONG: Duration = Duration::from_secs(26);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_who_reads_slowly_but_steadily_is_not_cut() {
     let server = HEARTLINE.start().await;
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     let queue = (0..100).map(|number| large_item(number, 30_000)).collect();
     ana.joins_as("wall", Join { queue: Some(queue), ..Join::default() }).await;
     let mut slow = arrive_narrow(&server).await;
@@ -86,7 +86,7 @@ async fn a_subscriber_who_reads_nothing_gets_the_whole_state_instead() {
         ... on QueueItemAdded { sequence orderHash item { climb { litUpHoldsMap } } } } }";
     begin(&mut slow, "updates", updates).await;
     assert_eq!(event_of(&slow.json().await)["sequence"], 0);
-    let mut ana = Guest::arrive(server.address, None).await;
+    let mut ana = PartyClient::connect(server.address, None).await;
     ana.joins("wall").await;
     // All at once: who takes nothing for ten seconds is cut.
     let mut asked = Vec::new();

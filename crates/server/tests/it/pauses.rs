@@ -1,4 +1,4 @@
-//! A server process that stands still for a while is forgiven, and holds it against nobody.
+//! A paused server process closes no connection after the pause.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ impl Stage {
         self.server.signal("CONT").await;
     }
 
-    /// Longer after the pause than a Ping may stay unanswered, everybody still is on the connection
-    /// that it had.
+    /// Asserts that all clients still have their connection, longer after the pause than a Ping may
+    /// stay unanswered.
     async fn nobody_was_cut(&mut self) {
         tokio::time::sleep(Duration::from_secs(7)).await;
         let mut pusher = Pusher::new(&self.server).await;

@@ -36,8 +36,8 @@ impl Pusher {
         Self { stream: BufReader::new(stream), token: service_token() }
     }
 
-    /// Pushes event `number`, filled up to about so many bytes; answers for how many connections
-    /// it was queued.
+    /// Pushes event `number`, padded to about this size; returns the number of connections that it
+    /// was queued for.
     pub(crate) async fn push(&mut self, users: &[String], number: u64, bytes: usize) -> u64 {
         let data = json!({ "number": number, "fill": "x".repeat(bytes.saturating_sub(130)) });
         let body = json!({ "user_ids": users, "name": "numbered", "data": data }).to_string();
@@ -71,8 +71,8 @@ impl Pusher {
     }
 }
 
-/// An authenticated socket for which this side's kernel keeps only about so many bytes that were
-/// not read. It reads nothing before it is told to, not even `connection_established`.
+/// An authenticated socket whose receive buffer in this kernel is limited to about this size.
+/// Nothing is read from the socket until the caller does so, not even `connection_established`.
 pub(crate) async fn connect_narrow(server: &Server, user: &str, receive_bytes: u32) -> Socket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(receive_bytes).unwrap();
@@ -110,13 +110,13 @@ pub(crate) async fn upgrade(mut stream: TcpStream, headers: &str) -> Option<Sock
 
 /// One frame as a test about order sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Event(u64),
     Other(Value),
     Close(u16, String),
 }
 
-impl Heard {
+impl Received {
     /// `None` for control frames without meaning here.
     pub(crate) fn of(frame: &RawFrame) -> Option<Self> {
         if let Some((code, reason)) = close_of(frame) {
@@ -141,18 +141,18 @@ impl Heard {
     }
 }
 
-/// The numbers of the events among what was heard.
-pub(crate) fn events(heard: &[Heard]) -> Vec<u64> {
-    let number = |heard: &Heard| match heard {
-        Heard::Event(number) => Some(*number),
-        Heard::Other(_) | Heard::Close(..) => None,
+/// The numbers of the events among what was received.
+pub(crate) fn events(received: &[Received]) -> Vec<u64> {
+    let number = |received: &Received| match received {
+        Received::Event(number) => Some(*number),
+        Received::Other(_) | Received::Close(..) => None,
     };
-    heard.iter().filter_map(number).collect()
+    received.iter().filter_map(number).collect()
 }
 
-/// Reads to the end of the stream, `bytes` at a time with a pause after each, and answers every
+/// Reads to the end of the stream, `bytes` at a time with a pause after each, and returns every
 /// frame. Pings are not answered.
-pub(crate) async fn trickle(socket: &mut Socket, bytes: usize, pause: Duration) -> Vec<Heard> {
+pub(crate) async fn trickle(socket: &mut Socket, bytes: usize, pause: Duration) -> Vec<Received> {
     let mut all = Vec::new();
     let mut buffer = vec![0; bytes];
     let reading = async {
@@ -169,19 +169,19 @@ pub(crate) async fn trickle(socket: &mut Socket, bytes: usize, pause: Duration) 
     };
     timeout(PATIENCE, reading).await.expect("the end in time");
     let mut rest = &all[..];
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while !rest.is_empty() {
-        heard.extend(Heard::of(&read_server_frame(&mut rest).await.unwrap()));
+        received.extend(Received::of(&read_server_frame(&mut rest).await.unwrap()));
     }
-    heard
+    received
 }
 
-/// A device that reads all the time and answers Pings but says nothing else, as a browser does for
-/// a hidden tab. It runs by itself until the connection ends.
+/// A device that reads all the time, answers Pings and sends nothing else, like a browser with a
+/// hidden tab. Its task runs until the connection ends.
 pub(crate) struct Attentive {
     /// The number of the last event; events must come in order and without holes.
     pub(crate) last_event: watch::Receiver<u64>,
-    task: JoinSet<Vec<Heard>>,
+    task: JoinSet<Vec<Received>>,
 }
 
 impl Attentive {
@@ -201,23 +201,23 @@ impl Attentive {
 
     /// Whether the connection still stands.
     pub(crate) fn is_open(&mut self) -> bool {
-        self.ended_already().is_none_or(|heard| panic!("ended with {heard:?}"))
+        self.ended_already().is_none_or(|received| panic!("ended with {received:?}"))
     }
 
-    /// If the connection has ended: all that was heard but events.
-    pub(crate) fn ended_already(&mut self) -> Option<Vec<Heard>> {
+    /// If the connection has ended: all that was received but events.
+    pub(crate) fn ended_already(&mut self) -> Option<Vec<Received>> {
         self.task.try_join_next().map(Result::unwrap)
     }
 
-    /// Waits for the end and answers all that was heard but events.
-    pub(crate) async fn ended(mut self) -> Vec<Heard> {
+    /// Waits for the end and returns all frames except events.
+    pub(crate) async fn ended(mut self) -> Vec<Received> {
         let ended = timeout(PATIENCE, self.task.join_next()).await;
         ended.expect("the end in time").expect("it runs").unwrap()
     }
 }
 
-async fn attend(mut socket: Socket, last_event: watch::Sender<u64>) -> Vec<Heard> {
-    let mut heard = Vec::new();
+async fn attend(mut socket: Socket, last_event: watch::Sender<u64>) -> Vec<Received> {
+    let mut received = Vec::new();
     while let Ok(frame) = read_server_frame(&mut socket.stream).await {
         match frame.opcode {
             OPCODE_PING => {
@@ -225,19 +225,19 @@ async fn attend(mut socket: Socket, last_event: watch::Sender<u64>) -> Vec<Heard
                 // A server that is gone shows at the next read.
                 let _ = socket.stream.write_all(&pong).await;
             }
-            OPCODE_CLOSE | OPCODE_TEXT => match Heard::of(&frame) {
-                Some(Heard::Event(number)) => {
+            OPCODE_CLOSE | OPCODE_TEXT => match Received::of(&frame) {
+                Some(Received::Event(number)) => {
                     last_event.send_modify(|last| {
                         assert_eq!(number, *last + 1, "events must come in order");
                         *last = number;
                     });
                 }
-                other => heard.extend(other),
+                other => received.extend(other),
             },
             _ => {}
         }
     }
-    heard
+    received
 }
 
 /// A real client and its events.
@@ -271,7 +271,7 @@ impl Device {
         }
     }
 
-    /// What has happened since the last look.
+    /// The events since the last call.
     pub(crate) fn events_so_far(&mut self) -> Vec<ClientEvent> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! Presence to those who subscribe: what they are told, in which order, and how much they may ask.
+//! Presence for subscribers: the events, their order, and the limits of subscriptions.
 
 use heartline_protocol::Timestamp;
 use heartline_routing::Clock;
@@ -12,7 +12,7 @@ fn version(seen: &Value) -> u64 {
     seen["version"].as_u64().unwrap_or_else(|| panic!("{seen} has no version"))
 }
 
-/// When somebody was last here, which must be between two readings of the clock.
+/// Asserts that the last-seen time is between two readings of the clock.
 fn was_here_between(seen: &Value, earlier: Timestamp, later: Timestamp) {
     let last_seen = seen["last_seen"].as_str().unwrap();
     let (earlier, later) = (earlier.to_string(), later.to_string());
@@ -55,15 +55,15 @@ async fn only_the_first_device_and_the_last_make_a_difference() {
     let phone = server.connect_device("bo", "phone").await;
     ana.presence("bo", "online").await;
     let tablet = server.connect_device("bo", "tablet").await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     phone.leaves().await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     let phone = server.connect_device("bo", "phone").await;
     let phone_again = server.connect_device("bo", "phone").await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     drop(phone);
     tablet.leaves().await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     let left_at = Clock::system().wall();
     phone_again.leaves().await;
     let offline = ana.presence("bo", "offline").await;
@@ -84,7 +84,7 @@ async fn two_devices_that_come_or_go_together_are_told_as_one() {
         tokio::join!(phone.leaves(), tablet.leaves());
         ana.presence("bo", "offline").await;
     }
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
 }
 
 #[tokio::test]
@@ -109,8 +109,8 @@ async fn whoever_unsubscribes_is_told_no_more() {
     ana.unsubscribe(&["bo", "whom-nobody-watched"]).await;
     let bo = server.connect("bo").await;
     cy.presence("bo", "online").await;
-    server.told_nothing(&mut ana).await;
-    // Who asks twice in one breath has asked in that order.
+    server.receives_nothing_else(&mut ana).await;
+    // Two requests in one write are processed in their order.
     let frame = |kind: &str| json!({ "type": kind, "request_id": kind, "user_ids": ["bo"] });
     for kind in ["presence_subscribe", "presence_unsubscribe"] {
         ana.send(&frame(kind)).await;
@@ -119,7 +119,7 @@ async fn whoever_unsubscribes_is_told_no_more() {
     assert_eq!(ana.json().await["users"].as_array().unwrap().len(), 0);
     bo.leaves().await;
     cy.until_presence("bo", "offline").await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     is_known(&ana.subscribe(&["bo"]).await[0], "bo", "offline");
     let _bo = server.connect("bo").await;
     ana.presence("bo", "online").await;
@@ -138,7 +138,7 @@ async fn a_client_that_comes_back_subscribes_anew_and_is_told_anew() {
     let mut ana = server.connect_device("ana", "phone").await;
     ana.subscribe(&[SENTINEL]).await;
     bo.leaves().await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     let after = ana.subscribe(&["bo"]).await;
     is_known(&after[0], "bo", "offline");
     assert!(version(&after[0]) > version(&before[0]));
@@ -153,7 +153,7 @@ async fn so_many_users_may_be_named_and_watched_and_no_more() {
     let names: Vec<String> = (0..1001).map(|number| format!("user-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for kind in ["presence_subscribe", "presence_unsubscribe"] {
-        let error = ana.watch(kind, &names[..101]).await;
+        let error = ana.presence_request(kind, &names[..101]).await;
         assert_eq!(error["code"], "INVALID_MESSAGE", "{error}");
         assert_eq!(error["details"]["field"], "user_ids", "{error}");
     }
@@ -163,7 +163,7 @@ async fn so_many_users_may_be_named_and_watched_and_no_more() {
         assert_eq!(ana.subscribe(names).await.len(), 100);
     }
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    let error = ana.watch("presence_subscribe", &names[999..]).await;
+    let error = ana.presence_request("presence_subscribe", &names[999..]).await;
     assert_eq!((&error["code"], &error["retryable"]), (&json!("CONFLICT"), &json!(false)));
     assert_eq!(error["details"]["reason"], "too_many_subscriptions", "{error}");
     ana.subscribe(&names[..100]).await;
@@ -208,15 +208,15 @@ async fn five_presence_frames_a_second_are_taken() {
 #[tokio::test]
 async fn who_has_not_authenticated_or_whose_token_has_ended_is_told_nothing() {
     let server = HEARTLINE.start_with(OPEN).await;
-    let mut guest = server.challenged().await;
-    let error = guest.watch("presence_subscribe", &["bo"]).await;
+    let mut unauthenticated = server.challenged().await;
+    let error = unauthenticated.presence_request("presence_subscribe", &["bo"]).await;
     assert_eq!(error["code"], "UNAUTHORIZED", "{error}");
     let short = sign(&json!({ "sub": "ana", "exp": seconds_from_now(2) }));
     let bearer = format!("Bearer {short}");
     let (mut ana, _) = server.connect_with(&[("Authorization", &bearer)]).await;
     ana.subscribe(&["bo"]).await;
     ana.json_of("token_expired").await;
-    let error = ana.watch("presence_subscribe", &["bo", "cy"]).await;
+    let error = ana.presence_request("presence_subscribe", &["bo", "cy"]).await;
     assert_eq!(error["code"], "UNAUTHORIZED", "{error}");
     let _bo = server.connect("bo").await;
     ana.presence("bo", "online").await;

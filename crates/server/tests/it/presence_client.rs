@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::HEARTLINE;
 
-/// An application and what it is told.
+/// An application and its presence events.
 struct App {
     client: ChatClient,
     events: mpsc::Receiver<ChatEvent>,
@@ -35,7 +35,7 @@ impl App {
         event.expect("an event in time").expect("the client runs")
     }
 
-    /// The next presence that it is told of.
+    /// The next presence event.
     async fn presence(&mut self) -> Presence {
         loop {
             if let ChatEvent::Presence(presence) = self.event().await {
@@ -45,13 +45,13 @@ impl App {
     }
 
     /// That must be this.
-    async fn hears(&mut self, user: &str, status: PresenceStatus) -> Presence {
+    async fn receives(&mut self, user: &str, status: PresenceStatus) -> Presence {
         let presence = self.presence().await;
         assert_eq!((presence.user_id.as_str(), presence.status), (user, status), "{presence:?}");
         presence
     }
 
-    /// Waits until it is connected again; nobody's presence may be told meanwhile.
+    /// Waits until the client is connected again; no presence event may arrive meanwhile.
     async fn reconnects(&mut self) {
         loop {
             match self.event().await {
@@ -75,25 +75,25 @@ async fn an_application_watches_on_every_connection_anew_and_hears_what_differs(
     let bo = server.connect("bo").await;
     let mut ana = App::start("ana", &[server.address]);
     ana.watch(&["bo", "cy"]).await.unwrap();
-    ana.hears("bo", Online).await;
-    ana.hears("cy", Unknown).await;
+    ana.receives("bo", Online).await;
+    ana.receives("cy", Unknown).await;
     ana.client.drop_socket().await.unwrap();
     ana.reconnects().await;
     server.metric_becomes("presence_watches", 2.0).await;
     let _cy = server.connect("cy").await;
-    ana.hears("cy", Online).await;
+    ana.receives("cy", Online).await;
     bo.leaves().await;
-    assert!(ana.hears("bo", Offline).await.last_seen.is_some());
+    assert!(ana.receives("bo", Offline).await.last_seen.is_some());
     // Away, while something happens.
     ana.client.drop_socket().await.unwrap();
     let _bo = server.connect("bo").await;
-    ana.hears("bo", Online).await;
+    ana.receives("bo", Online).await;
     ana.client.presence_unsubscribe(vec!["bo".parse().unwrap()]).await.unwrap();
     server.metric_becomes("presence_watches", 1.0).await;
-    server.choose("cy", "nobody").await;
-    ana.hears("cy", Unknown).await;
-    server.choose("cy", "everyone").await;
-    ana.hears("cy", Online).await;
+    server.set_visibility("cy", "nobody").await;
+    ana.receives("cy", Unknown).await;
+    server.set_visibility("cy", "everyone").await;
+    ana.receives("cy", Online).await;
     ana.client.close().await;
     server.metric_becomes("presence_watches", 0.0).await;
 }
@@ -113,7 +113,7 @@ async fn an_application_that_watches_a_thousand_keeps_to_the_limits() {
     ana.reconnects().await;
     server.metric_becomes("presence_watches", 1000.0).await;
     let _last = server.connect("u999").await;
-    ana.hears("u999", Online).await;
+    ana.receives("u999", Online).await;
     assert_eq!(server.metric("gateway_rate_limited_total").await, 0.0);
 }
 
@@ -124,8 +124,8 @@ async fn after_a_restart_of_the_server_the_application_knows_what_is_true() {
     let bo = server.connect("bo").await;
     let mut ana = App::start("ana", &[address]);
     ana.watch(&["bo"]).await.unwrap();
-    let before = ana.hears("bo", Online).await;
-    let files = server.ended_by("KILL").await;
+    let before = ana.receives("bo", Online).await;
+    let files = server.stop_with("KILL").await;
     drop(bo);
     let mut command = HEARTLINE.command();
     command.args(["serve", "--listen", &address.to_string()]);
@@ -133,11 +133,11 @@ async fn after_a_restart_of_the_server_the_application_knows_what_is_true() {
     command.env("HEARTLINE__AUTH__HMAC_SECRET", SECRET);
     command.env("HEARTLINE__PRESENCE__DEFAULT_VISIBILITY", "everyone");
     let server = Server::spawn(command, files).await;
-    // Nobody has left the new server yet, so nobody is known to have been there.
-    ana.hears("bo", Unknown).await;
+    // No user has left the new server yet, so no last-seen time is known.
+    ana.receives("bo", Unknown).await;
     let bo = server.connect("bo").await;
-    let after = ana.hears("bo", Online).await;
+    let after = ana.receives("bo", Online).await;
     assert!(after.version > before.version, "versions rise");
     drop(bo);
-    ana.hears("bo", Offline).await;
+    ana.receives("bo", Offline).await;
 }

@@ -12,13 +12,13 @@ use crate::HEARTLINE;
 const WATCHERS: usize = 200;
 const TRANSITIONS: usize = 50;
 
-/// A crowd of watchers, each of which notes what it is told of the star.
+/// Many observers, each of which records the events about one user.
 struct Crowd {
     told: Vec<watch::Receiver<Told>>,
     tasks: JoinSet<Vec<Value>>,
 }
 
-/// How much a watcher was told.
+/// The events that an observer has received.
 #[derive(Debug, Default)]
 struct Told {
     /// How often of the star.
@@ -41,7 +41,7 @@ impl Crowd {
         Self { told, tasks }
     }
 
-    /// Waits until everybody was told so often.
+    /// Waits until every observer has received this many events.
     async fn were_told(&mut self, times: usize) {
         self.all(|told| told.times >= times).await;
     }
@@ -55,7 +55,8 @@ impl Crowd {
         }
     }
 
-    /// What each was told: everything, because the sentinel's going is told after it.
+    /// All presence events that each observer received; the sentinel's last event follows all
+    /// others.
     async fn notes(mut self, server: &Server) -> Vec<Vec<Value>> {
         let sentinel = server.connect(SENTINEL).await;
         self.all(|told| told.has_seen_sentinel).await;
@@ -64,7 +65,7 @@ impl Crowd {
     }
 }
 
-/// Notes what is told of the star until the sentinel has come and gone.
+/// Records the events about the observed user until the sentinel has connected and disconnected.
 async fn listen(mut socket: Socket, told: watch::Sender<Told>) -> Vec<Value> {
     let mut notes = Vec::new();
     loop {
@@ -124,7 +125,7 @@ async fn whoever_flaps_is_told_in_order_and_as_they_are_in_the_end() {
     for notes in crowd.notes(&server).await {
         let versions: Vec<_> = notes.iter().map(|note| note["version"].as_u64().unwrap()).collect();
         assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
-        // An absence too short to be told leaves the version behind that came before it.
+        // An absence that is too short to be reported does not change the version.
         assert_eq!(notes.last().unwrap()["status"], "online");
         assert!(versions.last() <= version.as_u64().as_ref(), "{versions:?} {version}");
     }

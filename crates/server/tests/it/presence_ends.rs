@@ -1,4 +1,4 @@
-//! Ends that are no absence, absences that show late, and what a restart remembers.
+//! Disconnections that do not end presence, late transitions, and presence after a restart.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
-use crate::peers::{Attentive, Heard, now};
+use crate::peers::{Attentive, Received, now};
 
-/// Everybody is seen, and leases are short.
+/// Configuration with visibility for everyone and short leases.
 fn short_leases(more: &str) -> String {
     format!(
         "[routing]\nlease = \"3s\"\nrenew_interval = \"500ms\"\nsweep_interval = \"100ms\"\n\
@@ -23,7 +23,7 @@ fn short_leases(more: &str) -> String {
 
 const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
-/// When a user was last here, as the store of a server that has ended knows it.
+/// The last-seen time of a user, from the store of a server that has ended.
 fn stored(files: &Files, user: &str) -> Option<i64> {
     let sql = "SELECT last_seen FROM users WHERE user_id = ?1";
     open_store(&files.data()).query_row(sql, [user], |row| row.get(0)).unwrap()
@@ -36,7 +36,7 @@ async fn whoever_stays_stays_online_for_many_leases() {
     let _bo = server.connect("bo").await;
     let first = ana.subscribe(&["bo", SENTINEL]).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     assert_eq!(server.seen("ana", "bo").await, first[0]);
 }
 
@@ -51,7 +51,7 @@ async fn a_pause_of_the_server_that_leases_outlive_shows_nobody_as_gone() {
         server.signal("STOP").await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         server.signal("CONT").await;
-        server.told_nothing(&mut ana).await;
+        server.receives_nothing_else(&mut ana).await;
     }
 }
 
@@ -129,7 +129,7 @@ async fn whoever_is_asked_to_come_again_and_does_is_not_seen_to_leave() {
     ana.presence("dee", "online").await;
     is_known(&server.seen("ana", "bo").await, "bo", "online");
     is_known(&server.seen("ana", "cy").await, "cy", "online");
-    // Who does not come back is gone after one lease, since the moment of the Close.
+    // A user who does not reconnect is offline one lease after the Close.
     let offline = server.seen_as("dee", "cy", "offline").await;
     let last_seen = offline["last_seen"].as_str().unwrap().to_owned();
     assert!((left_at.to_string()..=closed_at.to_string()).contains(&last_seen), "{offline}");
@@ -137,11 +137,11 @@ async fn whoever_is_asked_to_come_again_and_does_is_not_seen_to_leave() {
     drop(bo);
 }
 
-/// Reads to the end and answers the presence events among what came.
+/// Reads to the end and returns the presence events.
 async fn presence_events(socket: Socket) -> Vec<Value> {
-    let heard = Attentive::new(socket).ended().await;
-    let presence = heard.into_iter().filter_map(|heard| match heard {
-        Heard::Other(frame) if frame["type"] == "presence_changed" => Some(frame),
+    let received = Attentive::new(socket).ended().await;
+    let presence = received.into_iter().filter_map(|received| match received {
+        Received::Other(frame) if frame["type"] == "presence_changed" => Some(frame),
         _ => None,
     });
     presence.collect()
@@ -149,7 +149,8 @@ async fn presence_events(socket: Socket) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_drain_shows_nobody_as_gone() {
-    // So many that they are sent away over more than the moment in which changes are gathered.
+    // So many users that closing their connections takes longer than the interval in which
+    // transitions are collected.
     let mut server = HEARTLINE.start_with(OPEN).await;
     let names: Vec<String> = (0..400).map(|number| format!("user-{number}")).collect();
     let watched: Vec<&str> = names[..50].iter().map(String::as_str).collect();
@@ -179,7 +180,7 @@ async fn when_users_were_last_here_outlives_an_orderly_end() {
     let early = ana.presence("early", "offline").await;
     let _late = server.connect("late").await;
     let ended_after = Clock::system().wall();
-    let files = server.ended_by("TERM").await;
+    let files = server.stop_with("TERM").await;
     let ended_before = Clock::system().wall();
     let server = HEARTLINE.start_on(files, OPEN).await;
     let seen = server.all_seen("ana", &["early", "late", "never"]).await;
@@ -220,7 +221,7 @@ async fn after_a_crash_users_were_last_here_when_their_last_connection_ended() {
     };
     timeout(PATIENCE, written).await.expect("the leave is written, although bo is back");
     drop(store);
-    let files = server.ended_by("KILL").await;
+    let files = server.stop_with("KILL").await;
     assert!(stored(&files, "bo").is_some());
     let server = HEARTLINE.start_on(files, OPEN).await;
     let seen = server.all_seen("ana", &["bo", "cy"]).await;

@@ -1,4 +1,4 @@
-//! Who sees whom, on every path, and how soon a change of mind shows.
+//! Who may see whose presence, on every path, and how soon a change of visibility takes effect.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ impl Case {
     ) -> Self {
         let name = |role: &str| format!("{role}-{number}");
         let (observer, target, sentinel) = (name("observer"), name("target"), name("sentinel"));
-        server.choose(&target, visibility).await;
-        server.choose(&sentinel, "everyone").await;
+        server.set_visibility(&target, visibility).await;
+        server.set_visibility(&sentinel, "everyone").await;
         if contacts.0 {
-            server.put_contact(&observer, &target).await;
+            server.add_contact(&observer, &target).await;
         }
         if contacts.1 {
-            server.put_contact(&target, &observer).await;
+            server.add_contact(&target, &observer).await;
         }
         let chat = server.active_group(&observer, &[&target, &sentinel]).await;
         Self { visibility, contacts, observer, target, sentinel, chat }
@@ -51,7 +51,7 @@ impl Case {
         }
     }
 
-    /// What is asked for is what is pushed.
+    /// Asserts that a query returns the same presence as the pushed events.
     async fn is_asked(&self, server: &Server, status: &str) {
         let Self { observer, target, .. } = self;
         let [one] = [server.seen(observer, target).await];
@@ -64,7 +64,7 @@ impl Case {
         }
     }
 
-    /// How far the target has received the chat, as the observer is told.
+    /// The watermark of the target in the chat, as the observer sees it.
     async fn delivery(&self, server: &Server) -> Option<u64> {
         let path = format!("/v1/chats/{}/delivery", self.chat);
         let page = server.rest(&self.observer, "GET", &path, None).await.json();
@@ -73,20 +73,20 @@ impl Case {
         targets.next().unwrap()["last_acked_sequence"].as_u64()
     }
 
-    /// Both of the observer's devices must have heard this, or nothing if they may not.
+    /// Both of the observer's devices must have received this, or nothing if they may not.
     async fn is_heard(
         &self,
         server: &Server,
         devices: [&mut Socket; 2],
         what: impl Fn(&Value) -> bool,
     ) {
-        for heard in server.all_meanwhile(devices, &self.sentinel).await {
-            let is_right = match heard.as_slice() {
+        for received in server.frames_until_sentinel_of(devices, &self.sentinel).await {
+            let is_right = match received.as_slice() {
                 [] => !self.is_seen(),
                 [event] => self.is_seen() && what(event),
                 _ => false,
             };
-            assert!(is_right, "{} {:?}: {heard:#?}", self.visibility, self.contacts);
+            assert!(is_right, "{} {:?}: {received:#?}", self.visibility, self.contacts);
         }
     }
 
@@ -142,7 +142,7 @@ async fn everybody_is_seen_by_those_whom_they_chose_and_by_nobody_else_on_any_pa
 #[tokio::test]
 async fn those_who_hide_still_see_themselves_and_what_others_show() {
     let server = HEARTLINE.start_with(OPEN).await;
-    server.choose("bo", "nobody").await;
+    server.set_visibility("bo", "nobody").await;
     let mut phone = server.connect_device("bo", "phone").await;
     let users = phone.subscribe(&["bo", "ana"]).await;
     is_known(&users[0], "bo", "online");
@@ -151,7 +151,7 @@ async fn those_who_hide_still_see_themselves_and_what_others_show() {
     phone.presence("ana", "online").await;
 }
 
-/// What an observer is told after changes of somebody's mind, and how soon.
+/// The presence events that an observer receives after changes of visibility, and their delays.
 struct Told<'a> {
     server: &'a Server,
     ana: Socket,
@@ -160,7 +160,7 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// The next thing that ana is told must be about bo, and agree with what she gets if she asks.
+    /// The next presence event of ana must be about bo, and equal to the result of a query.
     async fn is(&mut self, status: &str) {
         let changed_at = now();
         self.events.push(self.ana.presence("bo", status).await);
@@ -183,27 +183,27 @@ impl Told<'_> {
 #[tokio::test]
 async fn a_change_of_mind_shows_within_a_second_on_an_open_socket() {
     let server = HEARTLINE.start_with(PATIENT).await;
-    server.choose(SENTINEL, "everyone").await;
+    server.set_visibility(SENTINEL, "everyone").await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
     assert_eq!(ana.subscribe(&["bo", SENTINEL]).await[0], unknown("bo"));
-    server.put_contact("ana", "bo").await;
-    server.told_nothing(&mut ana).await;
+    server.add_contact("ana", "bo").await;
+    server.receives_nothing_else(&mut ana).await;
     let mut told = Told { server: &server, ana, events: Vec::new(), took: Vec::new() };
-    server.put_contact("bo", "ana").await;
+    server.add_contact("bo", "ana").await;
     told.is("online").await;
     for _ in 0..2 {
-        server.choose("bo", "nobody").await;
+        server.set_visibility("bo", "nobody").await;
         told.is("unknown").await;
-        server.choose("bo", "everyone").await;
+        server.set_visibility("bo", "everyone").await;
         told.is("online").await;
-        server.choose("bo", "contacts_only").await;
-        server.told_nothing(&mut told.ana).await;
+        server.set_visibility("bo", "contacts_only").await;
+        server.receives_nothing_else(&mut told.ana).await;
         // Either of the two can end it.
         for (one, other) in [("bo", "ana"), ("ana", "bo")] {
             server.remove_contact(one, other).await;
             told.is("unknown").await;
-            server.put_contact(one, other).await;
+            server.add_contact(one, other).await;
             told.is("online").await;
         }
     }
@@ -223,11 +223,11 @@ async fn a_change_of_mind_while_offline_shows_when_they_were_last_here_or_not() 
     ana.subscribe(&["bo", SENTINEL]).await;
     server.connect("bo").await.leaves().await;
     ana.until_presence("bo", "offline").await;
-    server.choose("bo", "nobody").await;
+    server.set_visibility("bo", "nobody").await;
     ana.presence("bo", "unknown").await;
     server.connect("bo").await.leaves().await;
-    server.told_nothing(&mut ana).await;
-    server.choose("bo", "everyone").await;
+    server.receives_nothing_else(&mut ana).await;
+    server.set_visibility("bo", "everyone").await;
     is_known(&ana.presence("bo", "offline").await, "bo", "offline");
 }
 
@@ -238,13 +238,13 @@ async fn those_who_were_told_unasked_are_told_of_a_change_of_mind_too() {
     let mut ana = server.connect("ana").await;
     let mut bo = server.connect("bo").await;
     ana.presence("bo", "online").await;
-    server.choose("bo", "nobody").await;
+    server.set_visibility("bo", "nobody").await;
     ana.presence("bo", "unknown").await;
     bo.types(&chat).await;
     bo.leaves().await;
     let bo = server.connect("bo").await;
-    server.told_nothing(&mut ana).await;
-    server.choose("bo", "everyone").await;
+    server.receives_nothing_else(&mut ana).await;
+    server.set_visibility("bo", "everyone").await;
     ana.presence("bo", "online").await;
     drop(bo);
 }
@@ -252,7 +252,7 @@ async fn those_who_were_told_unasked_are_told_of_a_change_of_mind_too() {
 #[tokio::test]
 async fn somebody_who_is_deleted_is_unknown_to_former_contacts() {
     let server = HEARTLINE.start_with(PATIENT).await;
-    server.befriend("ana", "bo").await;
+    server.make_contacts("ana", "bo").await;
     let mut ana = server.connect("ana").await;
     let _bo = server.connect("bo").await;
     is_known(&ana.subscribe(&["bo"]).await[0], "bo", "online");

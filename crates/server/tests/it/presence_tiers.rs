@@ -23,7 +23,7 @@ fn age(server: &Server, chat: &str, milliseconds: i64) {
     assert_eq!(aged.unwrap(), 1);
 }
 
-/// The next presence of a user that a socket is told must be this; others may come before.
+/// The next presence event of a user must have this status; events of others may come before.
 async fn hears_only(socket: &mut Socket, user: &str, status: &str) -> Value {
     loop {
         let frame = socket.json_of("presence_changed").await;
@@ -69,7 +69,7 @@ async fn whoever_subscribes_to_a_companion_is_told_once() {
     ana.presence("bo", "online").await;
     bo.leaves().await;
     ana.presence("bo", "offline").await;
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn members_of_a_quiet_chat_do_not() {
     for user in ["silent", "long-ago", "stranger"] {
         server.connect(user).await.leaves().await;
     }
-    server.told_nothing(&mut ana).await;
+    server.receives_nothing_else(&mut ana).await;
     let _yesterday = server.connect("yesterday").await;
     ana.presence("yesterday", "online").await;
 }
@@ -105,7 +105,7 @@ async fn members_of_a_chat_of_a_hundred_hear_and_of_one_more_do_not() {
     let mut bo = server.connect("bo").await;
     server.connect("one-more").await.leaves().await;
     server.connect("member-0").await.leaves().await;
-    server.told_nothing(&mut bo).await;
+    server.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_member_who_was_removed_hears_no_more_of_those_who_come_later() {
     server.remove_member("ana", &chat, "bo").await;
     bo.json_of("chat_changed").await;
     let _cy = server.connect("cy").await;
-    server.told_nothing(&mut bo).await;
+    server.receives_nothing_else(&mut bo).await;
 }
 
 #[tokio::test]

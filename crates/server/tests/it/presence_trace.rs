@@ -1,11 +1,10 @@
-//! What can be found out about somebody who hides: exactly as much as about somebody who does not
-//! exist, byte for byte.
+//! A hidden user is indistinguishable, byte for byte, from a user that does not exist.
 
 use std::time::Duration;
 
 use heartline_client::raw::OPCODE_TEXT;
 use heartline_testing::presence::SENTINEL;
-use heartline_testing::{Answer, Server, Socket};
+use heartline_testing::{Response, Server, Socket};
 use serde_json::{Value, json};
 
 use crate::HEARTLINE;
@@ -23,7 +22,7 @@ impl Trace {
     }
 
     /// A whole answer, with its head.
-    fn answer(&mut self, what: &str, answer: &Answer) {
+    fn answer(&mut self, what: &str, answer: &Response) {
         let head = answer.head.lines().filter(|line| !line.starts_with("date:"));
         let head = head.collect::<Vec<_>>().join("|");
         self.note(what, &format!("{head} {}", answer.body));
@@ -46,7 +45,7 @@ fn without_times(text: &str) -> String {
     result + rest
 }
 
-/// Who looks, and from where.
+/// An observer and its connection.
 struct Observer<'a> {
     server: &'a Server,
     socket: Socket,
@@ -118,14 +117,14 @@ async fn has_acknowledged(server: &Server, user: &str, chat: &str) {
     }
 }
 
-/// What ana finds out about somebody with whom she shares an active chat, while that somebody
-/// comes, types, acknowledges and goes; or does nothing of it.
+/// Everything that ana receives about a member of a shared active chat, who connects, types,
+/// acknowledges and disconnects, or does nothing at all.
 async fn trace_of(server: &Server, about: &'static str, is_real: bool) -> Vec<String> {
     let chat = server.active_group("ana", &[about, SENTINEL]).await;
     let socket = server.connect("ana").await;
     let trace = Trace { about, entries: Vec::new() };
     let mut ana = Observer { server, socket, chat: &chat, trace };
-    // Before she has asked for anything: what is told unasked.
+    // The events that she receives before any request.
     if is_real {
         server.connect(about).await.leaves().await;
     }
@@ -173,16 +172,16 @@ fn config(default_visibility: &str) -> String {
 
 async fn start(default_visibility: &str) -> Server {
     let server = HEARTLINE.start_with(&config(default_visibility)).await;
-    server.choose(SENTINEL, "everyone").await;
+    server.set_visibility(SENTINEL, "everyone").await;
     server
 }
 
 #[tokio::test]
 async fn who_hides_from_contacts_is_like_one_who_never_came() {
     let server = start("contacts_only").await;
-    server.befriend("ana", "hidden").await;
-    server.choose("hidden", "nobody").await;
-    server.put_contact("ana", "absent").await;
+    server.make_contacts("ana", "hidden").await;
+    server.set_visibility("hidden", "nobody").await;
+    server.add_contact("ana", "absent").await;
     let absent = trace_of(&server, "absent", false).await;
     are_alike(&trace_of(&server, "hidden", true).await, &absent);
 }
@@ -192,9 +191,9 @@ async fn a_stranger_is_like_one_who_never_came_whoever_of_the_two_wants_to_be_a_
     let server = start("contacts_only").await;
     let absent = trace_of(&server, "absent", false).await;
     are_alike(&trace_of(&server, "normal", true).await, &absent);
-    server.put_contact("wanted", "ana").await;
+    server.add_contact("wanted", "ana").await;
     are_alike(&trace_of(&server, "wanted", true).await, &absent);
-    server.put_contact("ana", "wants1").await;
+    server.add_contact("ana", "wants1").await;
     are_alike(&trace_of(&server, "wants1", true).await, &absent);
 }
 
@@ -202,7 +201,7 @@ async fn a_stranger_is_like_one_who_never_came_whoever_of_the_two_wants_to_be_a_
 async fn the_trace_would_show_somebody_who_does_not_hide() {
     let server = start("contacts_only").await;
     let absent = trace_of(&server, "absent", false).await;
-    server.befriend("ana", "friend").await;
+    server.make_contacts("ana", "friend").await;
     let friend = trace_of(&server, "friend", true).await;
     for (stage, difference) in [
         ("unasked push", "offline"),
@@ -225,7 +224,7 @@ async fn the_trace_would_show_somebody_who_does_not_hide() {
 #[tokio::test]
 async fn who_hides_where_everybody_is_shown_is_like_one_who_never_came() {
     let server = start("everyone").await;
-    server.choose("hidden", "nobody").await;
+    server.set_visibility("hidden", "nobody").await;
     let absent = trace_of(&server, "absent", false).await;
     let hidden = trace_of(&server, "hidden", true).await;
     are_alike(&hidden, &absent);

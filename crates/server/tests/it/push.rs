@@ -1,6 +1,6 @@
 //! `POST /v1/push` and the rest of HTTP: who may, with what, and what everything else is answered.
 
-use heartline_testing::{Answer, Server, service_token, token};
+use heartline_testing::{Response, Server, service_token, token};
 use serde_json::{Value, json};
 
 use crate::HEARTLINE;
@@ -10,12 +10,12 @@ fn body(users: usize, data: &Value) -> Value {
     json!({ "user_ids": users, "name": "hello", "data": data })
 }
 
-async fn push(server: &Server, body: &Value) -> Answer {
+async fn push(server: &Server, body: &Value) -> Response {
     server.http("POST", "/v1/push", &service_token(), Some(body)).await
 }
 
 /// A push whose head is as given; the body is sent as it is.
-async fn push_raw(server: &Server, headers: &str, body: &str) -> Answer {
+async fn push_raw(server: &Server, headers: &str, body: &str) -> Response {
     let request = format!(
         "POST /v1/push HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\
          Content-Length: {}\r\n\r\n{body}",
@@ -28,7 +28,7 @@ fn authorized(more: &str) -> String {
     format!("Authorization: Bearer {}\r\n{more}", service_token())
 }
 
-fn is_refused(name: &str, answer: &Answer, status: u16, code: &str) {
+fn is_refused(name: &str, answer: &Response, status: u16, code: &str) {
     assert_eq!(answer.status, status, "{name}: {answer:?}");
     let error = &answer.json()["error"];
     assert_eq!(error["code"], code, "{name}: {answer:?}");

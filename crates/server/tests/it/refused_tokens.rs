@@ -30,7 +30,7 @@ fn signed_with(secret: &[u8], claims: &Value) -> String {
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
 }
 
-/// A token whose header says that it needs no signature.
+/// A token whose header declares that it has no signature.
 fn unsigned(algorithm: &str, claims: &Value) -> String {
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.", encode(&json!({ "typ": "JWT", "alg": algorithm })), encode(claims))

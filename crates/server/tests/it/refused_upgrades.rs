@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use heartline_client::raw::masked_text_frame;
 use heartline_routing::Clock;
-use heartline_testing::{Answer, PATIENCE, Server, Socket, bearer, token};
+use heartline_testing::{PATIENCE, Response, Server, Socket, bearer, token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -52,7 +52,7 @@ fn with(name: &str, value: &str) -> Vec<u8> {
     request("GET /v1/ws HTTP/1.1", &changed)
 }
 
-fn is_invalid(name: &str, answer: &Answer, status: u16) {
+fn is_invalid(name: &str, answer: &Response, status: u16) {
     assert_eq!(answer.status, status, "{name}: {answer:?}");
     assert_eq!(answer.json()["error"]["code"], "INVALID_MESSAGE", "{name}");
 }
@@ -60,7 +60,7 @@ fn is_invalid(name: &str, answer: &Answer, status: u16) {
 #[tokio::test]
 async fn an_upgrade_that_breaks_the_rules_gets_the_status_that_says_how() {
     let server = HEARTLINE.start().await;
-    assert_eq!(server.ask(&request("GET /v1/ws HTTP/1.1", &GOOD)).await.status, 101);
+    assert_eq!(server.http_raw_open(&request("GET /v1/ws HTTP/1.1", &GOOD)).await.status, 101);
     for (name, bytes) in [
         ("no Connection", without("Connection")),
         ("another Connection", with("Connection", "keep-alive")),
@@ -75,18 +75,19 @@ async fn an_upgrade_that_breaks_the_rules_gets_the_status_that_says_how() {
         ("an illegal device", and("X-Device-ID", "my phone")),
         ("an illegal device in the list", and("Sec-WebSocket-Protocol", "heartline.v1, device.*")),
     ] {
-        is_invalid(name, &server.ask(&bytes).await, 400);
+        is_invalid(name, &server.http_raw_open(&bytes).await, 400);
     }
-    let no_upgrade = server.ask(&without("Upgrade")).await;
+    let no_upgrade = server.http_raw_open(&without("Upgrade")).await;
     is_invalid("no Upgrade", &no_upgrade, 426);
     assert!(no_upgrade.head.contains("\r\nupgrade: websocket"), "{no_upgrade:?}");
     for bytes in [with("Sec-WebSocket-Version", "8"), without("Sec-WebSocket-Version")] {
-        let answer = server.ask(&bytes).await;
+        let answer = server.http_raw_open(&bytes).await;
         is_invalid("version", &answer, 426);
         assert!(answer.head.contains("\r\nsec-websocket-version: 13"), "{answer:?}");
     }
     for method in ["POST", "PUT", "HEAD", "DELETE"] {
-        let answer = server.ask(&request(&format!("{method} /v1/ws HTTP/1.1"), &GOOD)).await;
+        let answer =
+            server.http_raw_open(&request(&format!("{method} /v1/ws HTTP/1.1"), &GOOD)).await;
         assert_eq!(answer.status, 405, "{method}: {answer:?}");
         assert!(answer.head.contains("\r\nallow: get"), "{method}: {answer:?}");
     }
@@ -99,7 +100,7 @@ async fn a_token_in_the_url_is_neither_accepted_nor_logged() {
     let token = token("ana");
     for name in ["token", "access_token", "jwt"] {
         let line = format!("GET /v1/ws?a=b&{name}={token} HTTP/1.1");
-        let answer = server.ask(&request(&line, &GOOD)).await;
+        let answer = server.http_raw_open(&request(&line, &GOOD)).await;
         is_invalid(name, &answer, 400);
         let message = answer.json()["error"]["message"].to_string();
         assert!(message.contains("URL"), "{message}");
@@ -111,7 +112,7 @@ async fn a_token_in_the_url_is_neither_accepted_nor_logged() {
 async fn compression_is_not_negotiated() {
     let server = HEARTLINE.start().await;
     let offer = and("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits");
-    let answer = server.ask(&offer).await;
+    let answer = server.http_raw_open(&offer).await;
     assert_eq!(answer.status, 101);
     assert!(!answer.head.contains("sec-websocket-extensions"), "{answer:?}");
     assert!(!answer.head.contains("sec-websocket-protocol"), "none was asked for: {answer:?}");
@@ -153,13 +154,13 @@ async fn without_a_list_no_other_page_may_connect() {
 async fn a_head_that_is_too_large_is_told_so() {
     let server = HEARTLINE.start().await;
     let large = "x".repeat(70 * 1024);
-    assert_eq!(server.ask(&and("X-Padding", &large)).await.status, 431);
+    assert_eq!(server.http_raw_open(&and("X-Padding", &large)).await.status, 431);
     let line = format!("GET /{large} HTTP/1.1");
-    assert!(matches!(server.ask(&request(&line, &GOOD)).await.status, 414 | 431));
+    assert!(matches!(server.http_raw_open(&request(&line, &GOOD)).await.status, 414 | 431));
     let many: Vec<_> = GOOD.into_iter().chain([("X-More", "1"); 200]).collect();
-    assert_eq!(server.ask(&request("GET /v1/ws HTTP/1.1", &many)).await.status, 431);
+    assert_eq!(server.http_raw_open(&request("GET /v1/ws HTTP/1.1", &many)).await.status, 431);
     // A head within the bound passes, with the largest legal token in it.
-    assert_eq!(server.ask(&and("X-Padding", &"x".repeat(8 * 1024))).await.status, 101);
+    assert_eq!(server.http_raw_open(&and("X-Padding", &"x".repeat(8 * 1024))).await.status, 101);
 }
 
 #[tokio::test]
@@ -207,8 +208,7 @@ async fn frames_that_come_together_with_the_upgrade_are_heard() {
     assert_eq!(socket.json().await["type"], "heartbeat_ack");
 }
 
-/// Reads until the server ends the connection, sending a byte now and then; answers how long it
-/// took.
+/// Reads until the server closes the connection, sending a byte now and then; returns the duration.
 async fn trickled(server: &Server, bytes: &[u8]) -> Duration {
     let start = Clock::system().now();
     let mut socket = TcpStream::connect(server.address).await.unwrap();

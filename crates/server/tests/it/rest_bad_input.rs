@@ -1,11 +1,11 @@
-//! What is wrong with a request is said with a code and the name of the field.
+//! The error of a bad request has a code and the name of the field.
 
-use heartline_testing::Answer;
+use heartline_testing::Response;
 use serde_json::{Value, json};
 
 use crate::rest_client::Rest;
 
-fn is_wrong(name: &str, answer: &Answer, field: &str) {
+fn is_wrong(name: &str, answer: &Response, field: &str) {
     let error = answer.refuses(400, "INVALID_MESSAGE");
     assert_eq!(error["details"]["field"], field, "{name}: {answer:?}");
 }
@@ -133,7 +133,7 @@ async fn each_wrong_parameter_is_named() {
     for key in ["", &"k".repeat(129), "clé"] {
         is_wrong(key, &ana.post_once("/v1/chats", key, &body).await, "Idempotency-Key");
     }
-    // What nobody knows is ignored.
+    // Unknown parameters are ignored.
     ana.get("/v1/chats?updated_since=yesterday&limit=5").await.is(200);
 }
 
@@ -176,7 +176,7 @@ async fn nothing_is_for_those_without_a_valid_token() {
 async fn an_operator_sees_the_node() {
     let rest = Rest::start().await;
     let _socket = rest.server.connect("ana").await;
-    // A node says once a second how many connections it has.
+    // A node publishes its number of connections once a second.
     let page = loop {
         let page = rest.service().get("/v1/admin/nodes").await.is(200);
         if page["items"][0]["connections"] == 1 {

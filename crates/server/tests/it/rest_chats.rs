@@ -172,7 +172,7 @@ async fn a_key_makes_a_chat_once() {
     let other = json!({ "type": "group", "name": "Others", "member_ids": ["bo"] });
     let error = ana.post_once("/v1/chats", "key-1", &other).await.refuses(409, "CONFLICT");
     assert_eq!(error["details"]["reason"], "idempotency_key_reused");
-    // Another key, no key, and the same key of somebody else are other requests.
+    // Another key, no key, and the same key of another user are different requests.
     let second = ana.post_once("/v1/chats", "key-2", &body).await.is(201);
     let third = ana.post("/v1/chats", &body).await.is(201);
     let of_bo = rest.user("bo").post_once("/v1/chats", "key-1", &body).await.is(201);

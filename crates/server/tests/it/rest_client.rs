@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heartline_testing::{Answer, Server, service_token, token};
+use heartline_testing::{Response, Server, service_token, token};
 use serde_json::{Value, json};
 
 use crate::HEARTLINE;
@@ -38,7 +38,7 @@ impl Rest {
         Caller { rest: self, token: service_token() }
     }
 
-    /// A group of an owner and plain members; answers its id.
+    /// Creates a group with an owner and plain members; returns its id.
     pub(crate) async fn group(&self, owner: &str, members: &[&str]) -> String {
         let body = json!({ "type": "group", "name": "Friends", "member_ids": members });
         let chat = self.user(owner).post("/v1/chats", &body).await.is(201);
@@ -46,40 +46,40 @@ impl Rest {
     }
 }
 
-/// Somebody with a token.
+/// A user with a token.
 pub(crate) struct Caller<'a> {
     rest: &'a Rest,
     token: String,
 }
 
 impl Caller<'_> {
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Response {
         self.call("GET", path, None, "").await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Response {
         self.call("POST", path, Some(body), "").await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: Option<&Value>) -> Response {
         self.call("PUT", path, body, "").await
     }
 
-    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Response {
         self.call("PATCH", path, Some(body), "").await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> Response {
         self.call("DELETE", path, None, "").await
     }
 
     /// A create under an `Idempotency-Key`.
-    pub(crate) async fn post_once(&self, path: &str, key: &str, body: &Value) -> Answer {
+    pub(crate) async fn post_once(&self, path: &str, key: &str, body: &Value) -> Response {
         self.call("POST", path, Some(body), &format!("Idempotency-Key: {key}\r\n")).await
     }
 
-    /// Sends a message; answers it as it is stored.
-    pub(crate) async fn send(&self, chat: &str, id: &str, content: &str) -> Answer {
+    /// Sends a message; returns the response.
+    pub(crate) async fn send(&self, chat: &str, id: &str, content: &str) -> Response {
         let body = json!({ "client_message_id": id, "content": content });
         self.post(&format!("/v1/chats/{chat}/messages"), &body).await
     }
@@ -96,7 +96,7 @@ impl Caller<'_> {
         panic!("{path} did not become as expected: {:?}", self.get(path).await);
     }
 
-    async fn call(&self, method: &str, path: &str, body: Option<&Value>, more: &str) -> Answer {
+    async fn call(&self, method: &str, path: &str, body: Option<&Value>, more: &str) -> Response {
         let text = body.map(Value::to_string).unwrap_or_default();
         let content_type = if body.is_some() { "Content-Type: application/json\r\n" } else { "" };
         let request = format!(

@@ -1,6 +1,6 @@
-//! Which web pages may read the answers.
+//! The web pages that may read responses.
 
-use heartline_testing::{Answer, Server, token};
+use heartline_testing::{Response, Server, token};
 
 use crate::HEARTLINE;
 
@@ -10,7 +10,7 @@ async fn server() -> Server {
     HEARTLINE.start_with("[server]\nallowed_origins = [\"https://app.example\"]\n").await
 }
 
-async fn ask(server: &Server, method: &str, path: &str, headers: &str) -> Answer {
+async fn ask(server: &Server, method: &str, path: &str, headers: &str) -> Response {
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: chat.example\r\nConnection: close\r\n{headers}\r\n"
     );

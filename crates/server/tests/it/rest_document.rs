@@ -1,14 +1,14 @@
-//! `/openapi.json`: it is current, it has every route, and what the server answers is in it.
+//! `/openapi.json` is current, has every route, and describes every response of the server.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use heartline_testing::{Answer, Server, service_token};
+use heartline_testing::{Response, Server, service_token};
 use serde_json::Value;
 
 use crate::HEARTLINE;
 
-/// What the server says of itself.
+/// The OpenAPI document of a server.
 pub(crate) struct Document(Value);
 
 impl Document {
@@ -18,8 +18,8 @@ impl Document {
         Self(answer.json())
     }
 
-    /// Fails unless a request and its answer are as the document says.
-    pub(crate) fn allows(&self, method: &str, path: &str, body: Option<&Value>, answer: &Answer) {
+    /// Fails unless a request and its response match the document.
+    pub(crate) fn allows(&self, method: &str, path: &str, body: Option<&Value>, answer: &Response) {
         let operation = self.operation(method, path);
         let told = format!("{method} {path}: {answer:?}");
         let response = &operation["responses"][answer.status.to_string()];

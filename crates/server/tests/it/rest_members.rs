@@ -1,6 +1,6 @@
-//! Who may do what in a chat, and who hears of it.
+//! The permissions of roles in a chat, and the events about its members.
 
-use heartline_testing::{Answer, Socket};
+use heartline_testing::{Response, Socket};
 use serde_json::{Value, json};
 
 use crate::rest_client::Rest;
@@ -15,7 +15,7 @@ async fn society(rest: &Rest) -> String {
     chat
 }
 
-async fn act(rest: &Rest, who: &str, action: &str) -> Answer {
+async fn act(rest: &Rest, who: &str, action: &str) -> Response {
     let chat = format!("/v1/chats/{}", society(rest).await);
     let caller = if who == "service" { rest.service() } else { rest.user(who) };
     let members = format!("{chat}/members");
@@ -96,7 +96,7 @@ async fn a_member_is_added_once_and_missed_when_absent() {
     let error = ana.post_once(&members, "add", &admin).await.refuses(409, "CONFLICT");
     assert_eq!(error["details"]["reason"], "idempotency_key_reused");
     ana.delete(&format!("{members}/bo")).await.is(204);
-    // The same key gives the first result and brings nobody back.
+    // The same idempotency key returns the first result and does not add the member again.
     assert_eq!(ana.post_once(&members, "add", &bo).await.is(200), member);
     rest.user("bo").get(&chat).await.refuses(403, "NOT_A_MEMBER");
     ana.delete(&format!("{members}/bo")).await.refuses(404, "NOT_FOUND");
@@ -104,7 +104,7 @@ async fn a_member_is_added_once_and_missed_when_absent() {
     ana.patch(&format!("{members}/bo"), &role).await.refuses(404, "NOT_FOUND");
 }
 
-async fn hears(socket: &mut Socket, change: &str) -> Value {
+async fn receives(socket: &mut Socket, change: &str) -> Value {
     let frame = socket.json_of("chat_changed").await;
     assert_eq!(frame["change"], change, "{frame}");
     frame
@@ -118,34 +118,34 @@ async fn everybody_concerned_hears_of_every_change() {
     let id = rest.group("ana", &["bo"]).await;
     let chat = format!("/v1/chats/{id}");
     for socket in [&mut ana, &mut bo] {
-        let frame = hears(socket, "created").await;
+        let frame = receives(socket, "created").await;
         assert_eq!((&frame["chat_id"], &frame["chat"]["chat_id"]), (&json!(id), &json!(id)));
     }
     owner.patch(&chat, &json!({ "name": "Other" })).await.is(200);
-    assert_eq!(hears(&mut bo, "renamed").await["chat"]["name"], "Other");
-    hears(&mut ana, "renamed").await;
+    assert_eq!(receives(&mut bo, "renamed").await["chat"]["name"], "Other");
+    receives(&mut ana, "renamed").await;
 
     let mut cy = rest.server.connect("cy").await;
     owner.post(&format!("{chat}/members"), &json!({ "user_id": "cy" })).await.is(201);
     for socket in [&mut ana, &mut bo, &mut cy] {
-        let frame = hears(socket, "member_added").await;
+        let frame = receives(socket, "member_added").await;
         assert_eq!(frame["chat"]["members"].as_array().unwrap().len(), 3);
     }
     owner.patch(&format!("{chat}/members/cy"), &json!({ "role": "admin" })).await.is(200);
     for socket in [&mut ana, &mut bo, &mut cy] {
-        hears(socket, "role_changed").await;
+        receives(socket, "role_changed").await;
     }
-    // What changes nothing is not announced: the next that is heard is the removal.
+    // A request without effect is not announced: the next event is the removal.
     owner.patch(&chat, &json!({ "name": "Other" })).await.is(200);
     owner.delete(&format!("{chat}/members/cy")).await.is(204);
-    let gone = hears(&mut cy, "member_removed").await;
+    let gone = receives(&mut cy, "member_removed").await;
     assert_eq!((&gone["chat_id"], gone.get("chat")), (&json!(id), None));
     for socket in [&mut ana, &mut bo] {
-        let frame = hears(socket, "member_removed").await;
+        let frame = receives(socket, "member_removed").await;
         assert_eq!(frame["chat"]["members"].as_array().unwrap().len(), 2);
     }
     owner.delete(&chat).await.is(204);
     for socket in [&mut ana, &mut bo] {
-        assert_eq!(hears(socket, "member_removed").await.get("chat"), None);
+        assert_eq!(receives(socket, "member_removed").await.get("chat"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Messages over REST: sent without a socket, heard on sockets, read page by page.
+//! Messages over REST: sent without a socket, received on sockets, read page by page.
 
 use serde_json::{Value, json};
 
@@ -17,11 +17,11 @@ async fn what_is_sent_over_rest_is_stored_once_and_heard_on_sockets() {
     let sent = rest.user("ana").send(&chat, "m1", "hello").await.is(201);
     assert_eq!((&sent["sequence"], &sent["duplicate"]), (&json!(1), &json!(false)));
     assert_eq!((&sent["sender_id"], &sent["content_type"]), (&json!("ana"), &json!("text/plain")));
-    // Nobody is left out: there is no connection that it came by.
+    // All devices receive the message, because it was not sent over a connection.
     for socket in [&mut ana, &mut bo] {
-        let heard = socket.json_of("message").await;
+        let received = socket.json_of("message").await;
         for field in ["message_id", "sequence", "content", "sender_id", "created_at"] {
-            assert_eq!(heard[field], sent[field], "{heard}");
+            assert_eq!(received[field], sent[field], "{received}");
         }
     }
     let again = rest.user("ana").send(&chat, "m1", "hello").await.is(200);

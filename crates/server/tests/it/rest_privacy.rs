@@ -11,15 +11,15 @@ const VISIBILITY: &str = "/v1/presence/visibility";
 
 impl Rest {
     /// Makes two users each other's contacts.
-    async fn befriend(&self, one: &str, other: &str) {
+    async fn make_contacts(&self, one: &str, other: &str) {
         for (one, other) in [(one, other), (other, one)] {
-            self.user(one).put_contact(other).await;
+            self.user(one).add_contact(other).await;
         }
     }
 }
 
 impl Caller<'_> {
-    async fn put_contact(&self, other: &str) {
+    async fn add_contact(&self, other: &str) {
         let nothing = self.put(&format!("/v1/contacts/{other}"), None).await.is(204);
         assert_eq!(nothing, Value::Null);
     }
@@ -33,12 +33,12 @@ impl Caller<'_> {
         names(&self.get("/v1/contacts").await.is(200))
     }
 
-    async fn choose(&self, visibility: &str) {
+    async fn set_visibility(&self, visibility: &str) {
         let setting = json!({ "visibility": visibility });
         assert_eq!(self.put(VISIBILITY, Some(&setting)).await.is(200), setting);
     }
 
-    async fn chosen(&self) -> Value {
+    async fn visibility(&self) -> Value {
         self.get(VISIBILITY).await.is(200)["visibility"].clone()
     }
 }
@@ -54,7 +54,7 @@ async fn contacts_come_and_go() {
     let ana = rest.user("ana");
     assert_eq!(ana.get("/v1/contacts").await.is(200), json!({ "items": [], "next_cursor": null }));
     for other in ["cy", "bo", "who.never@came", "bo"] {
-        ana.put_contact(other).await;
+        ana.add_contact(other).await;
     }
     assert_eq!(ana.contacts().await, ["bo", "cy", "who.never@came"]);
     let bo = ana.get("/v1/contacts?limit=1").await.is(200)["items"][0].clone();
@@ -74,7 +74,7 @@ async fn contacts_are_read_page_by_page() {
     expected.push("User".to_owned());
     expected.sort_unstable();
     for other in &expected {
-        ana.put_contact(other).await;
+        ana.add_contact(other).await;
     }
     let (mut listed, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -101,7 +101,7 @@ async fn contacts_are_read_page_by_page() {
 async fn there_is_an_end_to_contacts() {
     let rest = Rest::start().await;
     let ana = rest.user("ana");
-    ana.put_contact("bo").await;
+    ana.add_contact("bo").await;
     // All but the last place are taken behind the server's back, which is quicker.
     let shell = open_store(&rest.server.data());
     shell
@@ -115,14 +115,14 @@ async fn there_is_an_end_to_contacts() {
                 WHERE ana.user_id = 'ana' AND other.user_id LIKE 'other-%';",
         )
         .unwrap();
-    ana.put_contact("the-5000th").await;
+    ana.add_contact("the-5000th").await;
     let error = ana.put("/v1/contacts/cy", None).await.refuses(409, "CONFLICT");
     assert_eq!(error["details"]["reason"], "contacts_full");
-    ana.put_contact("bo").await;
+    ana.add_contact("bo").await;
     ana.remove_contact("bo").await;
-    ana.put_contact("cy").await;
+    ana.add_contact("cy").await;
     ana.put("/v1/contacts/bo", None).await.refuses(409, "CONFLICT");
-    rest.user("bo").put_contact("ana").await;
+    rest.user("bo").add_contact("ana").await;
 }
 
 #[tokio::test]
@@ -144,22 +144,22 @@ async fn nobody_is_their_own_contact() {
 async fn a_choice_is_kept_and_the_default_is_told_until_then() {
     let rest = Rest::start().await;
     let ana = rest.user("ana");
-    assert_eq!(ana.chosen().await, "contacts_only");
+    assert_eq!(ana.visibility().await, "contacts_only");
     for choice in ["everyone", "contacts_only", "nobody", "nobody"] {
-        ana.choose(choice).await;
-        assert_eq!(ana.chosen().await, choice);
+        ana.set_visibility(choice).await;
+        assert_eq!(ana.visibility().await, choice);
     }
-    assert_eq!(rest.user("bo").chosen().await, "contacts_only", "others have not chosen");
+    assert_eq!(rest.user("bo").visibility().await, "contacts_only", "others have not chosen");
     for body in [json!({ "visibility": "friends" }), json!({ "visibility": null }), json!({})] {
         let error = ana.put(VISIBILITY, Some(&body)).await.refuses(400, "INVALID_MESSAGE");
         assert_eq!(error["details"]["field"], "visibility", "{body}");
     }
-    assert_eq!(ana.chosen().await, "nobody");
-    let directory = rest.server.ended_by("KILL").await;
+    assert_eq!(ana.visibility().await, "nobody");
+    let directory = rest.server.stop_with("KILL").await;
     let more = "[presence]\ndefault_visibility = \"everyone\"\n";
     let rest = Rest::on(HEARTLINE.start_on(directory, more).await).await;
-    assert_eq!(rest.user("ana").chosen().await, "nobody", "a choice outlives a crash");
-    assert_eq!(rest.user("bo").chosen().await, "everyone", "the default is the operator's");
+    assert_eq!(rest.user("ana").visibility().await, "nobody", "a choice outlives a crash");
+    assert_eq!(rest.user("bo").visibility().await, "everyone", "the default is the operator's");
 }
 
 #[tokio::test]
@@ -169,10 +169,10 @@ async fn a_server_for_development_shows_everybody() {
     command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.join("data"));
     command.env("HEARTLINE__AUTH__HMAC_SECRET", heartline_testing::SECRET);
     let rest = Rest::on(Server::spawn(command, directory).await).await;
-    assert_eq!(rest.user("ana").chosen().await, "everyone");
+    assert_eq!(rest.user("ana").visibility().await, "everyone");
 }
 
-/// Everybody has received the first message of a new group.
+/// Creates a group whose members have all received the first message.
 async fn group_with_watermarks(rest: &Rest) -> String {
     let users = ["ana", "bo", "cy"];
     let chat = rest.group("ana", &users[1..]).await;
@@ -188,7 +188,7 @@ async fn group_with_watermarks(rest: &Rest) -> String {
     chat
 }
 
-/// Who of a chat's members the asker is told the watermark of.
+/// The members of a chat whose watermark the caller may see.
 async fn shown(asker: &Caller<'_>, chat: &str) -> Vec<String> {
     let page = asker.get(&format!("/v1/chats/{chat}/delivery")).await.is(200);
     let items = page["items"].as_array().unwrap();
@@ -207,18 +207,18 @@ async fn how_far_others_have_received_is_told_to_those_who_may_see_them() {
     let [ana, bo, cy] = ["ana", "bo", "cy"].map(|name| rest.user(name));
     let chat = group_with_watermarks(&rest).await;
     assert_eq!(shown(&ana, &chat).await, ["ana"], "only the own, as nobody is a contact");
-    bo.put_contact("ana").await;
+    bo.add_contact("ana").await;
     assert_eq!(shown(&ana, &chat).await, ["ana"], "one of the two is not both");
-    ana.put_contact("bo").await;
+    ana.add_contact("bo").await;
     assert_eq!(shown(&ana, &chat).await, ["ana", "bo"]);
     assert_eq!(shown(&bo, &chat).await, ["ana", "bo"]);
-    cy.choose("everyone").await;
+    cy.set_visibility("everyone").await;
     assert_eq!(shown(&ana, &chat).await, ["ana", "bo", "cy"]);
     assert_eq!(shown(&cy, &chat).await, ["cy"], "who shows themselves sees no more for it");
-    bo.choose("nobody").await;
+    bo.set_visibility("nobody").await;
     assert_eq!(shown(&ana, &chat).await, ["ana", "cy"], "not even to contacts");
     assert_eq!(shown(&bo, &chat).await, ["ana", "bo", "cy"], "but oneself");
-    bo.choose("contacts_only").await;
+    bo.set_visibility("contacts_only").await;
     ana.remove_contact("bo").await;
     assert_eq!(shown(&ana, &chat).await, ["ana", "cy"]);
     assert_eq!(shown(&rest.service(), &chat).await, ["ana", "bo", "cy"], "the back end sees all");
@@ -243,12 +243,12 @@ async fn who_may_see_whom_must_be_known_before_anything_is_told() {
 #[tokio::test]
 async fn a_deleted_person_is_out_of_every_list() {
     let rest = Rest::start().await;
-    rest.befriend("ana", "bo").await;
-    rest.befriend("bo", "cy").await;
-    rest.user("bo").choose("everyone").await;
+    rest.make_contacts("ana", "bo").await;
+    rest.make_contacts("bo", "cy").await;
+    rest.user("bo").set_visibility("everyone").await;
     rest.service().delete("/v1/users/bo").await.is(204);
     for name in ["ana", "bo", "cy"] {
         assert!(rest.user(name).contacts().await.is_empty(), "{name}");
     }
-    assert_eq!(rest.user("bo").chosen().await, "contacts_only");
+    assert_eq!(rest.user("bo").visibility().await, "contacts_only");
 }

@@ -1,4 +1,4 @@
-//! The same request many times at once, and requests whose sender does not wait.
+//! The same request many times concurrently, and requests whose sender does not wait.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! A store that takes nothing: what a request is told then.
+//! The errors of requests while the store accepts nothing.
 
-use heartline_testing::Answer;
+use heartline_testing::Response;
 use serde_json::json;
 
 use crate::HEARTLINE;
@@ -9,7 +9,7 @@ use crate::rest_client::Rest;
 /// More than a disk of a test machine has free, so every write is refused.
 const FULL_DISK: &str = "[store]\ndisk_reserve = \"1024GiB\"\n";
 
-fn is_unavailable(answer: &Answer) {
+fn is_unavailable(answer: &Response) {
     let error = answer.refuses(503, "SERVICE_UNAVAILABLE");
     assert_eq!(error["details"]["outcome"], "rejected", "{answer:?}");
     let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
@@ -43,7 +43,7 @@ async fn changes_are_refused_with_a_pause_and_reads_go_on() {
     is_unavailable(&ana.put("/v1/contacts/bo", None).await);
     is_unavailable(&ana.delete("/v1/contacts/bo").await);
     is_unavailable(&rest.service().delete("/v1/users/ana").await);
-    // Some of these meet a store that fails, the later ones a breaker that is open.
+    // The first requests reach a store that fails, the later ones an open breaker.
     for number in 0..8 {
         is_unavailable(&ana.send(&chat, &format!("n{number}"), "hello").await);
     }

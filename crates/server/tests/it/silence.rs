@@ -1,4 +1,4 @@
-//! Connections on which nothing is heard any more.
+//! Connections on which nothing is received any more.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
-use crate::peers::{Attentive, Device, Heard, Pusher, now, upgrade};
+use crate::peers::{Attentive, Device, Pusher, Received, now, upgrade};
 
 const ACTIVE: &str = "gateway_connections_active";
 const TIMEOUTS: &str = "gateway_connection_timeouts_total";
 
-/// What a loaded machine may add to a bound.
+/// The allowance for a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn any_frame_is_a_sign_of_life() {
         .start_with("[gateway]\nheartbeat_interval = \"1s\"\nheartbeat_timeout = \"2s\"\n")
         .await;
     let mut socket = server.connect("talker").await;
-    // It never answers a Ping, but says something of no meaning every half second.
+    // The client never answers a Ping, but sends a frame every half second.
     for _ in 0..7 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         socket.send_text("{\"type\":\"of_the_future\"}").await;
@@ -103,11 +103,11 @@ async fn who_never_authenticates_is_told_and_closed_after_its_time() {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let opened_at = now();
     let guest = Attentive::new(upgrade(stream, "").await.unwrap());
-    let heard = guest.ended().await;
-    let [challenge, closing, close] = &heard[..] else { panic!("{heard:?}") };
+    let received = guest.ended().await;
+    let [challenge, closing, close] = &received[..] else { panic!("{received:?}") };
     assert!(challenge.is_of_type("auth_challenge"));
     assert!(closing.is_of_type("connection_closing"));
-    assert_eq!(*close, Heard::Close(4408, "auth_timeout".to_owned()));
+    assert_eq!(*close, Received::Close(4408, "auth_timeout".to_owned()));
     let closed_after = now() - opened_at;
     assert!(closed_after < Duration::from_secs(1) + SLACK, "{closed_after:?}");
     server.metric_becomes("gateway_connections_unauthenticated", 0.0).await;

@@ -1,4 +1,4 @@
-//! Very many devices that do not read, and what they cost everybody else: nothing.
+//! Very many devices that do not read do not slow down the others.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use heartline_testing::PATIENCE;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
-use crate::peers::{Attentive, Heard, Pusher, connect_narrow, now};
+use crate::peers::{Attentive, Pusher, Received, connect_narrow, now};
 
 const ACTIVE: &str = "gateway_connections_active";
 const WARNINGS: &str = "gateway_slow_consumer_warnings_total";
@@ -109,10 +109,10 @@ async fn when_all_outboxes_hold_too_much_new_sockets_are_refused_and_then_the_fu
     let mut told = 0.0;
     let all_told = async {
         while told == 0.0 || told < server.metric(overloaded).await {
-            for heard in readers.iter_mut().filter_map(Attentive::ended_already) {
-                let [.., closing, close] = &heard[..] else { panic!("{heard:?}") };
+            for received in readers.iter_mut().filter_map(Attentive::ended_already) {
+                let [.., closing, close] = &received[..] else { panic!("{received:?}") };
                 assert!(closing.is_of_type("connection_closing"), "{closing:?}");
-                assert_eq!(*close, Heard::Close(1013, "overloaded".to_owned()));
+                assert_eq!(*close, Received::Close(1013, "overloaded".to_owned()));
                 told += 1.0;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! The same over TLS, and a certificate that changes while the server runs.
+//! Connections over TLS, and a certificate that changes while the server runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const SECOND: (&str, &str) =
 
 fn write_pair(directory: &Path, (certificate, key): (&str, &str)) {
     for (name, text) in [("key.pem", key), ("cert.pem", certificate)] {
-        // Renamed into place, so that nobody reads half a file.
+        // The file is renamed into place, so that no reader sees a partial file.
         let aside = directory.join("aside");
         std::fs::write(&aside, text).unwrap();
         std::fs::rename(&aside, directory.join(name)).unwrap();

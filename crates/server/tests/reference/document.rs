@@ -77,7 +77,7 @@ pub(crate) fn code(name: impl std::fmt::Display) -> String {
     format!("`{name}`")
 }
 
-/// What a heading is called in links.
+/// The anchors of the headings of a document.
 fn anchors(path: &str) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
     for heading in read(path).lines().filter(|line| line.starts_with('#')) {

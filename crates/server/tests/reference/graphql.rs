@@ -22,7 +22,7 @@ const CONVERSATION: &str = "crates/gateway/src/graphql/conversation.rs";
 /// The types that only hold operations.
 const ROOTS: [&str; 3] = ["Query", "Mutation", "Subscription"];
 
-/// What the transport closes a socket with whose client breaks its rules.
+/// The close codes for violations of the transport's rules.
 const VIOLATIONS: [(u16, &str); 4] = [
     (4400, "A message that is no JSON object of a known type, or lacks a field."),
     (4406, "The client did not offer the subprotocol `graphql-transport-ws`."),
@@ -196,7 +196,7 @@ fn section(name: &str, description: Option<&Positioned<String>>, content: &str) 
 
 // === Rules that stand in the source ===
 
-/// What a module says of itself after its first sentence, without the links of rustdoc.
+/// The module comment after its first sentence, without the links of rustdoc.
 fn module_doc(path: &str) -> String {
     let source = document::read(path);
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
@@ -244,7 +244,7 @@ fn close_codes() -> String {
         .into();
     for reason in CloseReason::ALL {
         let word = words.iter().find(|word| word.word == reason.as_str()).unwrap();
-        // What breaks the transport's own rules is told apart above.
+        // Violations of the transport's rules are listed above.
         if let (Some(number), true) = (reason.graphql_code(), reason != CloseReason::ProtocolError)
         {
             let rule = serde_json::to_value(reason.reconnect()).unwrap();
@@ -306,7 +306,7 @@ fn setting(key: &str) -> Vec<String> {
     panic!("[party] has no key {key}")
 }
 
-/// What is counted apart, and how fast each comes back.
+/// The rate limits and how fast each recovers.
 fn rates() -> Vec<Vec<String>> {
     let PartyRates { edits, questions, joins, lifecycle } = PartyRates::default();
     let row = |name: &str, rate: Rate| {

@@ -101,7 +101,7 @@ fn fields_table(source: &Source, members: &[Member]) -> String {
     table(&["field", "type", "there", "meaning"], &rows)
 }
 
-/// A type in words, with a link to what this document says about it.
+/// A type in words, with a link to its description in this document.
 fn kind(source: &Source, written: &str) -> String {
     if let Some(item) = written.strip_suffix("[]") {
         return format!("array of {}", kind(source, item));
@@ -257,7 +257,7 @@ fn announced_limits(source: &Source) -> String {
     table(&["field of `limits`", "default", "meaning"], &rows)
 }
 
-/// What is neither announced nor the server's own affair.
+/// The limits that are neither announced nor internal to the server.
 fn other_limits() -> String {
     let all = constants::of(&source::file("crates/protocol/src/limits.rs"));
     for name in INTERNAL {

@@ -47,7 +47,7 @@ fn every_finer_reason_of_a_conflict_is_named() {
     }
 }
 
-/// Which codes each status of a refusal may have.
+/// The error codes of each status.
 fn statuses(openapi: &Value) -> String {
     let mut statuses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (_, _, operation) in operations(openapi) {
@@ -169,7 +169,7 @@ fn schemas(openapi: &Value) -> impl Iterator<Item = (&str, &Value)> {
     schemas.map(|(name, schema)| (name.as_str(), schema))
 }
 
-/// The type of a field, with a link to what this document says about it.
+/// The type of a field, with a link to its description in this document.
 fn kind(openapi: &Value, schema: &Value) -> String {
     if let Some(name) = schema_name(schema) {
         let is_object = openapi["components"]["schemas"][name]["type"] == "object";
@@ -192,7 +192,7 @@ fn kind(openapi: &Value, schema: &Value) -> String {
     }
 }
 
-/// What is said about a value, and between which bounds it lies.
+/// The description of a value, and its bounds.
 fn meaning(schema: &Value) -> String {
     let mut parts: Vec<String> =
         schema["description"].as_str().map(str::to_owned).into_iter().collect();

@@ -1,4 +1,4 @@
-//! What the source says about types: their fields, words and doc comments.
+//! Types in the source: their fields, values and doc comments.
 
 use syn::{Field, Fields, File, Item, ItemEnum, ItemStruct};
 
@@ -6,7 +6,7 @@ use crate::document;
 use heartline_testing::source::attributes::{Serde, renamed, text};
 use heartline_testing::source::{constants, types};
 
-/// The modules of the protocol whose types are said over a socket.
+/// The modules of the protocol whose types are sent over a socket.
 const MODULES: [&str; 5] = ["close", "error_code", "limits", "server_frame", "client_frame"];
 
 /// The types of the protocol.
@@ -24,7 +24,7 @@ pub(crate) struct Member {
     pub(crate) doc: String,
 }
 
-/// A word of an enum, or a frame of a type.
+/// A value of an enum, or a frame of a type.
 pub(crate) struct Word {
     pub(crate) word: String,
     pub(crate) doc: String,
@@ -47,13 +47,13 @@ impl Source {
         Self { structs, enums }
     }
 
-    /// What a type is for, and its fields; none if it is no object.
+    /// The description and the fields of a type; none if it is not an object.
     pub(crate) fn object(&self, name: &str) -> Option<(String, Vec<Member>)> {
         let item = self.structs.iter().find(|item| item.ident == name)?;
         Some((text(&item.attrs), self.members(&item.fields)))
     }
 
-    /// What an enum is for, and its words; none if it is no enum.
+    /// The description and the values of an enum; none if it is not an enum.
     pub(crate) fn words(&self, name: &str) -> Option<(String, Vec<Word>)> {
         let item = self.enums.iter().find(|item| item.ident == name)?;
         let rename_all = Serde::of(&item.attrs).rename_all.unwrap();

@@ -100,7 +100,7 @@ impl Node {
     }
 }
 
-/// What a terminal did: its exit code and what it wrote.
+/// The exit code and the output of a terminal.
 #[derive(Debug)]
 struct Outcome {
     code: u8,
@@ -190,7 +190,7 @@ async fn a_dropped_connection_comes_back() {
 #[tokio::test]
 async fn a_person_ends_it_at_once_connected_or_not() {
     for input in ["/quit\n", ""] {
-        // Nobody listens on the port of a closed listener.
+        // No process listens on the port of a closed listener.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
         drop(listener);
@@ -272,7 +272,7 @@ async fn mistakes_about_chats_are_answered_with_what_to_do() {
 
 #[tokio::test]
 async fn without_a_server_a_command_says_so() {
-    // Nobody listens on the port of a closed listener.
+    // No process listens on the port of a closed listener.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     drop(listener);

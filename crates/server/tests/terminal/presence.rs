@@ -12,7 +12,7 @@ use super::*;
 /// Longer than anything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a terminal has written so far.
+/// The output of a terminal so far.
 #[derive(Clone)]
 struct Paper {
     text: Arc<Mutex<Vec<u8>>>,
@@ -31,7 +31,7 @@ impl Write for Paper {
     }
 }
 
-/// Somebody at a terminal.
+/// A user at a terminal.
 struct Person {
     keyboard: DuplexStream,
     paper: Paper,
@@ -117,7 +117,7 @@ async fn a_watched_user_is_seen_to_come_and_go_and_to_hide() {
     ana.sees("-- bo is online\n").await;
     ana.types("/watch bo").await;
     ana.sees("-- bo is online\n").await;
-    // What has not changed meanwhile is not said again.
+    // An unchanged presence is not printed again.
     ana.types("/drop").await;
     ana.sees("-- connected as ana").await;
     bo.leaves().await;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-/// The program under test and the directory for the files of its tests. Cargo tells both only to
+/// The program under test and the directory for the files of its tests. Cargo passes both only to
 /// the crate that builds the program, so every test binary has a constant:
 ///
 /// ```ignore
@@ -15,9 +15,9 @@ use tokio::process::Command;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Binary {
-    /// Where the program is.
+    /// The path of the program.
     pub path: &'static str,
-    /// Where its tests may make directories.
+    /// The directory in which tests may create directories.
     pub directory: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl Binary {
     /// A command that runs the program and kills it when the command is dropped.
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.path);
-        // Files that a test forgets to place elsewhere stay out of the sources.
+        // Files with a relative path are not written into the source tree.
         command.current_dir(self.directory);
         command.env_remove("HEARTLINE_SECRET").kill_on_drop(true);
         command

@@ -1,5 +1,4 @@
-//! Chat as tests speak it: groups, sends and their answers, pages, manifests, and a store that
-//! somebody else holds.
+//! Helpers for chats: groups, sends, pages, manifests, and a write lock on the embedded store.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,9 +6,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::{Answer, Server, Socket, bearer, token};
+use crate::{Response, Server, Socket, bearer, token};
 
-/// Long silences are fine: nobody here sends heartbeats.
+/// Configuration for sockets that send no heartbeats.
 pub const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeout = \"120s\"\n";
 
 /// A chat that does not exist.
@@ -18,40 +17,46 @@ pub const NO_CHAT: &str = "chat_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 // === impl Server ===
 
 impl Server {
-    /// Asks for something over REST as a user.
-    pub async fn rest(&self, user: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    /// Sends a REST request as a user.
+    pub async fn rest(
+        &self,
+        user: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Response {
         self.http(method, path, &token(user), body).await
     }
 
-    /// A group of an owner and plain members; answers its id.
+    /// Creates a group with an owner and plain members; returns its id.
     pub async fn create_group(&self, owner: &str, members: &[&str]) -> String {
         let body = json!({ "type": "group", "name": "Friends", "member_ids": members });
-        let answer = self.rest(owner, "POST", "/v1/chats", Some(&body)).await;
-        assert_eq!(answer.status, 201, "{answer:?}");
-        answer.json()["chat_id"].as_str().unwrap().to_owned()
+        let response = self.rest(owner, "POST", "/v1/chats", Some(&body)).await;
+        assert_eq!(response.status, 201, "{response:?}");
+        response.json()["chat_id"].as_str().unwrap().to_owned()
     }
 
     /// Adds a plain member to a chat.
     pub async fn add_member(&self, owner: &str, chat: &str, user: &str) {
         let body = json!({ "user_id": user });
         let path = format!("/v1/chats/{chat}/members");
-        let answer = self.rest(owner, "POST", &path, Some(&body)).await;
-        assert_eq!(answer.status, 201, "{answer:?}");
+        let response = self.rest(owner, "POST", &path, Some(&body)).await;
+        assert_eq!(response.status, 201, "{response:?}");
     }
 
     /// Removes a member from a chat.
     pub async fn remove_member(&self, owner: &str, chat: &str, user: &str) {
         let path = format!("/v1/chats/{chat}/members/{user}");
-        let answer = self.rest(owner, "DELETE", &path, None).await;
-        assert_eq!(answer.status, 204, "{answer:?}");
+        let response = self.rest(owner, "DELETE", &path, None).await;
+        assert_eq!(response.status, 204, "{response:?}");
     }
 
     /// The messages of a chat from its beginning, read over REST.
     pub async fn history(&self, user: &str, chat: &str) -> Vec<Value> {
         let path = format!("/v1/chats/{chat}/messages?after_sequence=0&limit=200");
-        let answer = self.rest(user, "GET", &path, None).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json()["items"].as_array().unwrap().clone()
+        let response = self.rest(user, "GET", &path, None).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        response.json()["items"].as_array().unwrap().clone()
     }
 
     /// A socket of a user's named device.
@@ -67,29 +72,29 @@ impl Server {
 // === impl Socket ===
 
 impl Socket {
-    /// Sends a message and does not wait. The request has the id of the message.
-    pub async fn say(&mut self, chat: &str, id: &str, content: &str) {
+    /// Sends a message without waiting. The request id is the id of the message.
+    pub async fn send_message(&mut self, chat: &str, id: &str, content: &str) {
         self.send(&send_frame(chat, id, content)).await;
     }
 
-    /// Sends a message and answers its `message_ack`; what comes before that is passed over.
-    pub async fn said(&mut self, chat: &str, id: &str, content: &str) -> Value {
-        self.say(chat, id, content).await;
-        let ack = self.answer_to(id).await;
+    /// Sends a message and returns its `message_ack`; skips frames before it.
+    pub async fn send_acked(&mut self, chat: &str, id: &str, content: &str) -> Value {
+        self.send_message(chat, id, content).await;
+        let ack = self.reply_to(id).await;
         assert_eq!(ack["type"], "message_ack", "{ack}");
         ack
     }
 
-    /// Sends a message that must be refused with this code; answers the refusal.
-    pub async fn is_refused(&mut self, chat: &str, id: &str, code: &str) -> Value {
-        self.say(chat, id, "hello").await;
-        let error = self.answer_to(id).await;
+    /// Sends a message that must be rejected with this code; returns the error frame.
+    pub async fn send_rejected(&mut self, chat: &str, id: &str, code: &str) -> Value {
+        self.send_message(chat, id, "hello").await;
+        let error = self.reply_to(id).await;
         assert_eq!(error["code"], code, "{error}");
         error
     }
 
-    /// Reads to the answer to a request.
-    pub async fn answer_to(&mut self, request_id: &str) -> Value {
+    /// Reads to the reply to a request.
+    pub async fn reply_to(&mut self, request_id: &str) -> Value {
         loop {
             let frame = self.json().await;
             if frame["request_id"] == request_id {
@@ -99,13 +104,13 @@ impl Socket {
     }
 
     /// Reads to the next message, which must have this content.
-    pub async fn hears(&mut self, content: &str) -> Value {
+    pub async fn receives(&mut self, content: &str) -> Value {
         let message = self.json_of("message").await;
         assert_eq!(message["content"], content, "{message}");
         message
     }
 
-    /// Asks for a page and answers what comes back, be it a page or a refusal.
+    /// Requests a page and returns the reply, a page or an error.
     pub async fn sync(&mut self, chat: &str, after: u64, limit: Option<u32>) -> Value {
         let mut frame = json!({
             "type": "sync_request", "request_id": "sync", "chat_id": chat, "after_sequence": after
@@ -114,7 +119,7 @@ impl Socket {
             frame["limit"] = limit.into();
         }
         self.send(&frame).await;
-        self.answer_to("sync").await
+        self.reply_to("sync").await
     }
 
     /// The sequences of a page, its `has_more` and its head.
@@ -130,10 +135,11 @@ impl Socket {
         (sequences(&page), has_more, page["head_sequence"].as_u64().unwrap())
     }
 
-    /// What the manifest says of a chat: its head and the own watermark; none without the chat.
+    /// The head and the user's watermark of a chat, from the manifest; none if the chat is not in
+    /// it.
     pub async fn manifest_of(&mut self, chat: &str) -> Option<(u64, u64)> {
         self.send(&json!({ "type": "sync_manifest", "request_id": "manifest" })).await;
-        let manifest = self.answer_to("manifest").await;
+        let manifest = self.reply_to("manifest").await;
         assert_eq!(manifest["type"], "sync_manifest", "{manifest}");
         assert_eq!(manifest.get("next_page"), None, "one page");
         let chats = manifest["chats"].as_array().unwrap();
@@ -142,7 +148,7 @@ impl Socket {
         Some((number("head_sequence"), number("last_acked_sequence")))
     }
 
-    /// Says how far this user has received a chat, and waits until the server has heard it.
+    /// Acknowledges a chat up to this sequence, and waits until the server has processed it.
     pub async fn acknowledge(&mut self, chat: &str, sequence: u64) {
         let ack = json!({ "type": "ack", "chat_id": chat, "last_acked_sequence": sequence });
         self.send(&ack).await;
@@ -165,7 +171,7 @@ pub fn sequences(page: &Value) -> Vec<u64> {
     messages.map(|message| message["sequence"].as_u64().unwrap()).collect()
 }
 
-/// What was refused must say that nothing was stored and when to come again.
+/// Asserts that an error means that nothing was stored, and when to retry.
 pub fn is_rejected(error: &Value) {
     assert_eq!(error["details"]["outcome"], "rejected", "{error}");
     assert_eq!(error["retryable"], true, "{error}");
@@ -173,26 +179,26 @@ pub fn is_rejected(error: &Value) {
     assert!((1..=60).contains(&seconds), "{error}");
 }
 
-/// The store of a server as another program sees it.
+/// Opens the embedded store of a server from another process.
 pub fn open_store(data: &Path) -> Connection {
     let connection = Connection::open(data.join("heartline.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(20)).unwrap();
     connection
 }
 
-/// Another program that is writing to the store and takes its time.
+/// A write transaction of another process on the embedded store.
 #[derive(Debug)]
 pub struct WriteLock(Connection);
 
 impl WriteLock {
-    /// Waits for its turn and keeps it.
+    /// Begins the transaction, which blocks the server's writes.
     pub fn hold(server: &Server) -> Self {
         let connection = open_store(&server.data());
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         Self(connection)
     }
 
-    /// Lets others write.
+    /// Ends the transaction.
     pub fn release(self) {
         self.0.execute_batch("ROLLBACK").unwrap();
     }

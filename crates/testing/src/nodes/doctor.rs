@@ -1,4 +1,4 @@
-//! The command `heartline doctor`, run as an operator would, and its report.
+//! The command `heartline doctor` and its report.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{Binary, PATIENCE, Server};
 
-/// The report of the doctor.
+/// The report of `heartline doctor`.
 #[derive(Debug)]
 pub struct DoctorReport {
     /// The exit code of the command.
@@ -35,23 +35,23 @@ impl DoctorReport {
         Self { code: output.status.code(), report }
     }
 
-    /// How a check went, with everything that was said about it.
-    pub fn said(&self, check: &str) -> Vec<(String, String)> {
+    /// The verdict and the texts of each finding of a check.
+    pub fn findings(&self, check: &str) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let findings = self.report["findings"].as_array().unwrap().iter();
         let own = findings.filter(|finding| finding["check"] == check);
-        let said = own.map(|finding| {
+        let findings = own.map(|finding| {
             let evidence = format!("{}; {}", text(&finding["evidence"]), text(&finding["advice"]));
             (text(&finding["verdict"]), evidence)
         });
-        said.collect()
+        findings.collect()
     }
 
-    /// The one verdict on a check, and what was said.
+    /// The only finding of a check: its verdict and text.
     pub fn verdict(&self, check: &str) -> (String, String) {
-        let mut said = self.said(check);
-        assert_eq!(said.len(), 1, "{check}: {:#}", self.report);
-        said.remove(0)
+        let mut findings = self.findings(check);
+        assert_eq!(findings.len(), 1, "{check}: {:#}", self.report);
+        findings.remove(0)
     }
 
     /// The checks that failed.
@@ -67,13 +67,13 @@ impl DoctorReport {
         assert_eq!(self.failed(), Vec::<&str>::new(), "{:#}", self.report);
     }
 
-    /// Asserts that a check failed and was told so.
+    /// Asserts that a check failed with a finding that contains these words.
     pub fn assert_failed(&self, check: &str, words: &[&str]) {
         assert_eq!(self.code, Some(1), "{:#}", self.report);
-        let said = self.said(check);
-        let is_told = said.iter().any(|(verdict, text)| {
+        let findings = self.findings(check);
+        let is_found = findings.iter().any(|(verdict, text)| {
             verdict == "fail" && words.iter().all(|word| text.contains(word))
         });
-        assert!(is_told, "{check} {words:?}: {:#}", self.report);
+        assert!(is_found, "{check} {words:?}: {:#}", self.report);
     }
 }

@@ -1,4 +1,4 @@
-//! Connections as the directory knows them.
+//! The leases of users, through the admin API.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::time::{sleep, timeout};
 use crate::{PATIENCE, Server, service_token};
 
 impl Server {
-    /// A user's live connections, as an operator sees them.
+    /// A user's live connections, from the admin API.
     pub async fn leases(&self, user: &str) -> Vec<Value> {
         let path = format!("/v1/admin/users/{user}/connections");
-        let answer = self.http("GET", &path, &service_token(), None).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.json()["items"].as_array().unwrap().clone()
+        let response = self.http("GET", &path, &service_token(), None).await;
+        assert_eq!(response.status, 200, "{}", response.body);
+        response.json()["items"].as_array().unwrap().clone()
     }
 
     /// Waits until a user has this many live connections.
@@ -23,6 +23,6 @@ impl Server {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, wait).await.expect("the leases change");
+        timeout(PATIENCE, wait).await.expect("the number of leases changes in time");
     }
 }

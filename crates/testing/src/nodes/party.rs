@@ -1,7 +1,7 @@
 //! Members of party sessions.
 
 pub mod crowd;
-mod guest;
+mod client;
 pub mod large;
 
-pub use guest::{ADD, Guest, Heard, Join, Outcome, PROTOCOL, item, uuid};
+pub use client::{ADD, Join, Outcome, PROTOCOL, PartyClient, Received, item, uuid};

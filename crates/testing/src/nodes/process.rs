@@ -1,9 +1,9 @@
-//! A server as the operating system knows it.
+//! The sockets, memory and state of a server's process, from `/proc`.
 
 use crate::Server;
 
 impl Server {
-    /// How many sockets the process has open.
+    /// The number of open sockets of the process.
     pub fn open_sockets(&self) -> usize {
         let files = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
         let is_socket = |file: &std::fs::DirEntry| {
@@ -13,7 +13,7 @@ impl Server {
         files.filter_map(Result::ok).filter(is_socket).count()
     }
 
-    /// How much memory the process has in use.
+    /// The resident memory of the process.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -22,12 +22,12 @@ impl Server {
     }
 }
 
-/// Whether every thread of a process stands still: a signal that was sent has not always arrived.
+/// Whether every thread of a process is stopped; the effect of a signal may be delayed.
 pub fn is_stopped(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     threads.filter_map(Result::ok).all(|thread| {
         let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which is in brackets and may hold anything.
+        // The state follows the name, which is in parentheses and may contain any character.
         state.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
     })
 }

@@ -1,4 +1,4 @@
-//! A network between a client and the server that can go dark.
+//! A TCP proxy between clients and a server that can drop all traffic.
 
 use std::net::SocketAddr;
 
@@ -11,38 +11,38 @@ use tokio::task::JoinSet;
 /// Forwards connections to a server.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where clients connect.
+    /// The address for clients.
     pub address: SocketAddr,
-    /// Connections with a smaller number get nothing through, in either direction.
-    dark_below: watch::Sender<u64>,
+    /// Connections with a smaller number forward nothing, in either direction.
+    dropped_below: watch::Sender<u64>,
     accepted: watch::Receiver<u64>,
-    /// Ends with the proxy.
+    /// Accepts and forwards; ends with the proxy.
     _task: JoinSet<()>,
 }
 
 impl Proxy {
-    /// Begins to forward to a server.
+    /// Starts to forward to a server.
     pub async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (dark_below, dark) = watch::channel(0);
+        let (dropped_below, dropped) = watch::channel(0);
         let (count, accepted) = watch::channel(0);
         let mut task = JoinSet::new();
-        task.spawn(accept(listener, server, dark, count));
-        Self { address, dark_below, accepted, _task: task }
+        task.spawn(accept(listener, server, dropped, count));
+        Self { address, dropped_below, accepted, _task: task }
     }
 
-    /// From now on every connection that there is gets nothing through: no byte, no FIN, no RST.
-    /// New ones are not concerned.
+    /// Stops forwarding on all present connections: no byte, no FIN, no RST. New connections are
+    /// not affected.
     pub fn black_hole(&self) {
-        self.dark_below.send_replace(*self.accepted.borrow());
+        self.dropped_below.send_replace(*self.accepted.borrow());
     }
 }
 
 async fn accept(
     listener: TcpListener,
     server: SocketAddr,
-    dark: watch::Receiver<u64>,
+    dropped: watch::Receiver<u64>,
     count: watch::Sender<u64>,
 ) {
     let mut pumps = JoinSet::new();
@@ -52,8 +52,8 @@ async fn accept(
         let server = TcpStream::connect(server).await.unwrap();
         let (from_server, to_server) = server.into_split();
         let number = *count.borrow();
-        pumps.spawn(pump(from_client, to_server, number, dark.clone()));
-        pumps.spawn(pump(from_server, to_client, number, dark.clone()));
+        pumps.spawn(pump(from_client, to_server, number, dropped.clone()));
+        pumps.spawn(pump(from_server, to_client, number, dropped.clone()));
         count.send_modify(|count| *count += 1);
     }
 }
@@ -62,7 +62,7 @@ async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     number: u64,
-    mut dark: watch::Receiver<u64>,
+    mut dropped: watch::Receiver<u64>,
 ) {
     let forward = async {
         let mut buffer = [0; 4096];
@@ -74,13 +74,13 @@ async fn pump(
             }
         }
     };
-    let darkness = async {
-        let _ = dark.wait_for(|below| number < *below).await;
+    let drop_all = async {
+        let _ = dropped.wait_for(|below| number < *below).await;
     };
     tokio::select! {
         biased;
-        // Both ends stay open, and nobody reads or writes them.
-        () = darkness => std::future::pending().await,
+        // Both connections stay open, but are no longer read or written.
+        () = drop_all => std::future::pending().await,
         () = forward => {}
     }
 }

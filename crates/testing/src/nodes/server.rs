@@ -1,4 +1,4 @@
-//! A real server process and sockets to it.
+//! A server process and connections to it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,40 +16,40 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::nodes::answer::send_request;
+use crate::nodes::http::send_request;
 use crate::{
-    Answer, Binary, PATIENCE, SECRET, Socket, bearer, is_stopped, read_refusal, request,
+    Binary, PATIENCE, Response, SECRET, Socket, bearer, is_stopped, read_refusal, request,
     service_token,
 };
 
 /// A running `heartline serve`, killed when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
     lines: watch::Receiver<usize>,
     files: Files,
-    /// The task that reads the log; it ends with the server.
+    /// The task that reads the log; ends with the server.
     _tasks: JoinSet<()>,
 }
 
 // === impl Binary ===
 
 impl Binary {
-    /// A server with the defaults and [`SECRET`].
+    /// Starts a server with the default configuration and [`SECRET`].
     pub async fn start(&self) -> Server {
         self.start_with("").await
     }
 
-    /// A server with more configuration: whole sections in TOML. `[auth]` has [`SECRET`]
+    /// Starts a server with additional sections of configuration, in TOML. `[auth]` has [`SECRET`]
     /// unless given.
     pub async fn start_with(&self, more: &str) -> Server {
         self.start_on(Files(self.scratch()), more).await
     }
 
-    /// The same on the files that an earlier server has left.
+    /// Starts a server on the files of an earlier one.
     pub async fn start_on(&self, files: Files, more: &str) -> Server {
         let auth = if more.contains("[auth]") {
             String::new()
@@ -61,7 +61,7 @@ impl Binary {
         let path = files.0.join("heartline.toml");
         std::fs::write(&path, format!("{auth}{metrics}{more}")).unwrap();
         let mut command = self.command();
-        // A port that may be listened on again after the server has ended.
+        // A port that another server can bind after this one has ended.
         let listen = format!("127.0.0.1:{}", free_port());
         command.args(["serve", "--listen", &listen, "--config"]).arg(&path);
         if !more.contains("data_dir") {
@@ -101,8 +101,8 @@ impl Server {
         Self { address, child, log, lines, files: files.into(), _tasks: tasks }
     }
 
-    /// Ends the process by a signal, such as `KILL`; answers the files that it leaves.
-    pub async fn ended_by(mut self, signal: &str) -> Files {
+    /// Ends the process with a signal, such as `KILL`; returns its files.
+    pub async fn stop_with(mut self, signal: &str) -> Files {
         self.signal(signal).await;
         self.exit_code().await;
         self.files
@@ -118,8 +118,8 @@ impl Server {
         self.child.id().expect("the server is running")
     }
 
-    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`. After `STOP` no thread of the
-    /// process runs any more.
+    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`. After `STOP`, waits until
+    /// every thread of the process is stopped.
     pub async fn signal(&self, name: &str) {
         let arguments = [format!("-{name}"), self.pid().to_string()];
         let status = Command::new("kill").args(arguments).status().await.unwrap();
@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    /// Waits for the process to end and answers its exit code.
+    /// Waits for the process to end and returns its exit code.
     pub async fn exit_code(&mut self) -> Option<i32> {
         timeout(PATIENCE * 2, self.child.wait()).await.expect("the server ends").unwrap().code()
     }
@@ -151,56 +151,56 @@ impl Server {
         find().unwrap()
     }
 
-    /// Waits until the log is as expected; answers whether that happened in time.
+    /// Waits until the log is as expected; returns whether that happened in time.
     pub async fn log_becomes(&self, is_expected: impl Fn(&[String]) -> bool) -> bool {
         let mut lines = self.lines.clone();
         let becomes = lines.wait_for(|_| is_expected(&self.log.lock().unwrap()));
         matches!(timeout(PATIENCE, becomes).await, Ok(Ok(_)))
     }
 
-    /// An HTTP request; answers status, headers and body.
+    /// Sends an HTTP request.
     pub async fn http(
         &self,
         method: &str,
         path: &str,
         token: &str,
         body: Option<&Value>,
-    ) -> Answer {
+    ) -> Response {
         request(self.address, method, path, token, body).await
     }
 
-    /// Bytes as they are; answers what comes back until the end.
-    pub async fn http_raw(&self, request: &[u8]) -> Answer {
+    /// Sends raw bytes; reads the response until the server closes the connection.
+    pub async fn http_raw(&self, request: &[u8]) -> Response {
         send_request(self.address, request).await
     }
 
-    /// Bytes as they are; answers one response, whether or not the connection stays open.
-    pub async fn ask(&self, request: &[u8]) -> Answer {
+    /// Sends raw bytes; reads one response, whether or not the connection stays open.
+    pub async fn http_raw_open(&self, request: &[u8]) -> Response {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         socket.write_all(request).await.unwrap();
         let mut bytes = Vec::new();
-        while !Answer::is_whole(&bytes) {
+        while !Response::is_complete(&bytes) {
             let read = timeout(PATIENCE, socket.read_buf(&mut bytes)).await;
-            if read.expect("an answer in time").expect("an answer and no reset") == 0 {
+            if read.expect("a response in time").expect("a response and no reset") == 0 {
                 break;
             }
         }
-        // Frames may follow the answer to an upgrade.
-        Answer::parse(&String::from_utf8_lossy(&bytes))
+        // Frames may follow the response to an upgrade.
+        Response::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Pushes an event to users; answers for how many connections it was queued.
+    /// Pushes an event to users; returns the number of connections that it was queued for.
     pub async fn push(&self, users: &[&str], name: &str, data: Value) -> u64 {
         let body = json!({ "user_ids": users, "name": name, "data": data });
-        let answer = self.http("POST", "/v1/push", &service_token(), Some(&body)).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.json()["connections"].as_u64().unwrap()
+        let response = self.http("POST", "/v1/push", &service_token(), Some(&body)).await;
+        assert_eq!(response.status, 200, "{}", response.body);
+        response.json()["connections"].as_u64().unwrap()
     }
 
-    /// The value of a metric; zero if it is not there yet.
+    /// The value of a metric; zero if it does not exist yet.
     pub async fn metric(&self, name: &str) -> f64 {
-        let answer = self.http("GET", "/metrics", "", None).await;
-        let line = answer
+        let response = self.http("GET", "/metrics", "", None).await;
+        let line = response
             .body
             .lines()
             .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
@@ -234,7 +234,7 @@ impl Server {
         (socket, first)
     }
 
-    /// The answer to an upgrade request with these headers.
+    /// Sends an upgrade request with these headers.
     pub async fn upgrade(&self, headers: &[(&str, &str)]) -> RawUpgrade {
         connect_raw(self.address, "/v1/ws", headers).await.unwrap()
     }
@@ -247,7 +247,7 @@ impl Server {
         socket
     }
 
-    /// An upgrade request with these headers that must be refused with a status and a code.
+    /// Sends an upgrade request that must be rejected with this status and code.
     pub async fn refused(
         &self,
         headers: &[(&str, &str)],

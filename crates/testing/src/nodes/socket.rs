@@ -1,4 +1,4 @@
-//! A WebSocket that answers nothing by itself.
+//! A WebSocket that sends nothing by itself, not even a pong.
 
 use heartline_client::raw::{
     OPCODE_CLOSE, OPCODE_TEXT, RawFrame, RawUpgrade, masked_frame, masked_text_frame,
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::PATIENCE;
 
-/// A WebSocket as bytes: it answers nothing by itself.
+/// A WebSocket that sends nothing by itself, not even a pong.
 #[derive(Debug)]
 pub struct Socket {
     /// The connection below the frames.
@@ -24,7 +24,7 @@ impl Socket {
         self.send_text(&frame.to_string()).await;
     }
 
-    /// Sends a text frame as it is.
+    /// Sends a text frame.
     pub async fn send_text(&mut self, text: &str) {
         self.send_bytes(&masked_text_frame(text)).await;
     }
@@ -34,7 +34,7 @@ impl Socket {
         self.send_bytes(&masked_frame(opcode, fin, payload)).await;
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub async fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
@@ -45,8 +45,8 @@ impl Socket {
         frame.expect("a frame in time").expect("a frame")
     }
 
-    /// The next text frame as JSON; others are passed over, a Close fails. So is the word that a
-    /// chat was made: to one who connects just after, it comes or it does not.
+    /// The next text frame as JSON; fails on a Close. Skips other frames, and `chat_changed` of a
+    /// created chat, which a client that connects just afterwards may or may not receive.
     pub async fn json(&mut self) -> Value {
         loop {
             let frame = self.any_json().await;
@@ -77,21 +77,21 @@ impl Socket {
         }
     }
 
-    /// A connection that was refused something must go on: its heartbeat is answered.
+    /// Asserts that the connection is open: its heartbeat is acknowledged.
     pub async fn is_open(&mut self) {
         self.send(&json!({ "type": "heartbeat" })).await;
         assert_eq!(self.json().await["type"], "heartbeat_ack");
     }
 
-    /// The next error frame must have this code.
+    /// Reads to the next error frame, which must have this code.
     pub async fn error(&mut self, code: &str) -> Value {
         let error = self.json_of("error").await;
         assert_eq!(error["code"], code, "{error}");
         error
     }
 
-    /// Reads to the end: `connection_closing` with this reason, then Close with this code and the
-    /// reason in it, then the end of the stream.
+    /// Reads to the end: `connection_closing` with this reason, a Close with this code and reason,
+    /// and the end of the stream.
     pub async fn closes(&mut self, reason: &str, code: u16) -> Value {
         let closing = self.json_of("connection_closing").await;
         assert_eq!(closing["reason"], reason, "{closing}");
@@ -102,7 +102,7 @@ impl Socket {
         closing
     }
 
-    /// The stream must end without another frame.
+    /// Asserts that the stream ends without another frame.
     pub async fn ends(&mut self) {
         let mut rest = Vec::new();
         let read = timeout(PATIENCE, self.stream.read_to_end(&mut rest)).await;
@@ -111,7 +111,7 @@ impl Socket {
     }
 }
 
-/// The JSON body that follows the head of a refused upgrade.
+/// The JSON body of a rejected upgrade.
 pub async fn read_refusal(upgrade: &mut RawUpgrade) -> Value {
     assert_ne!(upgrade.status, 101);
     let length = upgrade.headers["content-length"].to_str().unwrap().parse().unwrap();

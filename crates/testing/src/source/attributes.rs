@@ -1,4 +1,4 @@
-//! What the attributes of an item say about it.
+//! The doc comments and serde attributes of an item.
 
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
@@ -9,7 +9,7 @@ use super::constants;
 pub fn text(attributes: &[Attribute]) -> String {
     let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
     let text = constants::filled_in(lines.join(" ").trim());
-    // Links of rustdoc mean nothing elsewhere, nor does a comment that is only a reference.
+    // Links of rustdoc, and comments that are only a reference, are of no use elsewhere.
     if text.starts_with("See [") { String::new() } else { text.replace(['[', ']'], "") }
 }
 
@@ -28,18 +28,18 @@ fn text_of(value: &Expr) -> Option<String> {
     }
 }
 
-/// What `#[serde(…)]` says.
+/// The content of `#[serde(…)]`.
 #[derive(Debug, Default)]
 pub struct Serde {
     /// The name on the wire, if it differs.
     pub rename: Option<String>,
-    /// How the variants of an enum are named on the wire.
+    /// The case of the variants of an enum on the wire.
     pub rename_all: Option<String>,
-    /// Whether the field may be left out.
+    /// Whether the field may be absent.
     pub is_optional: bool,
-    /// Whether the fields of this field stand beside the others.
+    /// Whether the field is flattened.
     pub is_flat: bool,
-    /// Whether it stands for whatever a reader does not know.
+    /// Whether the variant stands for unknown values.
     pub is_other: bool,
 }
 
@@ -50,13 +50,13 @@ impl Serde {
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
             let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
             for meta in attribute.parse_args_with(parse).unwrap() {
-                serde.take(&meta);
+                serde.apply(&meta);
             }
         }
         serde
     }
 
-    fn take(&mut self, meta: &Meta) {
+    fn apply(&mut self, meta: &Meta) {
         let name = meta.path().get_ident().unwrap().to_string();
         let value = match meta {
             Meta::NameValue(meta) => text_of(&meta.value),
@@ -69,12 +69,12 @@ impl Serde {
             "flatten" => self.is_flat = true,
             "other" => self.is_other = true,
             "tag" | "skip_serializing" | "deserialize_with" | "transparent" => {}
-            unknown => panic!("serde({unknown}) has no meaning in TypeScript yet"),
+            unknown => panic!("serde({unknown}) is not supported for TypeScript"),
         }
     }
 }
 
-/// A variant's name as `rename_all` writes it.
+/// A variant's name in the case of `rename_all`.
 pub fn renamed(variant: &str, rename_all: &str) -> String {
     let mut snake = String::new();
     for letter in variant.chars() {
@@ -86,6 +86,6 @@ pub fn renamed(variant: &str, rename_all: &str) -> String {
     match rename_all {
         "snake_case" => snake,
         "SCREAMING_SNAKE_CASE" => snake.to_uppercase(),
-        unknown => panic!("rename_all = {unknown:?} has no meaning in TypeScript yet"),
+        unknown => panic!("rename_all = {unknown:?} is not supported for TypeScript"),
     }
 }

@@ -1,4 +1,4 @@
-//! The constants of a source file: what they are called, worth and for.
+//! The names, values and doc comments of the constants of a source file.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use syn::{BinOp, Expr, ExprCall, File, Item, Lit};
 
 use super::attributes;
 
-/// How doc comments name a limit of this crate.
+/// The beginning of a link to a limit in doc comments.
 const LIMIT_LINK: &str = "[`crate::limits::";
 
 static LIMITS: LazyLock<Vec<Constant>> = LazyLock::new(|| {
@@ -48,7 +48,7 @@ pub fn limit(name: &str) -> &'static Constant {
     found.unwrap_or_else(|| panic!("there is no limit {name}"))
 }
 
-/// A text in which every link to a limit is replaced by what the limit is.
+/// A text in which every link to a limit is replaced by the value of the limit.
 pub fn filled_in(text: &str) -> String {
     let mut filled = String::new();
     let mut parts = text.split(LIMIT_LINK);
@@ -61,7 +61,7 @@ pub fn filled_in(text: &str) -> String {
     filled
 }
 
-/// A number as it is, a duration with its unit; nothing else has a value here.
+/// The value of a number, or of a duration with its unit; none for other expressions.
 pub fn value(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Call(call) => duration(call),

@@ -1,17 +1,17 @@
-//! What a type of Rust is in TypeScript.
+//! The TypeScript types of Rust types.
 
 use syn::{GenericArgument, PathArguments, Type};
 
-/// Ids and other texts that have a type of their own.
+/// String types of the wire, with their descriptions.
 pub const TEXTS: [(&str, &str); 10] = [
     ("ChatId", "`chat_` and a ULID, made by the server."),
     ("MessageId", "`msg_` and a ULID, made by the server."),
     ("ConnectionId", "`conn_`, a ULID and the user's shard, made by the server."),
-    ("UserId", "The `sub` of a token: the application's own name for a user."),
-    ("DeviceId", "One device, or one tab, of a user."),
-    ("NodeId", "One run of a server."),
-    ("RequestId", "A request's name, echoed by its one answer."),
-    ("ClientMessageId", "The sender's own name for a message, the same in every retry."),
+    ("UserId", "The `sub` of a token: the application's id of a user."),
+    ("DeviceId", "One device or browser tab of a user."),
+    ("NodeId", "One running server process."),
+    ("RequestId", "The id of a request, repeated in its reply."),
+    ("ClientMessageId", "The sender's id of a message, the same in every retry."),
     ("Timestamp", "ISO 8601 in UTC, with milliseconds."),
     ("Token", "A JWT."),
 ];
@@ -24,14 +24,14 @@ pub fn field(rust: &Type) -> (String, bool) {
     }
 }
 
-/// A type as TypeScript writes it.
+/// The TypeScript type of a Rust type.
 pub fn written(rust: &Type) -> String {
     if let Some((name, arguments)) = generic(rust) {
         return match name.as_str() {
             "Box" => written(arguments[0]),
             "Vec" => format!("{}[]", written(arguments[0])),
             "BTreeMap" => format!("Record<{}, {}>", written(arguments[0]), written(arguments[1])),
-            unknown => panic!("{unknown} has no meaning in TypeScript yet"),
+            unknown => panic!("{unknown} is not supported for TypeScript"),
         };
     }
     let Type::Path(path) = rust else { panic!("only paths are types of the wire") };

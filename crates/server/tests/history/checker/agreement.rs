@@ -1,8 +1,8 @@
-//! A sequence means the same message to everybody, and what was shown stays.
+//! Checks that a sequence means the same message to all readers, and that delivered messages stay.
 
 use super::view::View;
 use super::{Findings, Rule};
-use crate::history::{Answer, Event, Seen};
+use crate::history::{Event, Seen, SendOutcome};
 
 pub(super) fn check(view: &View<'_>, findings: &mut Findings) {
     for entry in view.history {
@@ -26,7 +26,7 @@ pub(super) fn check(view: &View<'_>, findings: &mut Findings) {
     }
 }
 
-/// What was shown against the log.
+/// Compares a message that a client received with the log.
 fn compare(view: &View<'_>, seen: &Seen, place: &str, lost: bool, findings: &mut Findings) {
     match view.logs.get(seen.key.chat.as_str()).and_then(|log| log.get(&seen.sequence)) {
         Some(kept) if *kept == seen => {}
@@ -42,8 +42,8 @@ fn compare(view: &View<'_>, seen: &Seen, place: &str, lost: bool, findings: &mut
 }
 
 /// An acknowledgement names a message as the log does; that it is there at all is another rule.
-fn acked(view: &View<'_>, request: u64, answer: &Answer, findings: &mut Findings) {
-    let Answer::Stored { chat, sequence, message_id, .. } = answer else { return };
+fn acked(view: &View<'_>, request: u64, answer: &SendOutcome, findings: &mut Findings) {
+    let SendOutcome::Stored { chat, sequence, message_id, .. } = answer else { return };
     let kept = view.logs.get(chat.as_str()).and_then(|log| log.get(sequence));
     let Some(attempt) = view.attempt_of.get(&request).map(|index| &view.attempts[*index]) else {
         return;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::view::{Position, View};
 use super::{Findings, Rule};
-use crate::history::{Answer, Event, Seen};
+use crate::history::{Event, Seen, SendOutcome};
 
 pub(super) fn check(view: &View<'_>, findings: &mut Findings) {
     pushes(view, findings);
@@ -27,7 +27,7 @@ fn pushes(view: &View<'_>, findings: &mut Findings) {
     }
 }
 
-/// Per chat, the highest sequence that anybody had heard of, by position.
+/// Per chat, the highest sequence that any client knew of, by position.
 struct Known<'a>(BTreeMap<&'a str, Vec<(Position, u64)>>);
 
 impl<'a> Known<'a> {
@@ -38,7 +38,9 @@ impl<'a> Known<'a> {
                 Event::Pushed { message, .. } => {
                     known.add(&message.key.chat, position, message.sequence);
                 }
-                Event::SendAnswered { answer: Answer::Stored { chat, sequence, .. }, .. } => {
+                Event::SendAnswered {
+                    answer: SendOutcome::Stored { chat, sequence, .. }, ..
+                } => {
                     known.add(chat, position, *sequence);
                 }
                 Event::SyncAnswered { messages, .. } => {
@@ -67,7 +69,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Who was sent after another was known has the higher number.
+/// A message that was sent after another was known has the higher sequence.
 fn numbers(view: &View<'_>, known: &Known<'_>, findings: &mut Findings) {
     for (key, attempts) in &view.attempts_of {
         let Some(seen) = view.stored.get(key) else { continue };
@@ -119,7 +121,7 @@ fn pages(view: &View<'_>, known: &Known<'_>, findings: &mut Findings) {
     }
 }
 
-/// A page goes on right after the sequence that was named, and leaves nothing out.
+/// A page begins right after the requested sequence and has no gap.
 fn page(request: u64, chat: &str, after: u64, messages: &[Seen], findings: &mut Findings) {
     for (expected, seen) in (after + 1..).zip(messages) {
         if seen.sequence != expected || seen.key.chat != chat {

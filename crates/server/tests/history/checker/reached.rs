@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::readers::Held;
 use super::view::{Attempt, Down, Request, View};
-use crate::history::{Answer, End, Event, Fault};
+use crate::history::{End, Event, Fault, SendOutcome};
 
 /// How much happened.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Counts {
     pub(crate) resyncs: usize,
     /// Connections that the server ended, by the reason it gave.
     pub(crate) closings: BTreeMap<String, usize>,
-    /// What was done, by its name.
+    /// The number of faults, by name.
     pub(crate) faults: BTreeMap<&'static str, usize>,
     pub(crate) longest_answer_us: u64,
 }
@@ -38,11 +38,11 @@ impl Counts {
         };
         for attempt in &view.attempts {
             match attempt.answer {
-                Some((_, Answer::Stored { .. })) => counts.acks += 1,
-                Some((_, Answer::Refused { code })) => {
+                Some((_, SendOutcome::Stored { .. })) => counts.acks += 1,
+                Some((_, SendOutcome::Refused { code })) => {
                     *counts.refused.entry(code.clone()).or_default() += 1;
                 }
-                Some((_, Answer::Unknown { .. })) | None => counts.indeterminate += 1,
+                Some((_, SendOutcome::Unknown { .. })) | None => counts.indeterminate += 1,
             }
         }
         for entry in view.history {
@@ -92,13 +92,13 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What a run must have met at least once. A run that met too little is void: it may have passed
-/// only because nothing was tried.
+/// The situations that a run must have reached at least once. A run that reached too few is void:
+/// it may have passed only because nothing happened.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
     /// Messages whose sender could not know, and which were stored.
     pub(crate) indeterminate_stored: usize,
-    /// The same, and which were not.
+    /// Sends with an unknown outcome that were not stored.
     pub(crate) indeterminate_absent: usize,
     /// Retries of a message whose sender could not know, which found it stored.
     pub(crate) retry_found_stored: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Reached {
     pub(crate) kills_in_flight: usize,
     /// Sends that were refused for certain.
     pub(crate) refused: usize,
-    /// Sends that were told of a full disk.
+    /// Sends that were rejected because the disk was full.
     pub(crate) refused_while_full: usize,
     /// Pages that were read from a full disk.
     pub(crate) read_while_full: usize,
@@ -153,7 +153,7 @@ impl Reached {
         reached
     }
 
-    /// What was answered while the disk was full, and after everything.
+    /// Counts the replies while the disk was full, and after the last fault.
     fn around_faults(&mut self, view: &View<'_>) {
         let mut is_full = false;
         for entry in view.history {
@@ -162,11 +162,11 @@ impl Reached {
                     is_full = *fault == Fault::DiskFilled;
                     self.acked_afterwards = 0;
                 }
-                Event::SendAnswered { answer: Answer::Stored { .. }, .. } => {
+                Event::SendAnswered { answer: SendOutcome::Stored { .. }, .. } => {
                     self.acked_afterwards += 1;
                 }
                 Event::SendAnswered {
-                    answer: Answer::Refused { code } | Answer::Unknown { code },
+                    answer: SendOutcome::Refused { code } | SendOutcome::Unknown { code },
                     ..
                 } if is_full && code == "SERVICE_UNAVAILABLE" => self.refused_while_full += 1,
                 Event::SyncAnswered { .. } if is_full => self.read_while_full += 1,
@@ -175,7 +175,7 @@ impl Reached {
         }
     }
 
-    /// What only several nodes and what they share can show.
+    /// Counts the situations that only several nodes with shared engines can reach.
     fn among_nodes(&mut self, view: &View<'_>) {
         let mut redis_went_at = None;
         for (position, entry) in view.history.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Reached {
                     redis_went_at = Some(position);
                 }
                 Event::Fault { fault: Fault::RedisBack } => redis_went_at = None,
-                Event::SendAnswered { request, answer: Answer::Stored { .. } } => {
+                Event::SendAnswered { request, answer: SendOutcome::Stored { .. } } => {
                     let asked = view.requests.get(request);
                     let meanwhile = |(asked, went_at): (&Request, usize)| asked.invoked > went_at;
                     let is_meanwhile = asked.zip(redis_went_at).is_some_and(meanwhile);
@@ -197,7 +197,7 @@ impl Reached {
         }
         let mut numbered: BTreeMap<(&str, u64), usize> = BTreeMap::new();
         for attempt in &view.attempts {
-            if let Some((_, Answer::Stored { chat, sequence, duplicate: false, .. })) =
+            if let Some((_, SendOutcome::Stored { chat, sequence, duplicate: false, .. })) =
                 attempt.answer
                 && let Some(connection) = view.connections.get(&attempt.connection)
             {
@@ -227,17 +227,17 @@ impl Reached {
         }
     }
 
-    /// What is named here and was not met.
+    /// The wanted situations that were not reached.
     pub(crate) fn lacks(&self, wanted: &[Wanted]) -> Vec<&'static str> {
         let unmet = wanted.iter().filter(|wanted| (wanted.count)(self) == 0);
         unmet.map(|wanted| wanted.name).collect()
     }
 }
 
-/// What `duplicate` says in the acknowledgement of an attempt.
+/// The flag `duplicate` in the acknowledgement of an attempt.
 fn flag(attempt: &Attempt<'_>) -> Option<bool> {
     match attempt.answer {
-        Some((_, Answer::Stored { duplicate, .. })) => Some(*duplicate),
+        Some((_, SendOutcome::Stored { duplicate, .. })) => Some(*duplicate),
         Some(_) | None => None,
     }
 }
@@ -280,7 +280,7 @@ impl Wanted {
     pub(crate) const NUMBERED_BY_TWO: Self =
         Self::new("neighbours in a chat that two nodes numbered", |it| it.numbered_by_two);
 
-    /// What nodes whose fellows and engines fail again and again are sure to meet.
+    /// The situations that a cluster whose nodes and engines fail repeatedly must reach.
     pub(crate) const CLUSTER: [Self; 10] = [
         Self::ACKED_AFTERWARDS,
         Self::INDETERMINATE_STORED,
@@ -294,7 +294,7 @@ impl Wanted {
         Self::NUMBERED_BY_TWO,
     ];
 
-    /// What a server that is killed again and again is sure to meet.
+    /// The situations that a server that is killed repeatedly must reach.
     pub(crate) const KILLS: [Self; 8] = [
         Self::ACKED_AFTERWARDS,
         Self::INDETERMINATE_STORED,

@@ -1,13 +1,13 @@
-//! Whoever syncs has everything, and whoever is connected is neither left behind in silence nor
-//! told to sync without end.
+//! Checks that a client that syncs has every message, and that a connected client is neither left
+//! without messages nor told to sync without end.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::view::View;
 use super::{Findings, Rule};
-use crate::history::{Answer, Event, Seen};
+use crate::history::{Event, Seen, SendOutcome};
 
-/// How often in a second a connection may be told to sync one chat.
+/// How often per second a connection may be told to sync one chat.
 const RESYNCS_MAX: usize = 10;
 
 pub(super) fn check(view: &View<'_>, findings: &mut Findings) {
@@ -17,7 +17,8 @@ pub(super) fn check(view: &View<'_>, findings: &mut Findings) {
         held.add(view, &entry.event);
         match &entry.event {
             Event::Quiet { client } => {
-                // Nobody is pushed what the own connection sent; the answer is owed instead.
+                // A connection is not pushed its own messages; it gets their acknowledgements
+                // instead.
                 let owed = |seen: &Seen| seen.key.sender != *client;
                 missing(view, &held, client, owed, Rule::SilentlyStale, findings);
             }
@@ -72,12 +73,12 @@ fn missing(
     }
 }
 
-/// What each client has: by push, by page, and its own by their acknowledgement.
+/// The messages that each client has: by push, by page, and its own by their acknowledgements.
 #[derive(Debug, Default)]
 pub(super) struct Held<'a>(HashMap<(&'a str, &'a str), BTreeSet<u64>>);
 
 impl<'a> Held<'a> {
-    /// Takes an event in; answers how many messages it brought by a page that were not held yet.
+    /// Adds an event; returns the number of new messages that it brought by a page.
     pub(super) fn add(&mut self, view: &View<'a>, event: &'a Event) -> usize {
         match event {
             Event::Pushed { connection, message } => {
@@ -91,7 +92,7 @@ impl<'a> Held<'a> {
                 });
                 new.count()
             }
-            Event::SendAnswered { request, answer: Answer::Stored { chat, sequence, .. } } => {
+            Event::SendAnswered { request, answer: SendOutcome::Stored { chat, sequence, .. } } => {
                 if let Some(asked) = view.requests.get(request) {
                     self.hold(view, asked.connection, chat, *sequence);
                 }

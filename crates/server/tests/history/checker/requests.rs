@@ -71,7 +71,7 @@ fn replacements(view: &View<'_>, findings: &mut Findings) {
     }
 }
 
-/// A connection breaks without a word only when its node is killed.
+/// A connection may break without a Close only when its node is killed.
 fn ends(view: &View<'_>, findings: &mut Findings) {
     for (name, connection) in &view.connections {
         let Some((ended, End::Lost)) = connection.ended else { continue };

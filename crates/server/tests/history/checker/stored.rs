@@ -1,10 +1,11 @@
-//! What is stored was sent, once, and nothing that was acknowledged is missing.
+//! Checks that every stored message was sent, is stored once, and that no acknowledged message is
+//! missing.
 
 use std::collections::HashMap;
 
 use super::view::{Attempt, View};
 use super::{Findings, Rule};
-use crate::history::{Answer, Event, Key, Seen};
+use crate::history::{Event, Key, Seen, SendOutcome};
 
 pub(super) fn check(view: &View<'_>, findings: &mut Findings) {
     logs(view, findings);
@@ -65,11 +66,11 @@ fn reads(view: &View<'_>, findings: &mut Findings) {
     }
 }
 
-/// What acknowledgements of one message say, among each other and against the log.
+/// Compares the acknowledgements of one message with each other and with the log.
 fn acknowledged(view: &View<'_>, key: &Key, attempts: &[&Attempt<'_>], findings: &mut Findings) {
     let mut first: Option<(u64, &str)> = None;
     for attempt in attempts {
-        let Some((_, Answer::Stored { chat, id, sequence, message_id, .. })) = attempt.answer
+        let Some((_, SendOutcome::Stored { chat, id, sequence, message_id, .. })) = attempt.answer
         else {
             continue;
         };
@@ -104,7 +105,9 @@ fn acknowledged(view: &View<'_>, key: &Key, attempts: &[&Attempt<'_>], findings:
 fn flags(key: &Key, attempts: &[&Attempt<'_>], findings: &mut Findings) {
     let mut originals = 0;
     for attempt in attempts {
-        let Some((answered, Answer::Stored { duplicate, .. })) = attempt.answer else { continue };
+        let Some((answered, SendOutcome::Stored { duplicate, .. })) = attempt.answer else {
+            continue;
+        };
         let others = || attempts.iter().filter(|other| other.request != attempt.request);
         if *duplicate {
             let could_be_first =

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::reached::Wanted;
 use super::{Report, Rule, check};
-use crate::history::{Answer, Entry, Event, Key, Seen};
+use crate::history::{Entry, Event, Key, Seen, SendOutcome};
 
 mod model;
 mod messages;
@@ -95,7 +95,7 @@ fn acked(history: &[Entry]) -> Vec<(usize, usize, Key)> {
             Event::SendInvoked { request, key, .. } => {
                 invoked.insert(*request, (position, key));
             }
-            Event::SendAnswered { request, answer: Answer::Stored { .. } } => {
+            Event::SendAnswered { request, answer: SendOutcome::Stored { .. } } => {
                 if let Some((invoked, key)) = invoked.get(request) {
                     acked.push((*invoked, position, Key::clone(key)));
                 }

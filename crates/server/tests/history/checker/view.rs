@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::history::{Answer, End, Entry, Event, Fault, Key, Seen};
+use crate::history::{End, Entry, Event, Fault, Key, Seen, SendOutcome};
 
 /// A place in the history: positions have the order of time, and no two are equal.
 pub(super) type Position = usize;
@@ -15,21 +15,21 @@ pub(super) struct Attempt<'a> {
     pub(super) key: &'a Key,
     pub(super) hash: u64,
     pub(super) invoked: Position,
-    pub(super) answer: Option<(Position, &'a Answer)>,
+    pub(super) answer: Option<(Position, &'a SendOutcome)>,
 }
 
 impl Attempt<'_> {
     /// Whether this attempt certainly stored nothing.
     pub(super) fn is_refused(&self) -> bool {
-        matches!(self.answer, Some((_, Answer::Refused { .. })))
+        matches!(self.answer, Some((_, SendOutcome::Refused { .. })))
     }
 
     /// Whether this attempt was acknowledged.
     pub(super) fn is_stored(&self) -> bool {
-        matches!(self.answer, Some((_, Answer::Stored { .. })))
+        matches!(self.answer, Some((_, SendOutcome::Stored { .. })))
     }
 
-    /// Whether nobody can say by this attempt alone if it stored something.
+    /// Whether the outcome of this attempt is unknown.
     pub(super) fn is_indeterminate(&self) -> bool {
         !self.is_refused() && !self.is_stored()
     }
@@ -48,7 +48,7 @@ pub(super) struct Request {
 pub(super) struct Connection<'a> {
     pub(super) client: &'a str,
     pub(super) node: usize,
-    /// What the node calls it.
+    /// The connection id that the node assigned.
     pub(super) id: &'a str,
     pub(super) began: Position,
     pub(super) ended: Option<(Position, &'a End)>,

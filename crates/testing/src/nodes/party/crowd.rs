@@ -1,4 +1,4 @@
-//! Members who all edit at once, and what every one of them must have seen afterwards.
+//! Members that edit concurrently, and the events that each must have received afterwards.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -7,66 +7,67 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
-use crate::party::{ADD, Guest, item, uuid};
+use crate::party::{ADD, PartyClient, item, uuid};
 
-/// Members, and items that each adds without waiting for an answer.
+/// The number of members, and of items that each adds without waiting for a response.
 const MEMBERS: usize = 10;
 const ITEMS: usize = 50;
 const ALL: usize = MEMBERS * ITEMS;
 
 /// A member and its subscription.
 struct Member {
-    guest: Guest,
+    party_client: PartyClient,
     stream: String,
 }
 
-/// Lets members that are spread over these nodes add 500 items at once. Every add must be
-/// acknowledged, every item be there, and every member have seen every sequence once. Those who are
-/// the only ones to commit are never given the whole state in between.
-pub async fn adds_at_once(nodes: &[SocketAddr], session: &str) {
-    let arriving = (0..MEMBERS).map(|number| arrive(nodes[number % nodes.len()], session));
-    let mut members = join_all(arriving).await;
+/// Adds 500 items concurrently, by members that are spread over these nodes. Every add must be
+/// acknowledged, every item stored, and every member must receive every sequence once. On a single
+/// node no member may receive a full state in between.
+pub async fn add_concurrently(nodes: &[SocketAddr], session: &str) {
+    let joining = (0..MEMBERS).map(|number| join(nodes[number % nodes.len()], session));
+    let mut members = join_all(joining).await;
     let adding = members.iter_mut().enumerate().map(|(number, member)| add(member, number));
     join_all(adding).await;
     let mut hashes = BTreeSet::new();
     for member in &mut members {
-        let last = member
-            .guest
-            .hears(&member.stream, "the last edit", PATIENCE, |event| event["sequence"] == ALL);
+        let last =
+            member.party_client.receives(&member.stream, "the last edit", PATIENCE, |event| {
+                event["sequence"] == ALL
+            });
         last.await;
-        hashes.insert(saw_all(&member.guest, &member.stream, nodes.len() == 1));
-        hashes.insert(holds_all(&mut member.guest, session).await);
+        hashes.insert(assert_received_all(&member.party_client, &member.stream, nodes.len() == 1));
+        hashes.insert(assert_stored_all(&mut member.party_client, session).await);
     }
-    assert_eq!(hashes.len(), 1, "everybody has the same state: {hashes:?}");
+    assert_eq!(hashes.len(), 1, "all members have the same state: {hashes:?}");
 }
 
-async fn arrive(address: SocketAddr, session: &str) -> Member {
-    let mut guest = Guest::arrive(address, None).await;
-    guest.joins(session).await;
-    let stream = guest.follows_queue(session).await;
-    let first = guest.event(&stream).await;
+async fn join(address: SocketAddr, session: &str) -> Member {
+    let mut party_client = PartyClient::connect(address, None).await;
+    party_client.joins(session).await;
+    let stream = party_client.follows_queue(session).await;
+    let first = party_client.event(&stream).await;
     assert_eq!((&first["__typename"], &first["sequence"]), (&json!("FullSync"), &json!(0)));
-    Member { guest, stream }
+    Member { party_client, stream }
 }
 
 async fn add(member: &mut Member, number: usize) {
-    let guest = &mut member.guest;
-    let mut asked = Vec::new();
+    let party_client = &mut member.party_client;
+    let mut requests = Vec::new();
     for number in number * ITEMS..(number + 1) * ITEMS {
-        asked.push((number, guest.begin(ADD, variables(number)).await));
+        requests.push((number, party_client.begin(ADD, variables(number)).await));
     }
-    for (number, id) in asked {
-        let mut answer = guest.of(&id).await;
-        // A machine that has more to do may need longer for all of them than one edit may take.
-        while answer["payload"]["errors"][0]["extensions"]["code"] == "SERVICE_UNAVAILABLE" {
-            let id = guest.begin(ADD, variables(number)).await;
-            answer = guest.of(&id).await;
+    for (number, id) in requests {
+        let mut response = party_client.of(&id).await;
+        // On a busy machine an edit may exceed its deadline; it is then retried.
+        while response["payload"]["errors"][0]["extensions"]["code"] == "SERVICE_UNAVAILABLE" {
+            let id = party_client.begin(ADD, variables(number)).await;
+            response = party_client.of(&id).await;
         }
-        assert_eq!(answer["payload"]["data"]["addQueueItem"]["uuid"], uuid(number), "{answer}");
+        assert_eq!(response["payload"]["data"]["addQueueItem"]["uuid"], uuid(number), "{response}");
     }
 }
 
-/// The same again if it is asked for again.
+/// The variables of an add. They are the same for a retry.
 fn variables(number: usize) -> Value {
     json!({ "item": item(number), "id": format!("add-{number}") })
 }
@@ -76,29 +77,33 @@ fn hashes_of(state: &Value) -> [String; 2] {
     ["stateHash", "orderHash"].map(|name| state[name].as_str().unwrap().to_owned())
 }
 
-/// Every sequence came once and in its turn; answers the hashes after the last.
-fn saw_all(guest: &Guest, stream: &str, must_be_deltas: bool) -> [String; 2] {
+/// Asserts that every sequence was received once and in order; returns the hashes after the last.
+fn assert_received_all(
+    party_client: &PartyClient,
+    stream: &str,
+    must_be_deltas: bool,
+) -> [String; 2] {
     let mut last = 0;
     let mut hashes = Default::default();
-    for heard in guest.events(stream).into_iter().skip(1) {
-        let event = heard.message;
+    for received in party_client.events(stream).into_iter().skip(1) {
+        let event = received.message;
         let sequence = event["sequence"].as_u64().unwrap();
-        let is_whole = event["__typename"] == "FullSync";
-        assert!(!(is_whole && must_be_deltas), "{event}");
-        let follows = if is_whole { sequence >= last } else { sequence == last + 1 };
+        let is_full = event["__typename"] == "FullSync";
+        assert!(!(is_full && must_be_deltas), "{event}");
+        let follows = if is_full { sequence >= last } else { sequence == last + 1 };
         assert!(follows, "{sequence} after {last}: {event}");
-        hashes = hashes_of(if is_whole { &event["state"] } else { &event });
+        hashes = hashes_of(if is_full { &event["state"] } else { &event });
         last = sequence;
     }
     assert_eq!(last, ALL as u64);
     hashes
 }
 
-/// Every item is there once; answers the hashes of the state.
-async fn holds_all(guest: &mut Guest, session: &str) -> [String; 2] {
+/// Asserts that every item is in the queue once; returns the hashes of the state.
+async fn assert_stored_all(party_client: &mut PartyClient, session: &str) -> [String; 2] {
     const LOOK: &str = "mutation($s: ID!) { joinSession(sessionId: $s, boardPath: \"/board/1\") {
         queueState { sequence stateHash orderHash queue { uuid } } } }";
-    let seen = guest.run(LOOK, json!({ "s": session })).await;
+    let seen = party_client.run(LOOK, json!({ "s": session })).await;
     let state = &seen["data"]["joinSession"]["queueState"];
     assert_eq!(state["sequence"], ALL, "{seen}");
     let queue = state["queue"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! Faults in what readers are given, in answers and in ends.
+//! Faults in deliveries, replies and the ends of connections.
 
 use std::collections::HashSet;
 
@@ -268,7 +268,7 @@ fn delay_by_pause(history: &mut Vec<Entry>, paused: impl Fn(usize) -> usize) -> 
     Some(())
 }
 
-/// The first answer of a node about where somebody is.
+/// The first reply of a node about the routes of a user.
 fn routed(history: &mut [Entry]) -> Option<&mut Vec<String>> {
     history.iter_mut().find_map(|entry| match &mut entry.event {
         Event::Routed { ids, .. } => Some(ids),

@@ -1,8 +1,8 @@
-//! Faults in what is stored and in what its senders are told.
+//! Faults in stored messages and their acknowledgements.
 
 use super::{acked, attempts, caught, each_read, each_seen, is_acked, log};
 use crate::checker::Rule;
-use crate::history::{Answer, Entry, Event, Key, Seen};
+use crate::history::{Entry, Event, Key, Seen, SendOutcome};
 
 #[test]
 fn an_acknowledged_message_that_is_lost_is_caught() {
@@ -18,7 +18,7 @@ fn an_acknowledged_message_that_is_lost_is_caught() {
 fn an_acknowledged_message_at_another_sequence_is_caught() {
     caught(Rule::AckedLost, |history| {
         let (_, position, _) = acked(history).pop()?;
-        if let Event::SendAnswered { answer: Answer::Stored { sequence, .. }, .. } =
+        if let Event::SendAnswered { answer: SendOutcome::Stored { sequence, .. }, .. } =
             &mut history[position].event
         {
             *sequence += 1;
@@ -131,7 +131,7 @@ fn a_stored_message_whose_every_attempt_was_refused_is_caught() {
             .find(|seen| attempts(history, &seen.key) == 1 && is_acked(history, &seen.key))?;
         let (_, position, _) = acked(history).into_iter().find(|(.., key)| *key == some.key)?;
         if let Event::SendAnswered { answer, .. } = &mut history[position].event {
-            *answer = Answer::Refused { code: "SERVER_BUSY".to_owned() };
+            *answer = SendOutcome::Refused { code: "SERVER_BUSY".to_owned() };
         }
         Some(())
     });
@@ -150,7 +150,7 @@ fn second_ack(history: &[Entry]) -> Option<usize> {
 fn a_retry_with_another_sequence_is_caught() {
     caught(Rule::RetryGotOtherSequence, |history| {
         let position = second_ack(history)?;
-        if let Event::SendAnswered { answer: Answer::Stored { sequence, .. }, .. } =
+        if let Event::SendAnswered { answer: SendOutcome::Stored { sequence, .. }, .. } =
             &mut history[position].event
         {
             *sequence += 1;
@@ -163,7 +163,7 @@ fn a_retry_with_another_sequence_is_caught() {
 fn a_retry_with_another_message_id_is_caught() {
     caught(Rule::RetryGotOtherSequence, |history| {
         let position = second_ack(history)?;
-        if let Event::SendAnswered { answer: Answer::Stored { message_id, .. }, .. } =
+        if let Event::SendAnswered { answer: SendOutcome::Stored { message_id, .. }, .. } =
             &mut history[position].event
         {
             message_id.push('x');
@@ -176,7 +176,7 @@ fn a_retry_with_another_message_id_is_caught() {
 fn a_repeat_that_is_called_new_is_caught() {
     caught(Rule::DuplicateFlagWrong, |history| {
         let position = second_ack(history)?;
-        if let Event::SendAnswered { answer: Answer::Stored { duplicate, .. }, .. } =
+        if let Event::SendAnswered { answer: SendOutcome::Stored { duplicate, .. }, .. } =
             &mut history[position].event
         {
             *duplicate = false;
@@ -190,7 +190,7 @@ fn a_new_message_that_is_called_a_repeat_is_caught() {
     caught(Rule::DuplicateFlagWrong, |history| {
         let (_, position, _) =
             acked(history).into_iter().find(|(.., key)| attempts(history, key) == 1)?;
-        if let Event::SendAnswered { answer: Answer::Stored { duplicate, .. }, .. } =
+        if let Event::SendAnswered { answer: SendOutcome::Stored { duplicate, .. }, .. } =
             &mut history[position].event
         {
             *duplicate = true;
@@ -203,7 +203,7 @@ fn a_new_message_that_is_called_a_repeat_is_caught() {
 fn an_acknowledgement_for_another_message_is_caught() {
     caught(Rule::WrongAnswer, |history| {
         let (_, position, _) = acked(history).pop()?;
-        if let Event::SendAnswered { answer: Answer::Stored { id, .. }, .. } =
+        if let Event::SendAnswered { answer: SendOutcome::Stored { id, .. }, .. } =
             &mut history[position].event
         {
             id.push('x');
@@ -239,7 +239,7 @@ fn numbers_against_the_order_of_time_are_caught() {
     });
 }
 
-/// Gives a message another sequence, wherever it is told.
+/// Gives a message another sequence wherever it appears.
 fn swap_sequences(history: &mut [Entry], key: &Key, to: u64) {
     each_seen(history, |seen| {
         if seen.key == *key {
@@ -248,7 +248,7 @@ fn swap_sequences(history: &mut [Entry], key: &Key, to: u64) {
     });
     for (_, position, acked) in acked(history) {
         if acked == *key
-            && let Event::SendAnswered { answer: Answer::Stored { sequence, .. }, .. } =
+            && let Event::SendAnswered { answer: SendOutcome::Stored { sequence, .. }, .. } =
                 &mut history[position].event
         {
             *sequence = to;

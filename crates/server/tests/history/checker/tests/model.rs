@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::history::{Answer, End, Entry, Event, Fault, Key, Seen};
+use crate::history::{End, Entry, Event, Fault, Key, Seen, SendOutcome};
 
 const CLIENTS: usize = 4;
 const CHATS: usize = 2;
@@ -28,10 +28,10 @@ pub(super) struct Model {
     names: u64,
     logs: BTreeMap<String, Vec<Seen>>,
     connections: Vec<u64>,
-    /// Who holds what, so that syncs begin at the right place.
+    /// The messages that each client has, so that syncs begin at the right sequence.
     held: Vec<BTreeMap<String, BTreeSet<u64>>>,
     flights: Vec<Flight>,
-    /// What may or may not be stored and is tried again.
+    /// Sends with an unknown outcome, which are retried.
     unresolved: Vec<Flight>,
 }
 
@@ -43,7 +43,7 @@ fn id_of(connection: u64) -> String {
     format!("conn_{connection}")
 }
 
-/// A valid history of so many steps.
+/// A valid history with this many steps.
 pub(super) fn valid_history(seed: u64, steps: usize) -> Vec<Entry> {
     let mut model = Model {
         random: StdRng::seed_from_u64(seed),
@@ -109,7 +109,7 @@ impl Model {
         (count > 0).then(|| self.flights.swap_remove(self.random.random_range(0..count)))
     }
 
-    /// Stores a message if it is new; answers what is stored and whether it was before.
+    /// Stores a message if it is new; returns the stored message and whether it existed before.
     fn store(&mut self, flight: &Flight) -> (Seen, bool) {
         let message_id = format!("msg_{}", self.name());
         let log = self.logs.entry(flight.key.chat.clone()).or_default();
@@ -140,7 +140,8 @@ impl Model {
         let (seen, duplicate) = self.store(&flight);
         self.hold(flight.client, &seen);
         let Seen { key, sequence, message_id, .. } = seen.clone();
-        let answer = Answer::Stored { chat: key.chat, id: key.id, sequence, message_id, duplicate };
+        let answer =
+            SendOutcome::Stored { chat: key.chat, id: key.id, sequence, message_id, duplicate };
         self.record(Event::SendAnswered { request: flight.request, answer });
         if !duplicate {
             self.push(&seen, flight.client);
@@ -156,14 +157,14 @@ impl Model {
                 self.push(&seen, flight.client);
             }
         }
-        let answer = Answer::Unknown { code: "SERVICE_UNAVAILABLE".to_owned() };
+        let answer = SendOutcome::Unknown { code: "SERVICE_UNAVAILABLE".to_owned() };
         self.record(Event::SendAnswered { request: flight.request, answer });
         self.unresolved.push(flight);
     }
 
     fn refuse(&mut self) {
         let Some(flight) = self.take_flight() else { return };
-        let answer = Answer::Refused { code: "RATE_LIMITED".to_owned() };
+        let answer = SendOutcome::Refused { code: "RATE_LIMITED".to_owned() };
         self.record(Event::SendAnswered { request: flight.request, answer });
     }
 
@@ -221,7 +222,7 @@ impl Model {
         }
     }
 
-    /// A client goes without a word; what it had in flight is stored or not.
+    /// A client drops its connection; each of its sends in flight is stored or not.
     fn reconnect(&mut self) {
         let index = self.random.random_range(0..CLIENTS);
         let connection = self.connections[index];
@@ -230,7 +231,7 @@ impl Model {
         self.connect(index);
     }
 
-    /// A node is killed. Whoever is on the others syncs.
+    /// Kills a node. The clients of the other nodes sync.
     fn kill(&mut self) {
         let node = self.random.random_range(0..NODES);
         self.record(Event::Fault { fault: Fault::Killed { node } });
@@ -249,7 +250,7 @@ impl Model {
         }
     }
 
-    /// What is in flight is stored or not, and nobody hears of it before a sync.
+    /// Ends the sends in flight. Each may be stored, and no client receives it before a sync.
     fn abandon(&mut self, of: impl Fn(&Flight) -> bool) {
         let (gone, stay) = std::mem::take(&mut self.flights).into_iter().partition(of);
         self.flights = stay;

@@ -1,4 +1,4 @@
-//! One side of a comparison: a subject, its light sockets and the lanes that push to them.
+//! A server under test with connected clients and the connections that push to them.
 
 use std::time::Duration;
 
@@ -8,128 +8,128 @@ use heartline_protocol::limits::PUSH_USERS_MAX;
 use heartline_routing::Clock;
 use tokio::time::{sleep, sleep_until};
 
+use super::client_sockets::ClientSockets;
 use super::counters::{Epoch, Tally};
 use super::dial::DialPlan;
-use super::fleet::Fleet;
-use super::lane::{Lane, Template};
 use super::load::{LEAD, Load, Pusher, drive};
+use super::push_connection::{PushConnection, PushTemplate};
 use super::report::new_histogram;
 use super::sender::Senders;
-use super::subject::Subject;
+use super::server_under_test::ServerUnderTest;
 
-/// Handshakes under way at once while a fleet is opened.
+/// Number of concurrent handshakes.
 const DIAL_CONCURRENCY: usize = 64;
-/// How long arrivals may pause before the rest is given up as lost.
+/// Without an arrival for this long, missing deliveries count as lost.
 const QUIET_MAX: Duration = Duration::from_secs(5);
-/// How often arrivals are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often the counters are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A subject with its sockets and what is pushed to them.
+/// A server under test, its connected clients and its pushers.
 #[derive(Debug)]
-pub(super) struct Side {
-    /// The process under test.
-    pub(super) subject: Subject,
-    fleet: Fleet,
+pub(super) struct PushSetup {
+    /// The server under test.
+    pub(super) server: ServerUnderTest,
+    sockets: ClientSockets,
     pushers: Pushers,
     epoch: Epoch,
 }
 
-/// Who pushes.
+/// The source of the pushes.
 #[derive(Debug)]
 pub(super) enum Pushers {
     /// Connections that are opened for every window.
-    Lanes {
-        /// What they push.
-        templates: Vec<Template>,
-        /// How many they are.
+    Connections {
+        /// The pushes.
+        templates: Vec<PushTemplate>,
+        /// The number of connections.
         count: usize,
     },
-    /// Members of a room.
+    /// Members of a group chat.
     Senders(Senders),
 }
 
-/// What one or several windows of pushing measured.
+/// The measurements of one window or the sum of several.
 #[derive(Debug)]
 pub(super) struct Window {
     /// Deliveries that arrived.
     pub(super) delivered: u64,
-    /// Deliveries that were asked for.
+    /// Deliveries that were requested.
     pub(super) expected: u64,
-    /// Deliveries that the server said it queued.
+    /// Deliveries that the server reported as queued.
     pub(super) queued: u64,
     /// From the first push until the window was over and everything had arrived.
     pub(super) elapsed: Duration,
-    /// What it cost the subject; absent when its process is not known.
+    /// CPU time of the server; none if its process id is not known.
     pub(super) cpu: Option<Duration>,
     /// From the intended time of a push to its arrival, in nanoseconds.
     pub(super) latency: Histogram<u64>,
-    /// Connections that the subject ended, since the fleet was opened.
+    /// Connections that the server closed since the setup was opened.
     pub(super) closed: u64,
 }
 
-/// Names of the bench's users.
+/// The ids of the bench's users.
 pub(super) fn users(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|index| format!("{prefix}-{index}")).collect()
 }
 
-/// Users in groups of equal size, none larger than one push may name.
+/// Users in groups of equal size, none larger than the limit of users per push.
 pub(super) fn groups(users: &[String]) -> Vec<&[String]> {
     let count = users.len().div_ceil(PUSH_USERS_MAX).max(1);
     users.chunks(users.len().div_ceil(count).max(1)).collect()
 }
 
-impl Side {
-    /// Opens a connection for each user and as many lanes as asked for.
+impl PushSetup {
+    /// Connects each user and prepares pushes through `push_connections` connections.
     pub(super) async fn open(
         label: &str,
-        subject: Subject,
+        server: ServerUnderTest,
         users: &[String],
         payload: usize,
-        lanes: usize,
+        push_connections: usize,
     ) -> Result<Self> {
-        let templates = Template::for_groups(&subject, &groups(users), payload)?;
-        let fleet = Fleet::new(Epoch::begin(), if users.len() <= 200 { 1 } else { 10 });
-        let pushers = Pushers::Lanes { templates, count: lanes };
-        Self::with(label, subject, users, fleet, pushers).await
+        let templates = PushTemplate::for_groups(&server, &groups(users), payload)?;
+        let sockets = ClientSockets::new(Epoch::begin(), if users.len() <= 200 { 1 } else { 10 });
+        let pushers = Pushers::Connections { templates, count: push_connections };
+        Self::with(label, server, users, sockets, pushers).await
     }
 
-    /// Opens a connection for each user, to be pushed to by these.
+    /// Connects each user; `pushers` push to them.
     pub(super) async fn with(
         label: &str,
-        subject: Subject,
+        server: ServerUnderTest,
         users: &[String],
-        mut fleet: Fleet,
+        mut sockets: ClientSockets,
         pushers: Pushers,
     ) -> Result<Self> {
-        let epoch = fleet.counters().epoch();
-        let plan = DialPlan::new(&subject, users, DIAL_CONCURRENCY)?;
-        plan.open_each(label, |opened| fleet.add(opened)).await?;
-        Ok(Self { subject, fleet, pushers, epoch })
+        let epoch = sockets.counters().epoch();
+        let plan = DialPlan::new(&server, users, DIAL_CONCURRENCY)?;
+        plan.open_each(label, |opened| sockets.add(opened)).await?;
+        Ok(Self { server, sockets, pushers, epoch })
     }
 
-    /// The times of this side's pushes count from here.
+    /// The epoch of all times.
     pub(super) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Pushes for one window and waits until everything has arrived. Its lanes are new, because
-    /// a server may close those that were idle while another side was measured.
+    /// Pushes for one window and waits until everything has arrived. Opens new push connections,
+    /// because a server may close those that were idle while another server was measured.
     pub(super) async fn window(&self, load: Load) -> Result<Window> {
-        let lanes = self.pushers.open(&self.subject)?;
-        let counters = self.fleet.counters().clone();
+        let pushers = self.pushers.open(&self.server)?;
+        let counters = self.sockets.counters().clone();
         counters.take_latency();
         let delivered_before = counters.deliveries();
-        let cpu_before = self.subject.usage()?.map(|usage| usage.cpu);
+        let cpu_before = self.server.usage()?.map(|usage| usage.cpu);
         let started = Clock::system().now() + LEAD;
-        let driven = drive(lanes, load, self.epoch, &counters).await?;
-        self.wait_for_arrivals(delivered_before + driven.expected).await;
+        let result = drive(pushers, load, self.epoch, &counters).await?;
+        self.wait_for_arrivals(delivered_before + result.expected).await;
         sleep_until(started + load.duration).await;
         let elapsed = Clock::system().now().duration_since(started);
-        let cpu_after = self.subject.usage()?.map(|usage| usage.cpu);
+        let cpu_after = self.server.usage()?.map(|usage| usage.cpu);
         Ok(Window {
             delivered: counters.deliveries() - delivered_before,
-            expected: driven.expected,
-            queued: driven.queued,
+            expected: result.expected,
+            queued: result.queued,
             elapsed,
             cpu: cpu_after.zip(cpu_before).map(|(after, before)| after.saturating_sub(before)),
             latency: counters.take_latency(),
@@ -137,14 +137,14 @@ impl Side {
         })
     }
 
-    /// Gives up only when nothing came for a while: a loss is reported, not waited for.
+    /// Returns early if nothing arrives for [`QUIET_MAX`], so that a loss is reported.
     async fn wait_for_arrivals(&self, expected: u64) {
-        let counters = self.fleet.counters();
+        let counters = self.sockets.counters();
         let mut last = (counters.deliveries(), Clock::system().now());
         while counters.deliveries() < expected
             && Clock::system().now().duration_since(last.1) < QUIET_MAX
         {
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
             if counters.deliveries() != last.0 {
                 last = (counters.deliveries(), Clock::system().now());
             }
@@ -153,16 +153,18 @@ impl Side {
 }
 
 impl Pushers {
-    fn open(&self, subject: &Subject) -> Result<Vec<Box<dyn Pusher>>> {
+    fn open(&self, server: &ServerUnderTest) -> Result<Vec<Box<dyn Pusher>>> {
         match self {
-            Self::Lanes { templates, count } => Lane::open_many(subject, templates, *count),
+            Self::Connections { templates, count } => {
+                PushConnection::open_many(server, templates, *count)
+            }
             Self::Senders(senders) => Ok(vec![Box::new(senders.clone())]),
         }
     }
 }
 
 impl Window {
-    /// Nothing measured as yet.
+    /// A window without measurements.
     pub(super) fn empty() -> Self {
         Self {
             delivered: 0,
@@ -175,7 +177,7 @@ impl Window {
         }
     }
 
-    /// Takes in a later window of the same side.
+    /// Adds a later window of the same server.
     pub(super) fn add(&mut self, later: &Self) {
         self.delivered += later.delivered;
         self.expected += later.expected;
@@ -186,17 +188,17 @@ impl Window {
         self.closed = self.closed.max(later.closed);
     }
 
-    /// CPU time of the subject per delivery, in microseconds.
+    /// CPU time of the server per delivery, in microseconds.
     pub(super) fn cpu_micros_per_delivery(&self) -> Option<f64> {
         self.cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / self.delivered as f64)
     }
 
-    /// Deliveries each second.
+    /// Deliveries per second.
     pub(super) fn deliveries_per_second(&self) -> f64 {
         self.delivered as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// What must not happen, if it did.
+    /// The failures in this window, as texts for the report.
     pub(super) fn errors(&self, name: &str) -> Vec<String> {
         let mut errors = Vec::new();
         if self.delivered != self.expected {
@@ -226,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_even_and_within_what_a_push_may_name() {
+    fn groups_are_even_and_within_the_limit_of_a_push() {
         let sizes = |count: usize| -> Vec<usize> {
             groups(&users("u", count)).iter().map(|group| group.len()).collect()
         };
@@ -235,21 +237,21 @@ mod tests {
         assert_eq!(sizes(1), [1]);
     }
 
-    async fn bare_side(connections: usize, tasks: &mut JoinSet<()>) -> Side {
+    async fn bare_setup(connections: usize, tasks: &mut JoinSet<()>) -> PushSetup {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let subject = Subject::reached_at(listener.local_addr().unwrap(), None);
+        let server = ServerUnderTest::at_address(listener.local_addr().unwrap(), None);
         tasks.spawn(async move {
             super::super::bare::accept(listener).await.unwrap();
         });
-        Side::open("test", subject, &users("u", connections), 200, 2).await.unwrap()
+        PushSetup::open("test", server, &users("u", connections), 200, 2).await.unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_delivery_of_an_open_loop_arrives_with_its_time() {
         let mut tasks = JoinSet::new();
-        let side = bare_side(20, &mut tasks).await;
+        let setup = bare_setup(20, &mut tasks).await;
         let pacing = Pacing::Rate { pushes_per_second: 200.0 };
-        let window = side.window(Load { pacing, duration: Duration::from_millis(100) }).await;
+        let window = setup.window(Load { pacing, duration: Duration::from_millis(100) }).await;
         let window = window.unwrap();
         assert_eq!((window.delivered, window.expected, window.queued), (400, 400, 400));
         assert_eq!(window.latency.len(), 400);
@@ -261,11 +263,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_saturated_window_loses_nothing_and_can_be_repeated() {
         let mut tasks = JoinSet::new();
-        let side = bare_side(20, &mut tasks).await;
+        let setup = bare_setup(20, &mut tasks).await;
         let pacing = Pacing::Saturate { in_flight: 4 };
         for _ in 0..2 {
             let load = Load { pacing, duration: Duration::from_millis(50) };
-            let window = side.window(load).await.unwrap();
+            let window = setup.window(load).await.unwrap();
             assert!(window.delivered > 0);
             assert_eq!(window.errors("bare loop"), [""; 0]);
         }

@@ -1,4 +1,4 @@
-//! HTTP requests and their answers.
+//! HTTP requests and responses.
 
 use std::net::SocketAddr;
 
@@ -9,27 +9,27 @@ use tokio::time::timeout;
 
 use crate::PATIENCE;
 
-/// The answer to an HTTP request.
+/// The response to an HTTP request.
 #[derive(Debug)]
-pub struct Answer {
-    /// The status of the answer.
+pub struct Response {
+    /// The status code.
     pub status: u16,
-    /// Its status line and headers, in lower case.
+    /// The status line and the headers, in lower case.
     pub head: String,
-    /// Its body.
+    /// The body.
     pub body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("not an HTTP answer: {text:?}"));
+        let status = status.unwrap_or_else(|| panic!("not an HTTP response: {text:?}"));
         Self { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    /// Whether these bytes hold a head and all of the body that it announces.
-    pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+    /// Whether these bytes contain the head and the whole body.
+    pub(crate) fn is_complete(bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes).to_lowercase();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -41,13 +41,13 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// The body of an answer that must have this status.
+    /// The JSON body of a response that must have this status.
     pub fn is(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// The error of an answer that must be this refusal.
+    /// The error object of a response that must have this status and code.
     pub fn refuses(&self, status: u16, code: &str) -> Value {
         let body = self.is(status);
         assert_eq!(body["error"]["code"], code, "{self:?}");
@@ -61,14 +61,14 @@ impl Answer {
     }
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request on a new connection.
 pub async fn request(
     server: SocketAddr,
     method: &str,
     path: &str,
     token: &str,
     body: Option<&Value>,
-) -> Answer {
+) -> Response {
     let body = body.map(Value::to_string).unwrap_or_default();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
@@ -79,11 +79,11 @@ pub async fn request(
     send_request(server, request.as_bytes()).await
 }
 
-/// Sends the bytes of a request, and reads the answer to its end.
-pub(crate) async fn send_request(server: SocketAddr, request: &[u8]) -> Answer {
+/// Sends the bytes of a request, and reads the response until the server closes the connection.
+pub(crate) async fn send_request(server: SocketAddr, request: &[u8]) -> Response {
     let mut socket = TcpStream::connect(server).await.unwrap();
     socket.write_all(request).await.unwrap();
     let mut bytes = Vec::new();
-    timeout(PATIENCE, socket.read_to_end(&mut bytes)).await.expect("an answer").unwrap();
-    Answer::parse(&String::from_utf8(bytes).unwrap())
+    timeout(PATIENCE, socket.read_to_end(&mut bytes)).await.expect("a response in time").unwrap();
+    Response::parse(&String::from_utf8(bytes).unwrap())
 }

@@ -1,5 +1,5 @@
-//! Connections that exist in the directory only: their leases are registered, renewed and ended
-//! by the code that a node runs, without a socket behind them.
+//! A node whose connections exist only in the directory. The code of a real node registers, renews
+//! and removes their leases; there are no sockets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,23 +20,23 @@ use heartline_runtime::Random;
 use tokio::task::JoinSet;
 use ulid::Ulid;
 
-use super::wire::{Commands, Wire};
+use super::redis_connection::{Commands, RedisConnection};
 
-/// How long a lease lasts.
+/// The lifetime of a lease.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
-/// How often each is renewed.
+/// How often each lease is renewed.
 pub(super) const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// How often shards are swept.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Into how many shards users are divided.
+/// The number of shards of the directory.
 pub(super) const SHARDS: u16 = 100;
-/// Ticks in which every lease is renewed once.
+/// Number of ticks in which every lease is renewed once.
 const RENEW_TICKS: u64 = RENEW_INTERVAL.as_secs();
-/// Ticks in which the indexes of every lease are extended once.
+/// Number of ticks in which the indexes of every lease are extended once.
 const EXTEND_TICKS: u64 = 180;
-/// Leases renewed in one call.
+/// The largest number of leases in one call.
 const BATCH: usize = 10_000;
-/// Registrations under way at the same time.
+/// Number of concurrent registrations.
 const REGISTRATIONS: usize = 64;
 
 const POLICY: Policy = Policy {
@@ -46,39 +46,39 @@ const POLICY: Policy = Policy {
     offline_linger: Duration::ZERO,
 };
 
-/// The connections of one node.
+/// A node without sockets, and the leases of its connections.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct SimulatedNode {
     directory: Arc<RedisDirectory>,
     node: NodeRecord,
     leases: RwLock<Vec<LeaseKey>>,
-    /// Which slice is renewed next. It goes on where it was when renewing begins again.
-    turn: AtomicU64,
-    extensions: AtomicU64,
-    /// What the loops of a node count.
+    /// The slice that is renewed next.
+    next_renewal: AtomicU64,
+    /// The slice whose indexes are extended next.
+    next_extension: AtomicU64,
+    /// The metrics of the node's loops.
     pub(super) metrics: RoutingMetrics,
     _listening: JoinSet<()>,
 }
 
-/// The loops by which a node keeps its leases alive; dropping them stops them.
+/// The loops that renew the leases of a node. Dropping the value stops them.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct NodeLoops {
     _tasks: JoinSet<()>,
 }
 
-/// How long Redis may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Deadline for calls to Redis, long enough that no measured call fails.
+const REDIS_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Opens the directory of a node of its own. Every sweep does its whole work, although a real one
-/// leaves a shard alone that another node has just swept.
+/// Opens the directory as a node. Each sweep covers all shards, while a real node skips shards that
+/// another node has just swept.
 pub(super) async fn open_directory(
     url: &str,
     prefix: &str,
     node_id: NodeId,
 ) -> Result<(RedisDirectory, PresenceListener)> {
     let mut config = RedisConfig::from_url(url, prefix)?;
-    // A bench measures how long something takes, and does not give up before.
-    config.deadline = PATIENCE;
+    config.deadline = REDIS_DEADLINE;
     let client =
         RedisClient::new(config, Clock::system(), Random::system(), RedisCounters::default());
     let config = RedisDirectoryConfig {
@@ -90,9 +90,9 @@ pub(super) async fn open_directory(
     Ok(RedisDirectory::connect(client, config, Clock::system()).await?)
 }
 
-impl Crowd {
-    /// A node without connections as yet.
-    pub(super) async fn gather(url: &str, prefix: &str) -> Result<Arc<Self>> {
+impl SimulatedNode {
+    /// A node without connections.
+    pub(super) async fn open(url: &str, prefix: &str) -> Result<Arc<Self>> {
         let node_id: NodeId = format!("bench-{:08x}", rand::random::<u32>()).parse()?;
         let (directory, listener) = open_directory(url, prefix, node_id.clone()).await?;
         let mut listening = JoinSet::new();
@@ -108,27 +108,27 @@ impl Crowd {
             directory: Arc::new(directory),
             node,
             leases: RwLock::default(),
-            turn: AtomicU64::new(0),
-            extensions: AtomicU64::new(0),
+            next_renewal: AtomicU64::new(0),
+            next_extension: AtomicU64::new(0),
             metrics: RoutingMetrics::default(),
             _listening: listening,
         }))
     }
 
-    /// How many leases there are.
+    /// The number of leases.
     pub(super) fn len(&self) -> usize {
         self.leases.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// The users of the first so many connections.
+    /// The users of the first `count` connections.
     pub(super) fn users(&self, count: usize) -> Vec<UserId> {
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         leases.iter().take(count).map(|lease| lease.user_id.clone()).collect()
     }
 
-    /// Registers connections, each of another user, until there are so many. They are renewed
-    /// only if somebody keeps them.
-    pub(super) async fn grow_to(&self, connections: usize) -> Result<()> {
+    /// Registers connections, each of another user, until this many exist. Only
+    /// [`Self::start_loops`] renews their leases.
+    pub(super) async fn register_up_to(&self, connections: usize) -> Result<()> {
         let missing = connections.saturating_sub(self.len());
         stream::iter(0..missing)
             .map(|_| async {
@@ -151,11 +151,11 @@ impl Crowd {
         let lease = claim(&key, false)?;
         let registration = self.directory.register(lease, POLICY).await?;
         let is_admitted = matches!(registration, Registration::Admitted { .. });
-        ensure!(is_admitted, "a connection was refused a lease");
+        ensure!(is_admitted, "the directory did not admit a connection");
         Ok(key)
     }
 
-    /// A connection ends and its user comes back with another.
+    /// Ends a connection and registers another one of the same user.
     pub(super) async fn reconnect(&self, index: usize) -> Result<()> {
         let index = index % self.len();
         let old = self.leases.read().unwrap_or_else(PoisonError::into_inner)[index].clone();
@@ -165,8 +165,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Starts the loops of a node: announcing, renewing, extending and sweeping, in real time.
-    pub(super) fn keep(self: &Arc<Self>) -> Kept {
+    /// Starts the loops of a node in real time: announce, renew, extend and sweep.
+    pub(super) fn start_loops(self: &Arc<Self>) -> NodeLoops {
         let (link, _inbox) = LocalLink::new(self.node.node_id.clone());
         let renewal = Renewal {
             leases: self.directory.clone(),
@@ -184,11 +184,11 @@ impl Crowd {
         let mut tasks = JoinSet::new();
         tasks.spawn(renewal.clone().run());
         tasks.spawn(renewal.sweep_for_ever(SWEEP_INTERVAL));
-        Kept { _tasks: tasks }
+        NodeLoops { _tasks: tasks }
     }
 
-    /// Everything that a node does in one second to keep its leases alive, as fast as it can, and
-    /// how many of them it renewed.
+    /// Does the work of a node for its leases in one second as fast as possible; returns the number
+    /// of renewed leases.
     pub(super) async fn tick(&self) -> Result<u64> {
         self.directory.announce(&self.node, LEASE).await?;
         let renewed = self.renew(&self.leases_to_renew(0, RENEW_TICKS)).await?;
@@ -199,7 +199,7 @@ impl Crowd {
         Ok(renewed)
     }
 
-    /// Renews every lease once, and says how many.
+    /// Renews every lease once; returns their number.
     pub(super) async fn renew_all(&self) -> Result<u64> {
         let mut renewed = 0;
         for _ in 0..RENEW_TICKS {
@@ -216,15 +216,19 @@ impl Crowd {
         Ok(leases.len() as u64)
     }
 
-    /// Sweeps every shard; nothing may have run out.
+    /// Sweeps every shard; fails if a lease has expired.
     pub(super) async fn sweep(&self) -> Result<()> {
         let swept = self.directory.sweep(BATCH, POLICY).await?;
-        ensure!(swept.is_empty(), "{} leases ran out", swept.len());
+        ensure!(swept.is_empty(), "{} leases expired", swept.len());
         Ok(())
     }
 
-    /// Gives every lease back and removes what would stay, on a Redis that others use too.
-    pub(super) async fn leave(&self, prefix: &str, wire: &mut Wire) -> Result<()> {
+    /// Removes all leases and the remaining keys, for a Redis that has other users.
+    pub(super) async fn unregister_all(
+        &self,
+        prefix: &str,
+        redis: &mut RedisConnection,
+    ) -> Result<()> {
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner).clone();
         stream::iter(&leases)
             .map(|lease| self.directory.unregister(lease, Duration::ZERO))
@@ -239,7 +243,7 @@ impl Crowd {
             commands.add(&["DEL", &keys[0], &keys[1]]);
         }
         commands.add(&["DEL", &format!("{prefix}routing:shards")]);
-        wire.send(&commands).await
+        redis.send(&commands).await
     }
 }
 
@@ -251,23 +255,24 @@ fn claim(key: &LeaseKey, again: bool) -> Result<Lease> {
 
 // === impl LocalLeases ===
 
-impl LocalLeases for Crowd {
-    /// The slices are taken one after the other, whichever was asked for.
+impl LocalLeases for SimulatedNode {
+    /// Returns the slices one after the other and ignores the requested one, so that each call
+    /// continues where the previous one stopped.
     fn leases_to_renew(&self, _slice: u64, slices: u64) -> Vec<LeaseKey> {
-        let slice = self.turn.fetch_add(1, Ordering::Relaxed) % slices;
+        let slice = self.next_renewal.fetch_add(1, Ordering::Relaxed) % slices;
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         let is_due = |lease: &&LeaseKey| u64::from(lease.connection_id.shard) % slices == slice;
         leases.iter().filter(is_due).cloned().collect()
     }
 
-    /// Likewise.
+    /// Returns the slices one after the other, like [`Self::leases_to_renew`].
     fn leases_to_extend(&self, _slice: u64, slices: u64) -> Vec<LeaseKey> {
-        let slice = self.extensions.fetch_add(1, Ordering::Relaxed) % slices;
+        let slice = self.next_extension.fetch_add(1, Ordering::Relaxed) % slices;
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         leases.iter().skip(slice as usize).step_by(slices as usize).cloned().collect()
     }
 
-    /// A connection that came back meanwhile has another lease: the old one is over.
+    /// Returns none for the lease of a connection that was replaced by a reconnection.
     fn lease_again(&self, lease: &LeaseKey) -> Option<Lease> {
         let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
         leases.contains(lease).then(|| claim(lease, true).ok()).flatten()
@@ -278,7 +283,7 @@ impl LocalLeases for Crowd {
     }
 }
 
-impl LeaseLosses for Crowd {
+impl LeaseLosses for SimulatedNode {
     fn lease_healed(&self, _lease: &LeaseKey) {}
 
     fn all_healed(&self) {}

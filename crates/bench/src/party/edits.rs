@@ -1,15 +1,14 @@
-//! What the members of a measured session say: the documents of a real client, and the edits that
-//! each of them makes in turn.
+//! The GraphQL documents and the sequence of edits of a measured member.
 //!
-//! A member edits its own items only, so that every edit has an effect whatever the others do at
-//! the same moment: it adds one, moves the one before to the front, makes it current and removes its
-//! oldest. The queue stays as long as it was.
+//! A member edits only its own items, so that every edit has an effect regardless of concurrent
+//! edits. Each round adds an item, moves the previous one to the front, makes it current and
+//! removes the member's oldest item, so the length of the queue does not change.
 
 use serde_json::{Value, json};
 
-use super::super::walker::TIME_DIGITS;
+use super::super::frame_scanner::TIME_DIGITS;
 
-/// The fields of an item, all that its hash sees.
+/// All fields of an item that its hash covers.
 macro_rules! item_fields {
     () => {
         "{ uuid addedBy addedByUser { id username avatarUrl } tickedBy suggested climb { uuid \
@@ -19,12 +18,12 @@ macro_rules! item_fields {
     };
 }
 
-/// Joins a session, and brings a queue along if nobody was there.
+/// Joins a session; a new session gets the queue.
 pub(super) const JOIN: &str = "mutation Join($sessionId: ID!, $initialQueue: \
     [ClimbQueueItemInput!]) { joinSession(sessionId: $sessionId, boardPath: \"/bench\", \
     initialQueue: $initialQueue) { id clientId } }";
 
-/// Hears the queue. The names of the two items differ because one of them may be null.
+/// Subscribes to the queue. The two items have aliases because only one of them may be null.
 pub(super) const UPDATES: &str = concat!(
     "subscription Updates($sessionId: ID!) { queueUpdates(sessionId: $sessionId) { __typename \
      ... on FullSync { sequence state { stateHash orderHash queue ",
@@ -58,34 +57,34 @@ const CURRENT: &str = concat!(
 const REMOVE: &str = "mutation Remove($uuid: ID!, $correlationId: ID) { \
     removeQueueItem(uuid: $uuid, correlationId: $correlationId) }";
 
-/// Holds of a climb.
+/// Number of holds of a climb.
 const HOLDS: usize = 12;
 
-/// Items that a member has in the queue at least. What one edit of a round needs was done a whole
-/// round before.
+/// The smallest number of items of a member, so that each edit uses items that were added at least
+/// one round earlier.
 pub(super) const OWN_ITEMS_MIN: usize = 4;
 
-/// What one member does.
+/// The sequence of edits of one member.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct EditScript {
     session: usize,
     member: usize,
     own_items: usize,
     edits: usize,
 }
 
-impl Part {
-    /// The part of a member who has so many items in the queue.
+impl EditScript {
+    /// The edits of a member that has this many items in the queue.
     pub(super) fn new(session: usize, member: usize, own_items: usize) -> Self {
         Self { session, member, own_items, edits: 0 }
     }
 
-    /// The items that are in the queue from the beginning.
+    /// The member's items in the initial queue.
     pub(super) fn first_items(&self) -> impl Iterator<Item = Value> {
         (0..self.own_items).map(|number| self.item(number))
     }
 
-    /// The next edit, which was due at this moment, as the message that asks for it.
+    /// The message of the next edit, which was due at this time.
     pub(super) fn next_edit(&mut self, intended_nanos: u64) -> String {
         let id = format!("{intended_nanos:0TIME_DIGITS$}-{}", self.edits);
         let newest = self.own_items + self.edits / 4;
@@ -107,7 +106,7 @@ impl Part {
         format!("{:08x}-{:04x}-4000-8000-{number:012x}", self.session, self.member)
     }
 
-    /// An item of about 1 KiB, as large as most are.
+    /// An item of about 1 KiB, the usual size.
     fn item(&self, number: usize) -> Value {
         let hold = |index: usize| 1000 + (number * 31 + index * 17) % 500;
         let frames: String = (0..HOLDS).map(|index| format!("p{}r42", hold(index))).collect();
@@ -132,12 +131,12 @@ impl Part {
     }
 }
 
-/// When an edit of this name was due.
+/// The time at which the edit with this id was due.
 pub(super) fn intended_nanos(id: &str) -> Option<u64> {
     id.get(..TIME_DIGITS)?.parse().ok()
 }
 
-/// A message that begins an operation.
+/// The message that starts an operation.
 pub(super) fn subscribe(id: &str, query: &str, variables: &Value) -> String {
     let payload = json!({ "query": query, "variables": variables });
     json!({ "type": "subscribe", "id": id, "payload": payload }).to_string()
@@ -150,20 +149,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_needs_only_items_that_it_added_a_round_before_and_keeps_as_many() {
-        let mut part = Part::new(1, 2, OWN_ITEMS_MIN);
+    fn a_member_uses_only_items_of_earlier_rounds_and_keeps_their_number() {
+        let mut script = EditScript::new(1, 2, OWN_ITEMS_MIN);
         let uuid = |item: &Value| item["uuid"].as_str().unwrap().to_owned();
-        let mut queue: Vec<String> = part.first_items().map(|item| uuid(&item)).collect();
+        let mut queue: Vec<String> = script.first_items().map(|item| uuid(&item)).collect();
         let mut currents = HashSet::new();
         for edit in 0..40 {
-            let message: Value = serde_json::from_str(&part.next_edit(1234)).unwrap();
+            let message: Value = serde_json::from_str(&script.next_edit(1234)).unwrap();
             let variables = &message["payload"]["variables"];
             assert_eq!(intended_nanos(message["id"].as_str().unwrap()), Some(1234));
             assert_eq!(variables["correlationId"], message["id"]);
             match edit % 4 {
                 0 => queue.push(uuid(&variables["item"])),
-                1 => assert!(queue[1..].contains(&uuid(variables)), "it has to move"),
-                2 => assert!(currents.insert(uuid(&variables["item"])), "it has to change"),
+                1 => assert!(queue[1..].contains(&uuid(variables)), "the item must move"),
+                2 => assert!(
+                    currents.insert(uuid(&variables["item"])),
+                    "the current item must change"
+                ),
                 _ => {
                     let place = queue.iter().position(|own| *own == uuid(variables)).unwrap();
                     queue.remove(place);

@@ -1,7 +1,7 @@
-//! A bare connection to Redis: commands are written as bytes and their replies only counted.
+//! A connection to Redis that writes commands as bytes and only counts their replies.
 //!
-//! The layouts that Heartline is compared with are driven through it, so that no client of theirs
-//! costs more than the bytes themselves; and it asks Redis what it has used.
+//! The baselines use this connection, so that no client library adds to their cost. `INFO` gives
+//! the CPU time and memory of Redis.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long replies may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Deadline for replies.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
-/// The port when a URL names none.
+/// The port of a URL without one.
 const DEFAULT_PORT: &str = "6379";
 
 /// A connection to one Redis server.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct RedisConnection {
     stream: TcpStream,
 }
 
-/// Commands that are sent together.
+/// Commands of one pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// What Redis says about itself.
+/// The output of `INFO`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Info {
     values: HashMap<String, String>,
@@ -46,13 +46,13 @@ impl Commands {
         }
     }
 
-    /// Begins a command of so many arguments, its name included; they are to follow.
+    /// Begins a command with this many arguments, including its name. The arguments must follow.
     pub(super) fn begin(&mut self, arguments: usize) {
         self.count += 1;
         self.bytes.extend(format!("*{arguments}\r\n").bytes());
     }
 
-    /// Adds an argument to the command that was begun last.
+    /// Adds an argument to the command that was begun.
     pub(super) fn argument(&mut self, argument: &str) {
         self.bytes.extend(format!("${}\r\n", argument.len()).bytes());
         self.bytes.extend(argument.bytes());
@@ -60,32 +60,32 @@ impl Commands {
     }
 }
 
-impl Wire {
+impl RedisConnection {
     /// Connects to `redis://[user:password@]host[:port]`.
     pub(super) async fn connect(url: &str) -> Result<Self> {
         let Address { host, credentials } = Address::parse(url)?;
-        let stream = timeout(ANSWER_WITHIN, TcpStream::connect(&host)).await;
+        let stream = timeout(RESPONSE_WITHIN, TcpStream::connect(&host)).await;
         let stream = stream.ok().and_then(Result::ok);
-        let stream = stream.with_context(|| format!("no Redis answers at {host}"))?;
+        let stream = stream.with_context(|| format!("connecting to Redis at {host} failed"))?;
         stream.set_nodelay(true)?;
-        let mut wire = Self { stream };
+        let mut connection = Self { stream };
         if let Some((user, password)) = credentials {
             let mut commands = Commands::default();
             match user.as_str() {
                 "" => commands.add(&["AUTH", &password]),
                 user => commands.add(&["AUTH", user, &password]),
             }
-            wire.send(&commands).await.context("Redis refused the credentials")?;
+            connection.send(&commands).await.context("Redis rejected the credentials")?;
         }
-        Ok(wire)
+        Ok(connection)
     }
 
-    /// Sends commands together and awaits all replies, none of which may be an error.
+    /// Sends the commands and waits for all replies; fails if one is an error.
     pub(super) async fn send(&mut self, commands: &Commands) -> Result<()> {
         self.exchange(commands).await.map(drop)
     }
 
-    /// What Redis says about itself.
+    /// Runs `INFO everything`.
     pub(super) async fn info(&mut self) -> Result<Info> {
         let mut commands = Commands::default();
         commands.add(&["INFO", "everything"]);
@@ -93,44 +93,46 @@ impl Wire {
         Ok(Info::parse(&String::from_utf8_lossy(&reply)))
     }
 
-    /// Answers the bytes of the last reply.
+    /// Sends the commands and returns the bytes of the last reply.
     async fn exchange(&mut self, commands: &Commands) -> Result<Vec<u8>> {
         let (mut reader, mut writer) = self.stream.split();
         let write = async { anyhow::Ok(writer.write_all(&commands.bytes).await?) };
         let read = async {
-            let (mut waiting, mut remaining) = (Vec::with_capacity(READ_BYTES), commands.count);
+            let (mut unread, mut remaining) = (Vec::with_capacity(READ_BYTES), commands.count);
             let mut last = Vec::new();
             while remaining > 0 {
-                ensure!(reader.read_buf(&mut waiting).await? > 0, "Redis closed the connection");
-                let mut taken = 0;
+                ensure!(reader.read_buf(&mut unread).await? > 0, "Redis closed the connection");
+                let mut parsed = 0;
                 while remaining > 0
-                    && let Some(length) = reply_length(&waiting[taken..])?
+                    && let Some(length) = reply_length(&unread[parsed..])?
                 {
                     remaining -= 1;
                     if remaining == 0 {
-                        last = waiting[taken..taken + length].to_vec();
+                        last = unread[parsed..parsed + length].to_vec();
                     }
-                    taken += length;
+                    parsed += length;
                 }
-                waiting.drain(..taken);
+                unread.drain(..parsed);
             }
             anyhow::Ok(last)
         };
         let both = async { tokio::try_join!(write, read) };
-        let ((), last) = timeout(ANSWER_WITHIN, both).await.context("Redis did not answer")??;
+        let ((), last) = timeout(RESPONSE_WITHIN, both)
+            .await
+            .with_context(|| format!("no reply of Redis within {RESPONSE_WITHIN:?}"))??;
         Ok(last)
     }
 }
 
-/// How long the reply is that these bytes begin with; none while some of it is missing.
+/// The length of the reply at the beginning of these bytes; none if the reply is incomplete.
 fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(2).position(|window| window == b"\r\n") else { return Ok(None) };
     let line = std::str::from_utf8(&bytes[..end])?;
     let (head, after) = (line.split_at_checked(1).context("an empty reply")?, end + 2);
-    let number = || head.1.parse::<i64>().context("a length is not a number");
+    let number = || head.1.parse::<i64>().context("a length in a reply is not a number");
     match head.0 {
         "+" | ":" => Ok(Some(after)),
-        "-" => bail!("Redis answered: {}", head.1),
+        "-" => bail!("Redis returned an error: {}", head.1),
         "$" => {
             let length = number()?.try_into().map_or(0, |length: usize| length + 2);
             Ok((bytes.len() >= after + length).then_some(after + length))
@@ -145,18 +147,18 @@ fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
             }
             Ok(Some(length))
         }
-        _ => bail!("a reply of an unknown form"),
+        _ => bail!("a reply has an unknown type"),
     }
 }
 
-/// Where a URL leads.
+/// The host and credentials of a URL.
 struct Address {
     host: String,
     credentials: Option<(String, String)>,
 }
 
 impl Address {
-    /// The URL is never repeated in an error, because it may hold a password.
+    /// Errors do not contain the URL, because it may contain a password.
     fn parse(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("redis://");
         let rest = rest.context("--redis must be redis://host:port, without TLS or Cluster")?;
@@ -185,24 +187,24 @@ impl Info {
         self.values.get("redis_version").map_or("unknown", String::as_str)
     }
 
-    /// What its process has computed up to now.
+    /// The CPU time of the process so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
         Ok(Duration::from_secs_f64(self.number("used_cpu_user")? + self.number("used_cpu_sys")?))
     }
 
-    /// Bytes that are allocated.
+    /// The allocated bytes.
     pub(super) fn memory_bytes(&self) -> Result<f64> {
         self.number("used_memory")
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub(super) fn keys(&self) -> f64 {
         let database = self.values.get("db0").map_or("", String::as_str);
         let keys = database.split(',').find_map(|field| field.strip_prefix("keys="));
         keys.and_then(|keys| keys.parse().ok()).unwrap_or(0.0)
     }
 
-    /// How often a command was called.
+    /// The number of calls of a command.
     pub(super) fn calls(&self, command: &str) -> f64 {
         let statistics = self.values.get(&format!("cmdstat_{command}")).map_or("", String::as_str);
         let calls = statistics.split(',').find_map(|field| field.strip_prefix("calls="));
@@ -210,7 +212,7 @@ impl Info {
     }
 
     fn number(&self, name: &str) -> Result<f64> {
-        let value = self.values.get(name).with_context(|| format!("Redis does not say {name}"))?;
+        let value = self.values.get(name).with_context(|| format!("`INFO` has no {name}"))?;
         value.trim().parse().with_context(|| format!("{name} is not a number"))
     }
 }
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_measured_once_it_is_whole() {
+    fn the_length_of_a_reply_is_known_once_it_is_complete() {
         let whole: [&[u8]; 5] =
             [b"+OK\r\n", b":12\r\n", b"$3\r\na\r\n\r\n", b"$-1\r\n", b"*2\r\n:1\r\n*1\r\n+a\r\n"];
         for reply in whole {
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_has_used_is_read_from_its_own_words() {
+    fn cpu_memory_keys_and_calls_are_read_from_info() {
         let info = Info::parse(
             "# CPU\r\nused_cpu_sys:0.5\r\nused_cpu_user:1.25\r\nused_memory:1024\r\n\
              db0:keys=7,expires=3\r\ncmdstat_scan:calls=2,usec=9\r\n",
@@ -256,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn a_url_gives_host_and_credentials_and_is_never_repeated() {
+    fn host_and_credentials_are_read_from_a_url_that_no_error_contains() {
         let address = Address::parse("redis://u:hunter2@localhost").unwrap();
         assert_eq!(address.host, "localhost:6379");
         assert_eq!(address.credentials, Some(("u".to_owned(), "hunter2".to_owned())));
         assert_eq!(Address::parse("redis://[::1]:7000/").unwrap().host, "[::1]:7000");
         for bad in ["rediss://u:hunter2@localhost", "redis://u:hunter2@localhost/2", "hunter2"] {
-            let Err(error) = Address::parse(bad) else { panic!("{bad} was taken") };
+            let Err(error) = Address::parse(bad) else { panic!("{bad} was accepted") };
             assert!(!format!("{error:#}").contains("hunter2"), "{error:#}");
         }
     }

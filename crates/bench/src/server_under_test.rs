@@ -1,4 +1,4 @@
-//! What is measured: a server or the bare loop, in a process of its own.
+//! The process under test: a server or the bare loop.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,80 +10,80 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::Common;
-use super::child::{Allowance, ChildProcess, Footing, random_secret};
+use super::child::{Backends, ChildProcess, Limits, random_secret};
 use super::process::Usage;
 use super::signer::{Secret, Signer};
 
-/// How long a server may take until it is ready.
+/// Deadline for a server to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How often it is asked meanwhile.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+/// How often readiness is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The process under test and how it is reached.
+/// A running server or bare loop, its address and its process.
 #[derive(Debug)]
-pub(super) struct Subject {
-    /// Where it listens.
+pub(super) struct ServerUnderTest {
+    /// The address that it listens on.
     pub(super) address: SocketAddr,
-    /// What goes into `Host`.
+    /// The value of the `Host` header.
     pub(super) host: String,
-    /// Signs the tokens that it accepts; absent for the bare loop, which asks for none.
+    /// Signs tokens that the server accepts; none for the bare loop, which needs no tokens.
     pub(super) signer: Option<Signer>,
     pid: Option<u32>,
     child: Option<ChildProcess>,
 }
 
-impl Subject {
-    /// The server at `--url`, or one that is started with room for this many connections.
-    pub(super) async fn server(common: &Common, connections: usize) -> Result<Self> {
-        Self::start(common, connections, Allowance::Usual, &Footing::default()).await
+impl ServerUnderTest {
+    /// The server at `--url`, or a new one that accepts this many connections.
+    pub(super) async fn start(common: &Common, connections: usize) -> Result<Self> {
+        Self::launch(common, connections, Limits::Default, &Backends::default()).await
     }
 
-    /// The same, with limits that nobody reaches.
-    pub(super) async fn unlimited(common: &Common, connections: usize) -> Result<Self> {
-        Self::unlimited_on(&Footing::default(), common, connections).await
+    /// Like [`Self::start`], with limits that no run reaches.
+    pub(super) async fn start_unlimited(common: &Common, connections: usize) -> Result<Self> {
+        Self::start_unlimited_on(&Backends::default(), common, connections).await
     }
 
-    /// The same, on a database or among other nodes.
-    pub(super) async fn unlimited_on(
-        footing: &Footing,
+    /// Like [`Self::start_unlimited`], with these backends.
+    pub(super) async fn start_unlimited_on(
+        backends: &Backends,
         common: &Common,
         connections: usize,
     ) -> Result<Self> {
-        Self::start(common, connections, Allowance::Unlimited, footing).await
+        Self::launch(common, connections, Limits::Unlimited, backends).await
     }
 
-    /// One of several servers that accept the same tokens, with limits that nobody reaches.
-    pub(super) async fn node(
-        footing: &Footing,
+    /// One node of several that accept the same tokens, with limits that no run reaches.
+    pub(super) async fn start_node(
+        backends: &Backends,
         secret: &Secret,
         connections: usize,
     ) -> Result<Self> {
-        let mut subject = Self::child(connections, secret, Allowance::Unlimited, footing)?;
-        subject.wait_until_ready().await?;
-        Ok(subject)
+        let mut server = Self::child(connections, secret, Limits::Unlimited, backends)?;
+        server.wait_until_ready().await?;
+        Ok(server)
     }
 
-    async fn start(
+    async fn launch(
         common: &Common,
         connections: usize,
-        allowance: Allowance,
-        footing: &Footing,
+        limits: Limits,
+        backends: &Backends,
     ) -> Result<Self> {
-        let mut subject = match &common.url {
+        let mut server = match &common.url {
             Some(url) => Self::at_url(url, common).await?,
-            None => Self::child(connections, &random_secret(), allowance, footing)?,
+            None => Self::child(connections, &random_secret(), limits, backends)?,
         };
-        subject.wait_until_ready().await?;
-        Ok(subject)
+        server.wait_until_ready().await?;
+        Ok(server)
     }
 
     fn child(
         connections: usize,
         secret: &Secret,
-        allowance: Allowance,
-        footing: &Footing,
+        limits: Limits,
+        backends: &Backends,
     ) -> Result<Self> {
-        let (child, address) = ChildProcess::server(connections, secret, allowance, footing)?;
+        let (child, address) = ChildProcess::server(connections, secret, limits, backends)?;
         Ok(Self {
             address,
             host: address.to_string(),
@@ -93,16 +93,15 @@ impl Subject {
         })
     }
 
-    /// The bare loop.
+    /// Starts the bare loop.
     pub(super) fn bare() -> Result<Self> {
         let (child, address) = ChildProcess::bare()?;
         let pid = Some(child.pid());
         Ok(Self { address, host: address.to_string(), signer: None, pid, child: Some(child) })
     }
 
-    /// Something that speaks like a server, or like the bare loop, and whose process is not
-    /// looked at.
-    pub(super) fn reached_at(address: SocketAddr, signer: Option<Signer>) -> Self {
+    /// A server, or a bare loop if there is no signer, whose process is not measured.
+    pub(super) fn at_address(address: SocketAddr, signer: Option<Signer>) -> Self {
         Self { address, host: address.to_string(), signer, pid: None, child: None }
     }
 
@@ -113,14 +112,14 @@ impl Subject {
         )?;
         let address = tokio::net::lookup_host(&host)
             .await
-            .with_context(|| format!("{host} could not be looked up"))?
+            .with_context(|| format!("looking up {host} failed"))?
             .next()
             .with_context(|| format!("{host} has no address"))?;
         let signer = Some(Signer::new(secret, Clock::system()));
         Ok(Self { address, host, signer, pid: common.pid, child: None })
     }
 
-    /// What the process has used up to now; absent when its process id is not known.
+    /// CPU time and memory of the process; none if its process id is not known.
     pub(super) fn usage(&self) -> Result<Option<Usage>> {
         self.pid.map(Usage::of).transpose()
     }
@@ -131,41 +130,41 @@ impl Subject {
             if let Some(child) = &mut self.child {
                 child.require_running()?;
             }
-            let last = match timeout(Duration::from_secs(2), self.ask_readyz()).await {
+            let last = match timeout(Duration::from_secs(2), self.request_readyz()).await {
                 Ok(Ok(200)) => return Ok(()),
-                Ok(Ok(status)) => format!("/readyz answered {status}"),
+                Ok(Ok(status)) => format!("/readyz returned {status}"),
                 Ok(Err(error)) => format!("{error:#}"),
-                Err(_) => "/readyz did not answer".to_owned(),
+                Err(_) => "/readyz did not respond".to_owned(),
             };
             if Clock::system().now() >= deadline {
                 bail!("the server at {} was not ready in {READY_WITHIN:?}: {last}", self.host);
             }
-            sleep(ASK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn ask_readyz(&self) -> Result<u16> {
+    async fn request_readyz(&self) -> Result<u16> {
         let mut stream = TcpStream::connect(self.address).await?;
         let request =
             format!("GET /readyz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host);
         stream.write_all(request.as_bytes()).await?;
         let mut status_line = [0; 12];
         stream.read_exact(&mut status_line).await?;
-        status_of(&status_line).context("this is not an HTTP server")
+        status_of(&status_line).context("the response is not HTTP/1.1")
     }
 }
 
-/// The status of a response that begins so.
+/// The status code of a response, from its first bytes.
 pub(super) fn status_of(head: &[u8]) -> Option<u16> {
     let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     std::str::from_utf8(status).ok()?.parse().ok()
 }
 
-/// `host:port` of a URL. TLS is refused: its cost would be measured instead of the server's.
+/// `host:port` of a URL. TLS is rejected, because its cost would be measured with the server's.
 fn host_of(url: &str) -> Result<String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     if !matches!(scheme, "http" | "ws") {
-        bail!("--url {url}: the bench speaks plain HTTP; give http://host:port");
+        bail!("--url {url}: the bench supports only plain HTTP; give http://host:port");
     }
     let authority = rest.split('/').next().unwrap_or_default();
     if authority.is_empty() || authority.contains('@') {
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_gives_host_and_port() {
+    fn host_and_port_are_read_from_a_url() {
         assert_eq!(host_of("http://127.0.0.1:7400").unwrap(), "127.0.0.1:7400");
         assert_eq!(host_of("ws://chat.example/v1/ws").unwrap(), "chat.example:80");
         assert_eq!(host_of("[::1]:7400").unwrap(), "[::1]:7400");

@@ -1,61 +1,60 @@
-//! Walks over the WebSocket frames of a byte stream without parsing what they carry.
+//! Finds the WebSocket frames in a byte stream without parsing their payloads.
 //!
-//! Thousands of readers share the machine with the server that they measure, so a reader looks at
-//! nothing but frame headers and the first bytes of a payload: enough to tell a delivery from an
-//! answer and to find the time that it was meant to leave.
+//! Thousands of readers share the machine with the server under test, so a reader inspects only
+//! frame headers and the first bytes of a payload. They are enough to tell a delivery from a reply
+//! and to find the intended send time.
 
-/// Bytes of a payload that are shown; the time stands within them.
+/// Bytes of a payload that are inspected; they contain the time.
 pub(super) const HEAD_BYTES: usize = 288;
-/// The longest header of a frame from a server, which never masks.
+/// The longest frame header from a server; servers do not mask.
 const HEADER_BYTES_MAX: usize = 10;
-/// What an event begins with.
+/// The beginning of an event.
 const EVENT_PREFIX: &[u8] = br#"{"type":"event""#;
-/// What a message of a chat begins with.
+/// The beginning of a chat message.
 const MESSAGE_PREFIX: &[u8] = br#"{"type":"message","#;
-/// What an acknowledgement begins with, up to the time that its request is named after.
+/// The beginning of an acknowledgement, up to its request id, which is a time.
 const ACK_PREFIX: &[u8] = br#"{"type":"message_ack","request_id":""#;
-/// What a refusal begins with.
+/// The beginning of an error.
 const ERROR_PREFIX: &[u8] = br#"{"type":"error""#;
-/// What stands before the digits of the intended time in an event.
+/// The bytes before the intended time in an event.
 pub(super) const TIME_MARKER: &[u8] = br#""at":""#;
-/// The same in a message.
+/// The bytes before the intended time in a message.
 pub(super) const CONTENT_MARKER: &[u8] = br#""content":""#;
-/// Bytes of a message that stand before its content in any case: the prefix, a chat's id, a
-/// message's id.
+/// The content of a message begins after at least this many bytes: prefix, chat id, message id.
 const CONTENT_AFTER: usize = 120;
 /// Digits of the intended time, in nanoseconds.
 pub(super) const TIME_DIGITS: usize = 20;
 
-/// A frame as far as a reader looks at it.
+/// A frame with the bytes that a reader inspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// A text message with the first bytes of its payload.
+    /// A text frame with the first bytes of its payload.
     Text(&'a [u8]),
     /// A ping with its payload.
     Ping(&'a [u8]),
-    /// The end of the connection.
+    /// A Close frame.
     Close,
     /// Anything else.
     Other,
 }
 
-/// Where a reader is in its stream; frames may be cut anywhere.
+/// The position of a reader in its stream. A frame may be split over any number of reads.
 #[derive(Debug)]
-pub(super) struct Walker {
+pub(super) struct FrameScanner {
     header: [u8; HEADER_BYTES_MAX],
     header_bytes: usize,
     opcode: u8,
-    /// Bytes of the present frame's payload that did not come yet.
+    /// Bytes of the current payload that were not read yet.
     remaining: u64,
-    /// The beginning of a payload that was cut.
+    /// The beginning of a payload that was split.
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
-    /// How many bytes of the payload are to be shown; none while no head is being gathered.
+    /// Length of the head that is being collected, if any.
     head_wanted: Option<usize>,
 }
 
-impl Walker {
-    /// At the beginning of a stream.
+impl FrameScanner {
+    /// A scanner at the beginning of a stream.
     pub(super) fn new() -> Self {
         Self {
             header: [0; HEADER_BYTES_MAX],
@@ -68,18 +67,18 @@ impl Walker {
         }
     }
 
-    /// Walks over the next bytes and shows every frame once its head is complete.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], mut show: impl FnMut(Frame<'_>)) {
+    /// Scans the next bytes and calls `on_frame` for every frame whose head is complete.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(Frame<'_>)) {
         loop {
             if let Some(wanted) = self.head_wanted {
-                bytes = self.gather_head(wanted, bytes, &mut show);
+                bytes = self.collect_head(wanted, bytes, &mut on_frame);
             } else if self.remaining > 0 {
                 let skipped =
                     bytes.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
                 self.remaining -= skipped as u64;
                 bytes = &bytes[skipped..];
             } else {
-                bytes = self.gather_header(bytes);
+                bytes = self.collect_header(bytes);
             }
             // A frame without a payload is complete although no byte follows its header.
             if bytes.is_empty() && self.head_wanted != Some(0) {
@@ -88,7 +87,7 @@ impl Walker {
         }
     }
 
-    fn gather_header<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+    fn collect_header<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         while let Some((&byte, rest)) = bytes.split_first() {
             self.header[self.header_bytes] = byte;
             self.header_bytes += 1;
@@ -105,24 +104,24 @@ impl Walker {
         bytes
     }
 
-    fn gather_head<'a>(
+    fn collect_head<'a>(
         &mut self,
         wanted: usize,
         bytes: &'a [u8],
-        show: &mut impl FnMut(Frame<'_>),
+        on_frame: &mut impl FnMut(Frame<'_>),
     ) -> &'a [u8] {
         let taken = bytes.len().min(wanted - self.head_bytes);
         let (new, rest) = bytes.split_at(taken);
         self.remaining -= taken as u64;
         if taken == wanted {
-            show(frame(self.opcode, new));
+            on_frame(frame(self.opcode, new));
             self.head_wanted = None;
             return rest;
         }
         self.head[self.head_bytes..self.head_bytes + taken].copy_from_slice(new);
         self.head_bytes += taken;
         if self.head_bytes == wanted {
-            show(frame(self.opcode, &self.head[..wanted]));
+            on_frame(frame(self.opcode, &self.head[..wanted]));
             self.head_wanted = None;
         }
         rest
@@ -147,29 +146,29 @@ fn frame(opcode: u8, head: &[u8]) -> Frame<'_> {
     }
 }
 
-/// What a text frame is to the bench.
+/// The kind of a text frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum FrameKind {
     /// A push: an event, or a message of a chat.
     Delivery,
-    /// A message is stored.
+    /// The acknowledgement of a stored message.
     Ack,
-    /// A request was refused.
+    /// A rejected request.
     Error,
-    /// The answer to a heartbeat, and whatever else there may be.
+    /// A heartbeat acknowledgement or any other frame.
     Other,
 }
 
-/// What a text frame is that begins so.
-pub(super) fn word(head: &[u8]) -> Word {
+/// The kind of a text frame, from its first bytes.
+pub(super) fn frame_kind(head: &[u8]) -> FrameKind {
     if head.starts_with(MESSAGE_PREFIX) || head.starts_with(EVENT_PREFIX) {
-        Word::Delivery
+        FrameKind::Delivery
     } else if head.starts_with(ACK_PREFIX) {
-        Word::Ack
+        FrameKind::Ack
     } else if head.starts_with(ERROR_PREFIX) {
-        Word::Error
+        FrameKind::Error
     } else {
-        Word::Other
+        FrameKind::Other
     }
 }
 
@@ -216,11 +215,11 @@ mod tests {
         bytes
     }
 
-    fn walk(chunks: &[&[u8]]) -> Vec<String> {
-        let mut walker = Walker::new();
+    fn scan(chunks: &[&[u8]]) -> Vec<String> {
+        let mut scanner = FrameScanner::new();
         let mut seen = Vec::new();
         for chunk in chunks {
-            walker.feed(chunk, |frame| {
+            scanner.feed(chunk, |frame| {
                 seen.push(match frame {
                     Frame::Text(head) => format!("text {}", String::from_utf8_lossy(head)),
                     Frame::Ping(payload) => format!("ping {}", String::from_utf8_lossy(payload)),
@@ -233,31 +232,31 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_of_the_stream_shows_the_same_frames() {
+    fn every_split_of_the_stream_gives_the_same_frames() {
         let mut stream = encode(1, b"hello");
         stream.extend(encode(9, b""));
         stream.extend(encode(1, &[b'x'; 600]));
         stream.extend(encode(10, b"pong"));
         stream.extend(encode(1, &vec![b'y'; 70_000]));
         stream.extend(encode(8, b""));
-        let whole = walk(&[&stream]);
-        let long = |letter: &str| format!("text {}", letter.repeat(HEAD_BYTES));
+        let whole = scan(&[&stream]);
+        let long = |character: &str| format!("text {}", character.repeat(HEAD_BYTES));
         assert_eq!(whole, ["text hello", "ping ", &long("x"), "other", &long("y"), "close"]);
         let bytes: Vec<&[u8]> = stream.chunks(1).collect();
-        assert_eq!(walk(&bytes), whole);
-        for cut in 0..620 {
-            let (first, second) = stream.split_at(cut);
-            assert_eq!(walk(&[first, second]), whole, "cut at {cut}");
+        assert_eq!(scan(&bytes), whole);
+        for split in 0..620 {
+            let (first, second) = stream.split_at(split);
+            assert_eq!(scan(&[first, second]), whole, "split at {split}");
         }
     }
 
     #[test]
     fn the_intended_time_is_found_in_an_event() {
         let head = br#"{"type":"event","name":"bench","data":{"at":"00000000001234567890","pad":"#;
-        assert_eq!(word(head), Word::Delivery);
+        assert_eq!(frame_kind(head), FrameKind::Delivery);
         assert_eq!(intended_nanos(head), Some(1_234_567_890));
         assert_eq!(intended_nanos(&head[..60]), None);
-        assert_eq!(word(br#"{"type":"heartbeat_ack""#), Word::Other);
+        assert_eq!(frame_kind(br#"{"type":"heartbeat_ack""#), FrameKind::Other);
     }
 
     #[test]
@@ -284,13 +283,13 @@ mod tests {
                 duplicate: false,
             }),
         ];
-        let words = frames.map(|frame| {
+        let kinds = frames.map(|frame| {
             let text = encode_server(&frame, Timestamp { unix_ms: 0 });
             let head = &text.as_bytes()[..text.len().min(HEAD_BYTES)];
             assert_eq!(intended_nanos(head), Some(1_234_567_890), "{text}");
-            word(head)
+            frame_kind(head)
         });
-        assert_eq!(words, [Word::Delivery, Word::Ack]);
-        assert_eq!(word(br#"{"type":"error","request_id":"1""#), Word::Error);
+        assert_eq!(kinds, [FrameKind::Delivery, FrameKind::Ack]);
+        assert_eq!(frame_kind(br#"{"type":"error","request_id":"1""#), FrameKind::Error);
     }
 }

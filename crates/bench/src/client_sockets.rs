@@ -1,4 +1,4 @@
-//! Light sockets: connections that count what arrives, send heartbeats, and cost next to nothing.
+//! Client connections with little overhead: they count the frames that arrive and send heartbeats.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -14,94 +14,97 @@ use tokio::time::interval;
 
 use super::counters::{Counters, Epoch, Tally};
 use super::dial::Opened;
-use super::letter::Letter;
-use super::record::Record;
+use super::frame_scanner::{Frame, FrameKind, FrameScanner, frame_kind, intended_nanos};
+use super::frame_writer::{FrameWriter, PONG, TEXT, masked_frame};
+use super::message_template::MessageTemplate;
+use super::order_check::OrderCheck;
 use super::sender::Sender;
-use super::voice::{PONG, TEXT, Voice, masked_frame};
-use super::walker::{Frame, Walker, Word, intended_nanos, word};
 
-/// Into how many groups the heartbeats of an interval are spread.
+/// Number of groups into which the heartbeats of an interval are spread.
 const HEARTBEAT_SLOTS: usize = 100;
 
 thread_local! {
-    /// One buffer per worker thread: a socket that has nothing to say holds no memory.
+    /// One read buffer per worker thread, so that an idle socket needs no buffer.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 * 1024]);
 }
 
 /// Connections with a reader each and one task that sends all their heartbeats.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct ClientSockets {
     counters: Arc<Counters>,
-    voices: Voices,
+    writers: Writers,
     sample_every: usize,
-    /// Dropping it ends the tasks, and with them the sockets.
+    /// Dropping the tasks closes the sockets.
     tasks: JoinSet<()>,
 }
 
-type Voices = Arc<Mutex<Vec<Arc<Voice>>>>;
+type Writers = Arc<Mutex<Vec<Arc<FrameWriter>>>>;
 
-impl Fleet {
-    /// A fleet without sockets as yet; every `sample_every`th will also record the latencies of
-    /// deliveries.
+impl ClientSockets {
+    /// An empty set. Every `sample_every`th socket also records the latencies of deliveries.
     pub(super) fn new(epoch: Epoch, sample_every: usize) -> Self {
         let counters = Counters::new(epoch);
-        let voices = Voices::default();
+        let writers = Writers::default();
         let mut tasks = JoinSet::new();
-        tasks.spawn(send_heartbeats(voices.clone(), counters.clone()));
-        Self { counters, voices, sample_every, tasks }
+        tasks.spawn(send_heartbeats(writers.clone(), counters.clone()));
+        Self { counters, writers, sample_every, tasks }
     }
 
-    /// Takes in a socket: from now on it is read and sends heartbeats.
+    /// Adds a socket, and starts its reader and its heartbeats.
     pub(super) fn add(&mut self, opened: Opened) {
-        self.take_in(opened, None, |_| None);
+        self.add_socket(opened, None, |_| None);
     }
 
-    /// Takes in a socket and has what it hears of its chat recorded.
-    pub(super) fn add_listener(&mut self, opened: Opened, record: Arc<Record>) {
-        self.take_in(opened, Some(record), |_| None);
+    /// Adds a socket whose deliveries are checked for order.
+    pub(super) fn add_checked(&mut self, opened: Opened, check: Arc<OrderCheck>) {
+        self.add_socket(opened, Some(check), |_| None);
     }
 
-    /// Takes in a socket that sends these letters in turn, when it is told to.
-    pub(super) fn add_sender(&mut self, opened: Opened, letters: Vec<Letter>) -> Arc<Sender> {
-        let counters = self.counters.clone();
-        let make = |voice| Some(Arc::new(Sender::new(voice, letters, counters)));
-        self.take_in(opened, None, make).expect("one was just made")
-    }
-
-    fn take_in(
+    /// Adds a socket that can send messages from these templates, in turn.
+    pub(super) fn add_sender(
         &mut self,
         opened: Opened,
-        record: Option<Arc<Record>>,
-        make_sender: impl FnOnce(Arc<Voice>) -> Option<Arc<Sender>>,
+        templates: Vec<MessageTemplate>,
+    ) -> Arc<Sender> {
+        let counters = self.counters.clone();
+        let make = |writer| Some(Arc::new(Sender::new(writer, templates, counters)));
+        self.add_socket(opened, None, make).expect("`make` returns a sender")
+    }
+
+    fn add_socket(
+        &mut self,
+        opened: Opened,
+        check: Option<Arc<OrderCheck>>,
+        make_sender: impl FnOnce(Arc<FrameWriter>) -> Option<Arc<Sender>>,
     ) -> Option<Arc<Sender>> {
         let (read_half, write_half) = opened.stream.into_split();
-        let voice = Arc::new(Voice::new(write_half));
-        let sender = make_sender(voice.clone());
-        let mut voices = self.voices.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = Arc::new(FrameWriter::new(write_half));
+        let sender = make_sender(writer.clone());
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         let reader = Reader {
-            walker: opened.walker,
-            voice: voice.clone(),
-            record,
+            scanner: opened.scanner,
+            writer: writer.clone(),
+            check,
             sender: sender.clone(),
             counters: self.counters.clone(),
-            sampled: voices.len().is_multiple_of(self.sample_every),
+            sampled: writers.len().is_multiple_of(self.sample_every),
         };
-        voices.push(voice);
-        drop(voices);
+        writers.push(writer);
+        drop(writers);
         self.tasks.spawn(reader.run(read_half));
         sender
     }
 
-    /// What its readers have seen.
+    /// The counters of all readers.
     pub(super) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 }
 
 struct Reader {
-    walker: Walker,
-    voice: Arc<Voice>,
-    record: Option<Arc<Record>>,
+    scanner: FrameScanner,
+    writer: Arc<FrameWriter>,
+    check: Option<Arc<OrderCheck>>,
     sender: Option<Arc<Sender>>,
     counters: Arc<Counters>,
     sampled: bool,
@@ -114,7 +117,8 @@ impl Reader {
         self.counters.add(Tally::Closed, 1);
     }
 
-    /// Reads until the stream ends; nothing is held while it waits.
+    /// Reads until the stream ends. Uses the thread's buffer, and holds none while the socket is
+    /// idle.
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -127,38 +131,38 @@ impl Reader {
                 if read.is_err() || bytes.filled().is_empty() {
                     return Poll::Ready(());
                 }
-                self.take(bytes.filled());
+                self.process(bytes.filled());
             }
         })
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn process(&mut self, bytes: &[u8]) {
         let (mut deliveries, mut acks, mut others, mut now) = (0, 0, 0, None);
         let (mut latencies, mut ack_latencies) = (Vec::new(), Vec::new());
-        let (sampled, voice, counters) = (self.sampled, &self.voice, &self.counters);
-        let record = self.record.as_deref();
+        let (sampled, writer, counters) = (self.sampled, &self.writer, &self.counters);
+        let check = self.check.as_deref();
         let mut age = |head: &[u8]| {
             let now = *now.get_or_insert_with(|| counters.epoch().nanos());
             intended_nanos(head).map(|intended| now.saturating_sub(intended))
         };
-        self.walker.feed(bytes, |frame| match frame {
-            Frame::Text(head) => match word(head) {
-                Word::Delivery => {
+        self.scanner.feed(bytes, |frame| match frame {
+            Frame::Text(head) => match frame_kind(head) {
+                FrameKind::Delivery => {
                     deliveries += 1;
-                    if let Some(record) = record {
-                        record.hear(head);
+                    if let Some(check) = check {
+                        check.receive(head);
                     }
                     latencies.extend(sampled.then(|| age(head)).flatten());
                 }
-                Word::Ack => {
+                FrameKind::Ack => {
                     acks += 1;
                     ack_latencies.extend(age(head));
                 }
-                Word::Error => counters.refused(head),
-                Word::Other => others += 1,
+                FrameKind::Error => counters.rejected(head),
+                FrameKind::Other => others += 1,
             },
             Frame::Ping(payload) => {
-                voice.say(|frames| frames.extend(masked_frame(PONG, payload)));
+                writer.write(|frames| frames.extend(masked_frame(PONG, payload)));
             }
             Frame::Close | Frame::Other => {}
         });
@@ -170,25 +174,25 @@ impl Reader {
         if acks > 0
             && let Some(sender) = &self.sender
         {
-            sender.answered(acks);
+            sender.acknowledged(acks);
         }
     }
 }
 
-async fn send_heartbeats(voices: Voices, counters: Arc<Counters>) {
+async fn send_heartbeats(writers: Writers, counters: Arc<Counters>) {
     let frame = masked_frame(TEXT, br#"{"type":"heartbeat"}"#);
     let mut ticks = interval(HEARTBEAT_INTERVAL / HEARTBEAT_SLOTS as u32);
     for slot in (0..HEARTBEAT_SLOTS).cycle() {
         ticks.tick().await;
-        let voices = voices.lock().unwrap_or_else(PoisonError::into_inner);
-        for voice in voices.iter().skip(slot).step_by(HEARTBEAT_SLOTS) {
-            let is_sent = voice.say(|frames| frames.extend(&frame));
+        let writers = writers.lock().unwrap_or_else(PoisonError::into_inner);
+        for writer in writers.iter().skip(slot).step_by(HEARTBEAT_SLOTS) {
+            let is_sent = writer.write(|frames| frames.extend(&frame));
             counters.add(Tally::Heartbeats, is_sent.into());
         }
     }
 }
 
-/// Reads and forgets until the stream ends, without a buffer of its own.
+/// Reads and discards until the stream ends, with the thread's buffer.
 pub(super) async fn discard(mut source: impl AsyncRead + Unpin) {
     poll_fn(|context| {
         BUFFER.with_borrow_mut(|buffer| {
@@ -204,14 +208,14 @@ pub(super) async fn discard(mut source: impl AsyncRead + Unpin) {
     .await;
 }
 
-/// Connections that are open and never read.
+/// Open connections that are never read.
 #[derive(Debug)]
-pub(super) struct Stalled {
+pub(super) struct StalledSockets {
     _streams: Vec<TcpStream>,
 }
 
-impl Stalled {
-    /// Holds connections until it is dropped.
+impl StalledSockets {
+    /// Holds connections open until the value is dropped.
     pub(super) fn hold(opened: Vec<Opened>) -> Self {
         Self { _streams: opened.into_iter().map(|connection| connection.stream).collect() }
     }

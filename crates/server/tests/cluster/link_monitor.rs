@@ -1,4 +1,4 @@
-//! Somebody who listens to what nodes send each other through Redis.
+//! Records the envelopes that nodes send each other through Redis.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 use crate::nodes::{Cluster, Node};
 
 /// A `redis-cli` that is subscribed to the channels of some nodes.
-pub(crate) struct Eavesdropper {
-    heard: Arc<Mutex<Vec<u8>>>,
+pub(crate) struct LinkMonitor {
+    received: Arc<Mutex<Vec<u8>>>,
     /// Both end with this.
     _child: Child,
     _task: JoinSet<()>,
 }
 
-impl Eavesdropper {
+impl LinkMonitor {
     /// Listens from now on to what is sent to these nodes.
     pub(crate) async fn on(cluster: &Cluster, nodes: &[&Node]) -> Self {
         let channels = nodes.iter().map(|node| channel(&node.id));
@@ -27,18 +27,18 @@ impl Eavesdropper {
         command.args(["-p", &cluster.redis.port().to_string(), "SUBSCRIBE"]).args(channels);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let mut task = JoinSet::new();
-        task.spawn(listen(child.stdout.take().unwrap(), Arc::clone(&heard)));
-        let eavesdropper = Self { heard, _child: child, _task: task };
+        task.spawn(listen(child.stdout.take().unwrap(), Arc::clone(&received)));
+        let monitor = Self { received, _child: child, _task: task };
         let count = nodes.len();
-        let is_subscribed = async || eavesdropper.text().matches("subscribe\n").count() == count;
+        let is_subscribed = async || monitor.text().matches("subscribe\n").count() == count;
         eventually("redis-cli is subscribed", PATIENCE, is_subscribed).await;
-        eavesdropper
+        monitor
     }
 
     /// Waits until something with this content was sent to a node.
-    pub(crate) async fn hears(&self, node_id: &str, content: &str, within: Duration) {
+    pub(crate) async fn receives(&self, node_id: &str, content: &str, within: Duration) {
         let start = format!("{}\n", channel(node_id));
         let is_heard = async || {
             let text = self.text();
@@ -49,7 +49,7 @@ impl Eavesdropper {
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.heard.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.received.lock().unwrap()).into_owned()
     }
 }
 
@@ -57,12 +57,12 @@ fn channel(node_id: &str) -> String {
     format!("server:{node_id}:deliver")
 }
 
-async fn listen(mut output: ChildStdout, heard: Arc<Mutex<Vec<u8>>>) {
+async fn listen(mut output: ChildStdout, received: Arc<Mutex<Vec<u8>>>) {
     let mut buffer = [0; 4096];
     while let Ok(read) = output.read(&mut buffer).await {
         if read == 0 {
             return;
         }
-        heard.lock().unwrap().extend_from_slice(&buffer[..read]);
+        received.lock().unwrap().extend_from_slice(&buffer[..read]);
     }
 }

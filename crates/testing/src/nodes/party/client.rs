@@ -1,5 +1,4 @@
-//! A client of party sessions, written from the schema: it notes everything that it hears, with the
-//! time, answers pings, and asserts nothing by itself unless its name says so.
+//! A client of party sessions that records every message with its time and answers pings.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{PATIENCE, close_of, token};
 
-/// The sub-protocol that the server speaks.
+/// The WebSocket subprotocol of the server.
 pub const PROTOCOL: (&str, &str) = ("Sec-WebSocket-Protocol", "graphql-transport-ws");
 
 const ITEM: &str = "fragment Item on ClimbQueueItem { uuid addedBy addedByUser { id username
@@ -56,30 +55,30 @@ const SESSION_UPDATES: &str = "subscription($s: ID!) { sessionUpdates(sessionId:
     ... on LeaderChanged { sequence incarnation leaderId }
     ... on SessionEnded { sequence incarnation reason } } }";
 
-/// A message and when it came.
+/// A message and the time of its arrival.
 #[derive(Debug, Clone)]
-pub struct Heard {
-    /// When it came.
+pub struct Received {
+    /// The time of arrival.
     pub at: Instant,
     /// The message.
     pub message: Value,
 }
 
-/// What became of something that was asked for.
+/// The outcome of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// It was done; the data of the answer.
+    /// The operation succeeded; the data of the response.
     Done(Value),
-    /// It was refused with this code and message.
+    /// The operation was rejected with this code and message.
     Refused(String, String),
-    /// Nobody said: the connection ended first, or it took too long.
+    /// No response: the connection ended first, or the deadline passed.
     Unknown,
 }
 
-/// How somebody joins.
+/// The arguments of a join.
 #[derive(Debug, Default, Clone)]
 pub struct Join {
-    /// The board; `/board/1` if none is said.
+    /// The board path; `/board/1` by default.
     pub path: Option<String>,
     /// The user name.
     pub name: Option<String>,
@@ -87,176 +86,182 @@ pub struct Join {
     pub queue: Option<Vec<Value>>,
     /// The current item of a new session.
     pub current: Option<Value>,
-    /// Whether to ask for a token.
+    /// Whether to request a resume token.
     pub is_resumable: bool,
-    /// The token of an earlier join.
+    /// The resume token of an earlier join.
     pub token: Option<String>,
 }
 
-/// A client of the party, which is read all the time.
+/// A client of party sessions. A task reads its socket all the time.
 #[derive(Debug)]
-pub struct Guest {
+pub struct PartyClient {
     writer: Arc<AsyncMutex<OwnedWriteHalf>>,
-    asked: usize,
-    heard: Arc<Mutex<Log>>,
+    operations: usize,
+    received: Arc<Mutex<Log>>,
     count: watch::Receiver<usize>,
-    /// How many messages of each operation were taken.
-    taken: HashMap<String, usize>,
-    /// The task that reads; it ends with the guest.
+    /// The number of messages of each operation that were returned already.
+    returned: HashMap<String, usize>,
+    /// The task that reads; ends with the client.
     _task: JoinSet<()>,
 }
 
 #[derive(Debug, Default)]
 struct Log {
-    /// What belongs to no operation.
-    others: Vec<Heard>,
-    operations: HashMap<String, Vec<Heard>>,
-    /// The code of the Close, if there was one.
+    /// Messages of no operation.
+    others: Vec<Received>,
+    operations: HashMap<String, Vec<Received>>,
+    /// The code of the Close frame.
     close_code: Option<u16>,
     has_ended: bool,
 }
 
-impl Guest {
-    /// Connects and is acknowledged.
-    pub async fn arrive(address: SocketAddr, user: Option<&str>) -> Self {
-        let arrived = Self::try_arrive(address, user, PATIENCE).await;
-        arrived.expect("a connection is acknowledged")
+impl PartyClient {
+    /// Connects and waits for `connection_ack`.
+    pub async fn connect(address: SocketAddr, user: Option<&str>) -> Self {
+        let connected = Self::try_connect(address, user, PATIENCE).await;
+        connected.expect("a connection is acknowledged")
     }
 
-    /// The same, where nobody may be there or answer in time.
-    pub async fn try_arrive(
+    /// Like [`Self::connect`]; none if the server does not accept the connection in time.
+    pub async fn try_connect(
         address: SocketAddr,
         user: Option<&str>,
         within: Duration,
     ) -> Option<Self> {
-        let arriving = async {
+        let connecting = async {
             let upgrade = connect_raw(address, "/graphql", &[PROTOCOL]).await.ok()?;
-            let mut guest = (upgrade.status == 101).then(|| Self::on(upgrade.stream))?;
+            let mut party_client = (upgrade.status == 101).then(|| Self::on(upgrade.stream))?;
             let payload = json!({ "authToken": user.map(token) });
-            guest.try_send(&json!({ "type": "connection_init", "payload": payload })).await;
-            let is_acknowledged = guest.other().await?["type"] == "connection_ack";
-            is_acknowledged.then_some(guest)
+            party_client.try_send(&json!({ "type": "connection_init", "payload": payload })).await;
+            let is_acknowledged = party_client.other().await?["type"] == "connection_ack";
+            is_acknowledged.then_some(party_client)
         };
-        timeout(within, arriving).await.ok().flatten()
+        timeout(within, connecting).await.ok().flatten()
     }
 
-    /// Connects, and says nothing.
-    pub async fn knock(address: SocketAddr) -> Self {
+    /// Opens a socket without sending `connection_init`.
+    pub async fn open(address: SocketAddr) -> Self {
         let upgrade = connect_raw(address, "/graphql", &[PROTOCOL]).await.unwrap();
         assert_eq!(upgrade.status, 101);
         Self::on(upgrade.stream)
     }
 
-    /// On a connection that was upgraded.
+    /// A client on an upgraded connection.
     pub fn on(stream: TcpStream) -> Self {
         let (reader, writer) = stream.into_split();
-        let (writer, heard) = (Arc::new(AsyncMutex::new(writer)), Arc::default());
+        let (writer, received) = (Arc::new(AsyncMutex::new(writer)), Arc::default());
         let (counter, count) = watch::channel(0);
         let mut task = JoinSet::new();
-        task.spawn(listen(reader, Arc::clone(&writer), Arc::clone(&heard), counter));
-        Self { writer, asked: 0, heard, count, taken: HashMap::new(), _task: task }
+        task.spawn(read_messages(reader, Arc::clone(&writer), Arc::clone(&received), counter));
+        Self { writer, operations: 0, received, count, returned: HashMap::new(), _task: task }
     }
 
-    /// Sends a message as it is.
+    /// Sends a message.
     pub async fn send(&self, message: &Value) {
         assert!(self.try_send(message).await, "the connection is open");
     }
 
-    /// Sends a message; answers whether it could.
+    /// Sends a message; returns whether the connection was open.
     async fn try_send(&self, message: &Value) -> bool {
         let frame = masked_text_frame(&message.to_string());
         self.writer.lock().await.write_all(&frame).await.is_ok()
     }
 
-    /// Sends messages that arrive together.
+    /// Sends several messages in one write.
     pub async fn send_together(&self, messages: &[Value]) {
         let frames = messages.iter().flat_map(|it| masked_text_frame(&it.to_string()));
         let frames: Vec<u8> = frames.collect();
         self.writer.lock().await.write_all(&frames).await.expect("the connection is open");
     }
 
-    /// Sends a text as it is.
+    /// Sends a text frame.
     pub async fn send_text(&self, text: &str) {
         let frame = masked_text_frame(text);
         self.writer.lock().await.write_all(&frame).await.expect("the connection is open");
     }
 
-    /// Begins an operation, and answers its id.
+    /// Starts an operation and returns its id.
     pub async fn begin(&mut self, query: &str, variables: Value) -> String {
-        self.asked += 1;
-        let id = format!("operation-{}", self.asked);
-        // A document must use every fragment that it has.
+        self.operations += 1;
+        let id = format!("operation-{}", self.operations);
+        // GraphQL rejects documents with unused fragments.
         let has_items = query.contains("...State");
         let query = if has_items { format!("{query} {ITEM}") } else { query.to_owned() };
         let payload = json!({ "query": query, "variables": variables });
-        // Whether it arrives is seen by what is answered.
+        // A failure shows as a missing response.
         self.try_send(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
         id
     }
 
-    /// The next message that belongs to no operation, such as a pong; none after the end.
+    /// The next message of no operation, such as a pong; none after the end of the connection.
     pub async fn other(&mut self) -> Option<Value> {
-        self.take("", |log| &log.others).await
+        self.next_message("", |log| &log.others).await
     }
 
-    /// The next message of an operation, which must come.
+    /// The next message of an operation; fails if none arrives in time.
     pub async fn of(&mut self, id: &str) -> Value {
         let next = timeout(PATIENCE, self.try_of(id)).await.expect("a message in time");
         next.unwrap_or_else(|| panic!("the connection ended: {:?}", self.close_code()))
     }
 
-    /// The next message of an operation; none after the end.
+    /// The next message of an operation; none after the end of the connection.
     pub async fn try_of(&mut self, id: &str) -> Option<Value> {
-        const NONE: &Vec<Heard> = &Vec::new();
-        self.take(id, |log| log.operations.get(id).unwrap_or(NONE)).await
+        const NONE: &Vec<Received> = &Vec::new();
+        self.next_message(id, |log| log.operations.get(id).unwrap_or(NONE)).await
     }
 
-    async fn take(&mut self, id: &str, of: impl Fn(&Log) -> &Vec<Heard>) -> Option<Value> {
-        let taken = self.taken.entry(id.to_owned()).or_default();
+    async fn next_message(
+        &mut self,
+        id: &str,
+        of: impl Fn(&Log) -> &Vec<Received>,
+    ) -> Option<Value> {
+        let returned = self.returned.entry(id.to_owned()).or_default();
         let mut count = self.count.clone();
-        let next = |log: &Log| of(log).get(*taken).map(|heard| heard.message.clone());
-        let is_settled = |log: &Log| log.has_ended || next(log).is_some();
-        // Who counts has gone only if everything was noted before.
-        let _ = count.wait_for(|_| is_settled(&self.heard.lock().unwrap())).await;
-        let message = next(&self.heard.lock().unwrap())?;
-        *taken += 1;
+        let next = |log: &Log| of(log).get(*returned).map(|received| received.message.clone());
+        let is_ready = |log: &Log| log.has_ended || next(log).is_some();
+        // The counting task ends only after it has recorded every message.
+        let _ = count.wait_for(|_| is_ready(&self.received.lock().unwrap())).await;
+        let message = next(&self.received.lock().unwrap())?;
+        *returned += 1;
         Some(message)
     }
 
-    /// Everything that an operation was told so far, with the times.
-    pub fn heard(&self, id: &str) -> Vec<Heard> {
-        self.heard.lock().unwrap().operations.get(id).cloned().unwrap_or_default()
+    /// All messages of an operation so far.
+    pub fn received(&self, id: &str) -> Vec<Received> {
+        self.received.lock().unwrap().operations.get(id).cloned().unwrap_or_default()
     }
 
-    /// The events of a subscription so far, with the times.
-    pub fn events(&self, id: &str) -> Vec<Heard> {
+    /// The events of a subscription so far.
+    pub fn events(&self, id: &str) -> Vec<Received> {
         self.events_from(id, 0)
     }
 
-    /// The same without the first so many.
-    pub fn events_from(&self, id: &str, first: usize) -> Vec<Heard> {
-        let log = self.heard.lock().unwrap();
-        let told = log.operations.get(id).into_iter().flatten().skip(first);
-        let told = told.take_while(|heard| heard.message["type"] == "next");
-        told.map(|heard| Heard { at: heard.at, message: event_of(&heard.message) }).collect()
+    /// The events of a subscription so far, without the first ones.
+    pub fn events_from(&self, id: &str, first: usize) -> Vec<Received> {
+        let log = self.received.lock().unwrap();
+        let messages = log.operations.get(id).into_iter().flatten().skip(first);
+        let messages = messages.take_while(|received| received.message["type"] == "next");
+        messages
+            .map(|received| Received { at: received.at, message: event_of(&received.message) })
+            .collect()
     }
 
-    /// Waits for an event of a subscription, which may have come already.
-    pub async fn hears(
+    /// Waits for an event of a subscription, which may have arrived already.
+    pub async fn receives(
         &self,
         id: &str,
         what: &str,
         within: Duration,
         is_it: impl Fn(&Value) -> bool,
-    ) -> Heard {
-        let find = || self.events(id).into_iter().find(|heard| is_it(&heard.message));
+    ) -> Received {
+        let find = || self.events(id).into_iter().find(|received| is_it(&received.message));
         let mut count = self.count.clone();
         let found = timeout(within, count.wait_for(|_| find().is_some())).await.is_ok();
-        assert!(found, "{what} was not heard within {within:?}: {:#?}", self.events(id));
-        find().unwrap_or_else(|| panic!("{what} was not heard: {:#?}", self.events(id)))
+        assert!(found, "{what} was not received within {within:?}: {:#?}", self.events(id));
+        find().unwrap_or_else(|| panic!("{what} was not received: {:#?}", self.events(id)))
     }
 
-    /// Runs a query or a mutation; answers its only result.
+    /// Runs a query or a mutation and returns its result.
     pub async fn run(&mut self, query: &str, variables: Value) -> Value {
         let id = self.begin(query, variables).await;
         let next = self.of(&id).await;
@@ -265,7 +270,7 @@ impl Guest {
         next["payload"].clone()
     }
 
-    /// The same, and what became of it if that was said in time.
+    /// Runs a query or a mutation and returns its outcome.
     pub async fn attempt(&mut self, query: &str, variables: Value, within: Duration) -> Outcome {
         let id = self.begin(query, variables).await;
         let Ok(Some(next)) = timeout(within, self.try_of(&id)).await else {
@@ -280,12 +285,12 @@ impl Guest {
         Outcome::Refused(text(&error["extensions"]["code"]), text(&error["message"]))
     }
 
-    /// Joins, and answers the session; it must be let in.
+    /// Joins a session and returns it; fails if the join is rejected.
     pub async fn joins(&mut self, session: &str) -> Value {
         self.joins_as(session, Join::default()).await
     }
 
-    /// The same in another way.
+    /// Like [`Self::joins`], with arguments.
     pub async fn joins_as(&mut self, session: &str, join: Join) -> Value {
         match self.try_join(session, join, PATIENCE).await {
             Outcome::Done(joined) => joined,
@@ -293,7 +298,7 @@ impl Guest {
         }
     }
 
-    /// Tries to join; answers the session.
+    /// Tries to join a session.
     pub async fn try_join(&mut self, session: &str, join: Join, within: Duration) -> Outcome {
         let path = join.path.unwrap_or_else(|| "/board/1".to_owned());
         let variables = json!({
@@ -306,23 +311,23 @@ impl Guest {
         }
     }
 
-    /// Begins to hear of the queue; answers the id of the subscription.
+    /// Subscribes to the queue; returns the id of the subscription.
     pub async fn follows_queue(&mut self, session: &str) -> String {
         self.begin(QUEUE_UPDATES, json!({ "s": session })).await
     }
 
-    /// Begins to hear of the members; answers the id of the subscription.
+    /// Subscribes to the members; returns the id of the subscription.
     pub async fn follows_session(&mut self, session: &str) -> String {
         self.begin(SESSION_UPDATES, json!({ "s": session })).await
     }
 
-    /// Adds an item at the end; it must be.
+    /// Adds an item at the end; fails if it is rejected.
     pub async fn adds(&mut self, number: usize) {
         let added = self.run(ADD, json!({ "item": item(number) })).await;
         assert_eq!(added["data"]["addQueueItem"]["uuid"], uuid(number), "{added}");
     }
 
-    /// Leaves; it must have been in a session.
+    /// Leaves the session; fails if the client is in none.
     pub async fn leaves(&mut self) {
         let left = self.run("mutation { leaveSession }", json!({})).await;
         assert_eq!(left["data"]["leaveSession"], true, "{left}");
@@ -343,21 +348,21 @@ impl Guest {
 
     /// Whether the connection has not ended.
     pub fn is_open(&self) -> bool {
-        !self.heard.lock().unwrap().has_ended
+        !self.received.lock().unwrap().has_ended
     }
 
-    /// The code with which the server closed the connection, if it has.
+    /// The close code of the server, if it has closed the connection.
     pub fn close_code(&self) -> Option<u16> {
-        self.heard.lock().unwrap().close_code
+        self.received.lock().unwrap().close_code
     }
 
-    /// The close code with which the server ends the conversation.
+    /// Waits until the server closes the connection; returns the close code.
     pub async fn closed_with(self) -> u16 {
         self.closed().await;
         self.close_code().expect("a Close before the end")
     }
 
-    /// Waits until the server has closed the connection; answers when that was seen.
+    /// Waits until the server closes the connection; returns the time.
     pub async fn closed(&self) -> Instant {
         let mut count = self.count.clone();
         let closed = count.wait_for(|_| self.close_code().is_some());
@@ -366,7 +371,7 @@ impl Guest {
     }
 }
 
-async fn listen(
+async fn read_messages(
     mut reader: OwnedReadHalf,
     writer: Arc<AsyncMutex<OwnedWriteHalf>>,
     log: Arc<Mutex<Log>>,
@@ -383,11 +388,11 @@ async fn listen(
                     Some(id) => log.operations.entry(id.to_owned()).or_default(),
                     None => &mut log.others,
                 };
-                place.push(Heard { at, message });
+                place.push(Received { at, message });
             }
             Ok(frame) if frame.opcode == OPCODE_PING => {
                 let pong = masked_frame(OPCODE_PONG, true, &frame.payload);
-                // A connection that has ended is seen by reading.
+                // A broken connection shows in the next read.
                 let _ = writer.lock().await.write_all(&pong).await;
             }
             Ok(frame) if frame.opcode == OPCODE_CLOSE => {

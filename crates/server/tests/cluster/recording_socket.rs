@@ -16,28 +16,28 @@ use crate::nodes::now;
 
 /// A frame and when it came. The end of the connection is a frame of the type `end`.
 #[derive(Debug, Clone)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) at: Instant,
     pub(crate) frame: Value,
 }
 
 /// A socket that is read all the time.
-pub(crate) struct Ear {
-    heard: Arc<Mutex<Vec<Heard>>>,
+pub(crate) struct RecordingSocket {
+    received: Arc<Mutex<Vec<Received>>>,
     count: watch::Receiver<usize>,
     writer: OwnedWriteHalf,
-    /// Who reads; it ends with the ear.
+    /// The task that reads; ends with the socket.
     _task: JoinSet<()>,
 }
 
-impl Ear {
+impl RecordingSocket {
     pub(crate) fn of(socket: Socket) -> Self {
         let (reader, writer) = socket.stream.into_split();
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let (counter, count) = watch::channel(0);
         let mut task = JoinSet::new();
-        task.spawn(listen(reader, Arc::clone(&heard), counter));
-        Self { heard, count, writer, _task: task }
+        task.spawn(listen(reader, Arc::clone(&received), counter));
+        Self { received, count, writer, _task: task }
     }
 
     pub(crate) async fn send(&mut self, frame: &Value) {
@@ -45,54 +45,61 @@ impl Ear {
     }
 
     /// Everything so far.
-    pub(crate) fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
     }
 
-    /// What it was told of somebody's presence, in order.
+    /// The presence events of a user so far, in order.
     pub(crate) fn presence_of(&self, user: &str) -> Vec<Value> {
         let is_it = |frame: &Value| frame["type"] == "presence_changed" && frame["user_id"] == user;
-        self.heard().into_iter().map(|heard| heard.frame).filter(is_it).collect()
+        self.received().into_iter().map(|received| received.frame).filter(is_it).collect()
     }
 
     /// Waits for a frame, which may have come already, for at most so long.
-    pub(crate) async fn hears(
+    pub(crate) async fn receives(
         &self,
         what: &str,
         within: Duration,
         is_it: impl Fn(&Value) -> bool,
-    ) -> Heard {
-        let find = || self.heard.lock().unwrap().iter().find(|heard| is_it(&heard.frame)).cloned();
+    ) -> Received {
+        let find = || {
+            self.received.lock().unwrap().iter().find(|received| is_it(&received.frame)).cloned()
+        };
         let mut count = self.count.clone();
         let found = timeout(within, count.wait_for(|_| find().is_some())).await.is_ok();
         if !found {
-            panic!("{what} was not heard within {within:?}: {:#?}", self.heard());
+            panic!("{what} was not received within {within:?}: {:#?}", self.received());
         }
-        find().unwrap_or_else(|| panic!("{what} was not heard to the end: {:#?}", self.heard()))
+        find()
+            .unwrap_or_else(|| panic!("{what} was not received to the end: {:#?}", self.received()))
     }
 
     /// Waits for the message that has this content.
-    pub(crate) async fn hears_message(&self, content: &str, within: Duration) -> Heard {
+    pub(crate) async fn receives_message(&self, content: &str, within: Duration) -> Received {
         let is_it = |frame: &Value| frame["type"] == "message" && frame["content"] == content;
-        self.hears(content, within, is_it).await
+        self.receives(content, within, is_it).await
     }
 
-    /// Waits for the message that has this content as a client gets it: live, or by a sync that it
-    /// was told to make.
-    pub(crate) async fn receives(&mut self, chat: &str, content: &str, within: Duration) {
+    /// Waits for the message with this content, live or by a sync that the server requested.
+    pub(crate) async fn receives_live_or_by_sync(
+        &mut self,
+        chat: &str,
+        content: &str,
+        within: Duration,
+    ) {
         let sync = json!({
             "type": "sync_request", "request_id": "sync", "chat_id": chat, "after_sequence": 0
         });
         let deadline = now() + within;
         for orders in 1.. {
-            let heard = Arc::clone(&self.heard);
-            let is_there = || heard.lock().unwrap().iter().any(|it| has(&it.frame, content));
-            let is_resync = |heard: &&Heard| heard.frame["type"] == "resync_required";
-            let is_told = || heard.lock().unwrap().iter().filter(is_resync).count() >= orders;
+            let received = Arc::clone(&self.received);
+            let is_there = || received.lock().unwrap().iter().any(|it| has(&it.frame, content));
+            let is_resync = |received: &&Received| received.frame["type"] == "resync_required";
+            let is_told = || received.lock().unwrap().iter().filter(is_resync).count() >= orders;
             let mut count = self.count.clone();
             let wait = count.wait_for(|_| is_there() || is_told());
             if timeout_at(deadline, wait).await.is_err() {
-                panic!("{content} was not received within {within:?}: {:#?}", self.heard());
+                panic!("{content} was not received within {within:?}: {:#?}", self.received());
             }
             if is_there() {
                 return;
@@ -103,7 +110,7 @@ impl Ear {
 
     /// Whether the connection has not ended.
     pub(crate) fn is_open(&self) -> bool {
-        !self.heard.lock().unwrap().iter().any(|heard| heard.frame["type"] == "end")
+        !self.received.lock().unwrap().iter().any(|received| received.frame["type"] == "end")
     }
 }
 
@@ -116,7 +123,7 @@ fn has(frame: &Value, content: &str) -> bool {
 
 async fn listen(
     mut reader: OwnedReadHalf,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    received: Arc<Mutex<Vec<Received>>>,
     counter: watch::Sender<usize>,
 ) {
     loop {
@@ -132,7 +139,7 @@ async fn listen(
             Err(error) => json!({ "type": "end", "error": error.to_string() }),
         };
         let is_end = frame["type"] == "end";
-        heard.lock().unwrap().push(Heard { at: now(), frame });
+        received.lock().unwrap().push(Received { at: now(), frame });
         counter.send_modify(|count| *count += 1);
         if is_end {
             return;

@@ -1,8 +1,8 @@
-//! `bench push --stalled`: what healthy readers notice of readers that stopped.
+//! `bench push --stalled`: the latency of healthy readers beside readers that never read.
 //!
-//! Quiet windows and windows with stalled readers take turns. In a stalled window every stalled
-//! connection goes through its whole life: its socket fills, its outbox fills, it is warned and it
-//! is cut, while the healthy connections get the same pushes as in a quiet window.
+//! Quiet windows and windows with stalled readers alternate. In a stalled window the socket and the
+//! outbox of every stalled connection fill, and the server warns and closes the connection, while
+//! the healthy connections receive the same pushes as in a quiet window.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,41 +12,41 @@ use hdrhistogram::Histogram;
 use heartline_protocol::limits::OUTBOX_BYTES_MAX;
 use tokio::time::sleep;
 
+use super::client_sockets::StalledSockets;
 use super::counters::Counters;
 use super::dial::DialPlan;
-use super::fleet::Stalled;
-use super::lane::{Lane, Template};
-use super::load::{Driven, Load, Pacing, drive};
+use super::load::{Load, LoadResult, Pacing, drive};
 use super::progress::Progress;
+use super::push_connection::{PushConnection, PushTemplate};
+use super::push_setup::{PushSetup, Window, groups, users};
 use super::report::{Columns, Report, Target, millis_at};
-use super::side::{Side, Window, groups, users};
-use super::subject::Subject;
+use super::server_under_test::ServerUnderTest;
 use super::{Common, PushArgs, machine};
 
 /// Pairs of a quiet and a stalled window.
 const PAIRS: u32 = 5;
-/// How many times the quiet p99 the other may be.
+/// The largest ratio of the stalled p99 to the quiet p99.
 const RATIO_MAX: f64 = 2.0;
-/// Lanes to the healthy connections.
-const HEALTHY_LANES: usize = 8;
-/// Lanes to the stalled ones.
-const STALLED_LANES: usize = 4;
-/// Handshakes under way at once.
+/// Connections that push to the healthy readers.
+const HEALTHY_PUSH_CONNECTIONS: usize = 8;
+/// Connections that push to the stalled readers.
+const STALLED_PUSH_CONNECTIONS: usize = 4;
+/// Number of concurrent handshakes.
 const DIAL_CONCURRENCY: usize = 64;
-/// The receive buffer of a stalled reader: small, so that the server feels it soon.
+/// The receive buffer of a stalled reader: small, so that it fills soon.
 const RECEIVE_BUFFER_BYTES: u32 = 4096;
 /// Bytes of each push to stalled readers: large, so that an outbox fills within a window.
 const FILL_PAYLOAD_BYTES: usize = 8192;
-/// What the kernel takes in for one stalled reader before the outbox begins to fill.
+/// Bytes that the kernel buffers for one stalled reader before the outbox begins to fill.
 const KERNEL_BYTES: usize = 256 * 1024;
-/// How long the server has to itself after stalled readers came or went.
-const SETTLE: Duration = Duration::from_millis(300);
+/// Pause after stalled readers connect or disconnect.
+const PAUSE: Duration = Duration::from_millis(300);
 
-/// The two kinds of windows.
+/// A quiet window and a stalled window.
 struct Pair {
     quiet: Window,
     stalled: Window,
-    driven: Driven,
+    stalled_load: LoadResult,
 }
 
 /// Measures healthy connections with and without stalled ones beside them.
@@ -63,16 +63,18 @@ pub(super) async fn run(options: &PushArgs, stalled: usize, common: &Common) -> 
         pacing: Pacing::Rate { pushes_per_second },
         duration: Duration::from_secs(options.seconds) / PAIRS,
     };
-    let server = Subject::server(common, healthy + stalled).await?;
+    let server = ServerUnderTest::start(common, healthy + stalled).await?;
     let label = "connect healthy readers";
-    let side = Side::open(label, server, &healthy_users, options.payload, HEALTHY_LANES).await?;
+    let setup =
+        PushSetup::open(label, server, &healthy_users, options.payload, HEALTHY_PUSH_CONNECTIONS)
+            .await?;
 
     let done = AtomicU64::new(0);
     let work = async {
-        side.window(load).await?;
+        setup.window(load).await?;
         let mut pairs = Vec::new();
         for _ in 0..PAIRS {
-            pairs.push(Pair::measure(&side, &stalled_users, load).await?);
+            pairs.push(Pair::measure(&setup, &stalled_users, load).await?);
             done.fetch_add(1, Ordering::Relaxed);
         }
         anyhow::Ok(pairs)
@@ -92,27 +94,28 @@ pub(super) async fn run(options: &PushArgs, stalled: usize, common: &Common) -> 
 }
 
 impl Pair {
-    async fn measure(side: &Side, stalled_users: &[String], load: Load) -> Result<Self> {
-        let quiet = side.window(load).await?;
-        let plan = DialPlan::new(&side.subject, stalled_users, DIAL_CONCURRENCY)?;
-        let held = Stalled::hold(
+    async fn measure(setup: &PushSetup, stalled_users: &[String], load: Load) -> Result<Self> {
+        let quiet = setup.window(load).await?;
+        let plan = DialPlan::new(&setup.server, stalled_users, DIAL_CONCURRENCY)?;
+        let held = StalledSockets::hold(
             plan.with_receive_buffer(RECEIVE_BUFFER_BYTES).open("connect stalled readers").await?,
         );
         let groups = groups(stalled_users);
-        let templates = Template::for_groups(&side.subject, &groups, FILL_PAYLOAD_BYTES)?;
-        let lanes = Lane::open_many(&side.subject, &templates, STALLED_LANES)?;
-        sleep(SETTLE).await;
-        // A tenth more than fits, so that the last pushes find every stalled reader cut.
+        let templates = PushTemplate::for_groups(&setup.server, &groups, FILL_PAYLOAD_BYTES)?;
+        let connections =
+            PushConnection::open_many(&setup.server, &templates, STALLED_PUSH_CONNECTIONS)?;
+        sleep(PAUSE).await;
+        // A tenth more than fits, so that every stalled reader is closed before the last pushes.
         let fill_pushes = (OUTBOX_BYTES_MAX + KERNEL_BYTES) as f64 / FILL_PAYLOAD_BYTES as f64;
         let fill_rate = 1.1 * fill_pushes * groups.len() as f64 / load.duration.as_secs_f64();
         let fill = Load { pacing: Pacing::Rate { pushes_per_second: fill_rate }, ..load };
-        let unread = Counters::new(side.epoch());
-        let epoch = side.epoch();
-        let (stalled, driven) =
-            tokio::try_join!(side.window(load), drive(lanes, fill, epoch, &unread))?;
+        let unread = Counters::new(setup.epoch());
+        let epoch = setup.epoch();
+        let (stalled, stalled_load) =
+            tokio::try_join!(setup.window(load), drive(connections, fill, epoch, &unread))?;
         drop(held);
-        sleep(SETTLE).await;
-        Ok(Self { quiet, stalled, driven })
+        sleep(PAUSE).await;
+        Ok(Self { quiet, stalled, stalled_load })
     }
 }
 
@@ -138,15 +141,20 @@ fn fill(report: &mut Report, pairs: &[Pair], stalled: usize) {
         Some(beside.deliveries_per_second()),
         Some(quiet.deliveries_per_second()),
     );
-    let cut = pairs.iter().map(|pair| {
-        stalled as u64 - pair.driven.fewest_connections.unwrap_or(0).min(stalled as u64)
+    let closed = pairs.iter().map(|pair| {
+        stalled as u64 - pair.stalled_load.fewest_connections.unwrap_or(0).min(stalled as u64)
     });
-    let fewest_cut = cut.min().unwrap_or(0);
-    report.figure("stalled readers cut in a window, at least", "", Some(fewest_cut as f64), None);
+    let fewest_closed = closed.min().unwrap_or(0);
+    report.figure(
+        "stalled readers closed in a window, at least",
+        "",
+        Some(fewest_closed as f64),
+        None,
+    );
     report.errors.extend(quiet.errors("healthy, in quiet windows"));
     report.errors.extend(beside.errors("healthy, beside stalled readers"));
-    if fewest_cut == 0 {
-        report.errors.push("no stalled reader was cut: their outboxes did not fill".to_owned());
+    if fewest_closed == 0 {
+        report.errors.push("no stalled reader was closed: their outboxes did not fill".to_owned());
     }
 }
 
