@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use heartline_protocol::limits::HEARTBEAT_INTERVAL;
+use heartline_runtime::TaskSet;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use super::counters::{Counters, Epoch, Tally};
@@ -35,7 +35,7 @@ pub(super) struct ClientSockets {
     writers: Writers,
     sample_every: usize,
     /// Dropping the tasks closes the sockets.
-    tasks: JoinSet<()>,
+    tasks: TaskSet<()>,
 }
 
 type Writers = Arc<Mutex<Vec<Arc<FrameWriter>>>>;
@@ -45,7 +45,7 @@ impl ClientSockets {
     pub(super) fn new(epoch: Epoch, sample_every: usize) -> Self {
         let counters = Counters::new(epoch);
         let writers = Writers::default();
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(send_heartbeats(writers.clone(), counters.clone()));
         Self { counters, writers, sample_every, tasks }
     }

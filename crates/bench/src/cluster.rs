@@ -47,7 +47,7 @@ pub(super) async fn run(options: &ClusterArgs, common: &Common) -> Result<Report
     let on_one =
         Size { nodes: 1, sockets: one_node, rate: rate / sockets as f64 * one_node as f64 };
     require_open_files(on_many, on_one, options)?;
-    let engines = tokio::task::spawn_blocking(|| (Redis::start(), Postgres::start()));
+    let engines = heartline_runtime::blocking(|| (Redis::start(), Postgres::start()));
     let (redis, postgres) =
         engines.await.context("starting Redis and PostgreSQL failed: are both installed?")?;
     let mut many = ClusterSetup::open(on_many, options, &redis, &postgres).await?;

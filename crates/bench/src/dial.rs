@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use heartline_routing::Clock;
+use heartline_runtime::TaskSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::bare::{GREETING, WELCOME};
@@ -118,7 +118,7 @@ impl DialPlan {
         let plan = Arc::new(self);
         let next = Arc::new(AtomicUsize::new(0));
         let (sender, mut receiver) = mpsc::channel(workers);
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         for _ in 0..workers {
             let (plan, next, sender) = (plan.clone(), next.clone(), sender.clone());
             tasks.spawn(async move { plan.work(&next, &sender).await });
@@ -289,7 +289,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let signer = Signer::unchecked();
         let server = ServerUnderTest::at_address(listener.local_addr().unwrap(), Some(signer));
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = Vec::new();

@@ -174,7 +174,7 @@ impl BenchRedis {
                     std::env::split_paths(&path).any(is_there),
                     "redis-server is not installed: install it, or give --redis URL"
                 );
-                let redis = tokio::task::spawn_blocking(Redis::start).await?;
+                let redis = heartline_runtime::blocking(Redis::start).await?;
                 (redis.url(), String::new(), Some(redis))
             }
         };

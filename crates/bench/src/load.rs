@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use tokio::task::JoinSet;
+use heartline_runtime::{TaskSet, blocking};
 
 use super::counters::{Counters, Epoch};
 
@@ -94,10 +94,10 @@ pub(super) async fn drive(
         sent: AtomicU64::new(0),
         failed: AtomicBool::new(false),
     });
-    let mut threads = JoinSet::new();
+    let mut threads = TaskSet::new();
     for pusher in pushers {
         let run = run.clone();
-        threads.spawn_blocking(move || run.push_until_end(pusher));
+        threads.spawn(blocking(move || run.push_until_end(pusher)));
     }
     let mut total = LoadResult::default();
     while let Some(finished) = threads.join_next().await {

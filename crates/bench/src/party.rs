@@ -17,7 +17,7 @@ use futures_util::{StreamExt, stream};
 use hdrhistogram::Histogram;
 use heartline_engines::{Postgres, Redis};
 use heartline_routing::Clock;
-use tokio::task::JoinSet;
+use heartline_runtime::TaskSet;
 use tokio::time::sleep;
 
 use self::edits::{EditScript, OWN_ITEMS_MIN};
@@ -54,7 +54,7 @@ struct PartySetup {
     redis: Option<Arc<Redis>>,
     _postgres: Option<Postgres>,
     /// Dropping the tasks closes the sockets.
-    _readers: JoinSet<()>,
+    _readers: TaskSet<()>,
 }
 
 /// All members, which edit in turn; consecutive members are in different sessions.
@@ -126,7 +126,7 @@ impl PartySetup {
     async fn open(options: &PartyArgs) -> Result<Self> {
         let (mut backends, mut engines) = (Backends::default(), (None, None));
         if options.redis {
-            let start = tokio::task::spawn_blocking(|| (Redis::start(), Postgres::start()));
+            let start = heartline_runtime::blocking(|| (Redis::start(), Postgres::start()));
             let (redis, postgres) =
                 start.await.context("starting Redis and PostgreSQL failed: are both installed?")?;
             let (redis_url, key_prefix) = (redis.url(), "party:".to_owned());
@@ -147,7 +147,7 @@ impl PartySetup {
         let mut joining = stream::iter(0..count)
             .map(|session| join_all(&nodes, session, options, &counters))
             .buffered(CONCURRENCY);
-        let (mut readers, mut sessions) = (JoinSet::new(), Vec::with_capacity(count));
+        let (mut readers, mut sessions) = (TaskSet::new(), Vec::with_capacity(count));
         let work = async {
             while let Some(session) = joining.next().await {
                 // The readers of joined members answer pings while other members still join.
@@ -272,7 +272,7 @@ impl PartySetup {
     /// The CPU time of Redis so far, from `INFO`.
     async fn redis_cpu(&self) -> Result<Option<Duration>> {
         let Some(redis) = self.redis.clone() else { return Ok(None) };
-        let info = tokio::task::spawn_blocking(move || redis.command(&["INFO", "cpu"])).await?;
+        let info = heartline_runtime::blocking(move || redis.command(&["INFO", "cpu"])).await?;
         cpu_of(&info).map(Some).context("`INFO cpu` of Redis has no used_cpu_user or used_cpu_sys")
     }
 

@@ -66,7 +66,7 @@ impl Database {
         }
         program("initdb").context("install PostgreSQL, or give --store URL")?;
         program("pgbench")?;
-        let private = tokio::task::spawn_blocking(Postgres::start).await?;
+        let private = heartline_runtime::blocking(Postgres::start).await?;
         Ok(Some(Self::Private(Box::new(private))))
     }
 
@@ -90,7 +90,7 @@ impl Database {
 
 /// Stores messages with `pgbench`, one per transaction.
 pub(super) async fn pgbench(plan: PgbenchPlan) -> Result<StoreFigures> {
-    let output = tokio::task::spawn_blocking(move || run(&plan)).await??;
+    let output = heartline_runtime::blocking(move || run(&plan)).await??;
     parse(&output).with_context(|| format!("the output of pgbench has an unknown format: {output}"))
 }
 

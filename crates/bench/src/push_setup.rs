@@ -221,8 +221,8 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use heartline_runtime::TaskSet;
     use tokio::net::TcpListener;
-    use tokio::task::JoinSet;
 
     use super::super::load::Pacing;
     use super::*;
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(sizes(1), [1]);
     }
 
-    async fn bare_setup(connections: usize, tasks: &mut JoinSet<()>) -> PushSetup {
+    async fn bare_setup(connections: usize, tasks: &mut TaskSet<()>) -> PushSetup {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = ServerUnderTest::at_address(listener.local_addr().unwrap(), None);
         tasks.spawn(async move {
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_delivery_of_an_open_loop_arrives_with_its_time() {
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         let setup = bare_setup(20, &mut tasks).await;
         let pacing = Pacing::Rate { pushes_per_second: 200.0 };
         let window = setup.window(Load { pacing, duration: Duration::from_millis(100) }).await;
@@ -262,7 +262,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_saturated_window_loses_nothing_and_can_be_repeated() {
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         let setup = bare_setup(20, &mut tasks).await;
         let pacing = Pacing::Saturate { in_flight: 4 };
         for _ in 0..2 {

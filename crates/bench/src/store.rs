@@ -94,7 +94,7 @@ pub(super) async fn measure(plan: StorePlan<'_>) -> Result<StoreFigures> {
         add("members", members.to_string());
     }
     let (child, mut output) = ChildProcess::store(&arguments)?;
-    let read = tokio::task::spawn_blocking(move || {
+    let read = heartline_runtime::blocking(move || {
         let mut text = String::new();
         output.read_to_string(&mut text).map(|_| text)
     });

@@ -28,9 +28,8 @@ mod sync;
 mod task;
 
 use heartline_protocol::{ChatId, ClientMessageId, UserId};
-use heartline_runtime::Random;
+use heartline_runtime::{Random, TaskSet};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, ClientStopped, FrameSender};
@@ -53,7 +52,7 @@ pub struct ChatClient {
     sender: ChatSender,
     closing: CancellationToken,
     /// The client's one task, which is aborted when the handle is dropped.
-    task: JoinSet<Vec<Draft>>,
+    task: TaskSet<Vec<Draft>>,
 }
 
 /// Sends messages and commands to a chat client; cheap to clone.
@@ -91,7 +90,7 @@ impl ChatClient {
             clock,
             closing: closing.clone(),
         };
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(chat_task.run());
         Ok((Self { sender, closing, task }, events))
     }

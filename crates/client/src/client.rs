@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use heartline_protocol::{ClientFrame, ConnectionId, Token, encode_client};
+use heartline_runtime::TaskSet;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ pub struct Client {
     closing: CancellationToken,
     disconnects: watch::Sender<()>,
     /// The client's one task, which is aborted when the handle is dropped.
-    task: JoinSet<()>,
+    task: TaskSet<()>,
 }
 
 /// Sends frames to the server; cheap to clone.
@@ -80,7 +80,7 @@ impl Client {
             },
             endpoints,
         };
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(reconnector.run());
         Ok((
             Self { sender: FrameSender { frames: frame_sender }, closing, disconnects, task },

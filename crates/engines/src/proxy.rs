@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use heartline_runtime::TaskSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// How often binding the proxy's address is retried.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ pub struct FaultProxy {
     address: SocketAddr,
     state: watch::Sender<LinkState>,
     /// Accepts and forwards; ends with the proxy.
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 impl FaultProxy {
@@ -47,7 +47,7 @@ impl FaultProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (state, current) = watch::channel(LinkState::Forwarding);
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(run(listener, address, target, current));
         Ok(Self { address, state, _task: task })
     }
@@ -95,7 +95,7 @@ async fn run(
             Some(listener) => listener,
             None => bind_again(address).await,
         };
-        let mut connections = JoinSet::new();
+        let mut connections = TaskSet::new();
         let accept = async {
             while let Ok((client, _)) = open.accept().await {
                 connections.spawn(forward(client, target, state.clone()));
@@ -176,12 +176,12 @@ mod tests {
     const A_WHILE: Duration = Duration::from_millis(200);
 
     /// A server that returns every byte.
-    async fn echo() -> (SocketAddr, JoinSet<()>) {
+    async fn echo() -> (SocketAddr, TaskSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(async move {
-            let mut sockets = JoinSet::new();
+            let mut sockets = TaskSet::new();
             while let Ok((mut socket, _)) = listener.accept().await {
                 sockets.spawn(async move {
                     let (mut from, mut to) = socket.split();

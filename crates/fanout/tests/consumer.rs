@@ -18,8 +18,8 @@ use heartline_protocol::{
 use heartline_routing::{
     Answering, Clock, DirectoryError, Envelope, LocalLink, NoSockets, Route, Routes,
 };
+use heartline_runtime::TaskSet;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use ulid::Ulid;
 
 const CHAT: ChatId = ChatId(Ulid(7));
@@ -99,7 +99,7 @@ struct Stage {
     routes: Arc<Nowhere>,
     envelopes: mpsc::Receiver<Envelope>,
     metrics: Metrics,
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 fn stage(members: &[&str]) -> Stage {
@@ -124,7 +124,7 @@ fn stage(members: &[&str]) -> Stage {
     let consumer = Consumer::new(fanout, audiences);
     let bus = InProcessBus::new(publications.clone(), Clock::system());
     let source = Box::new(bus.source());
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     tasks.spawn(async move { consumer.run(source).await.unwrap() });
     tasks.spawn(typing_task.run());
     Stage { bus, typing, publications, membership, routes, envelopes, metrics, _tasks: tasks }

@@ -13,8 +13,8 @@ use heartline_routing::{
     Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NoSockets,
     Policy, Routes,
 };
+use heartline_runtime::TaskSet;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// The behaviour of the store when it reads companions.
@@ -74,7 +74,7 @@ struct Stage {
     lazy_writes: LazyWrites,
     envelopes: mpsc::Receiver<Envelope>,
     metrics: Metrics,
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 fn stage(behaviour: Behaviour) -> Stage {
@@ -97,7 +97,7 @@ fn stage(behaviour: Behaviour) -> Stage {
     });
     let lazy_writes = LazyWrites::new(heartline_durability::Metrics::default());
     let audiences = Arc::clone(&store) as Arc<dyn Audiences>;
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     tasks.spawn(PresenceFanout::new(fanout, &*directory, audiences, lazy_writes.clone()).run());
     Stage { directory, store, lazy_writes, envelopes, metrics, _tasks: tasks }
 }

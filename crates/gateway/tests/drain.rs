@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use heartline_gateway::{Config, Gateway, Transport, drain};
 use heartline_routing::Clock;
+use heartline_runtime::TaskSet;
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Less than any timeout that would end the connection without the drain.
@@ -27,7 +27,7 @@ async fn a_socket_whose_upgrade_was_granted_before_the_drain_is_closed_by_it() {
         let (_, accepted) = gateway.upgrade(&request, peer).await.unwrap();
         drain::drain(&gateway).await;
         let (server, mut client) = connected().await;
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(gateway.serve(accepted, Transport::Plain(Arc::new(server)), &[]));
         let mut received = Vec::new();
         let read = timeout(PATIENCE, client.read_to_end(&mut received)).await;

@@ -13,11 +13,11 @@ use heartline_protocol::{
     ChatId, MessageId, NodeId, ServerFrame, Timestamp, decode_server, encode_server,
 };
 use heartline_routing::{Clock, Delivery, Envelope, LocalLink, NodeLink};
+use heartline_runtime::TaskSet;
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use ulid::Ulid;
 
@@ -43,7 +43,7 @@ struct Node {
     link: Arc<LocalLink>,
     node_id: NodeId,
     client: TcpStream,
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 impl Node {
@@ -52,7 +52,7 @@ impl Node {
         let messages = (1..=log).map(message).collect();
         let (gateway, link, envelopes) = scripted_store::gateway(Config::default(), messages);
         let node_id = gateway.node_id().clone();
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(inbox::run(Arc::clone(&gateway), envelopes));
         let request = upgrade_request();
         let peer = "127.0.0.1:9".parse().unwrap();

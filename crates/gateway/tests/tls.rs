@@ -11,7 +11,7 @@ use bytes::Bytes;
 use heartline_gateway::{Config, Gateway, Transport, inbox};
 use heartline_protocol::UserId;
 use heartline_routing::{Clock, LocalSockets};
-use heartline_runtime::SocketIo;
+use heartline_runtime::{SocketIo, TaskSet};
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -20,7 +20,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
@@ -59,14 +58,14 @@ async fn a_client_that_pauses_gets_the_rest_as_soon_as_it_reads_again() {
     read.expect("all of it arrives without another reason to write").unwrap();
 }
 
-fn gateway() -> (Arc<Gateway>, JoinSet<()>) {
+fn gateway() -> (Arc<Gateway>, TaskSet<()>) {
     let config = Config {
         heartbeat_interval: Duration::from_secs(60),
         heartbeat_timeout: Duration::from_secs(120),
         ..Config::default()
     };
     let (gateway, _link, envelopes) = scripted_store::gateway(config, Vec::new());
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     tasks.spawn(inbox::run(Arc::clone(&gateway), envelopes));
     (gateway, tasks)
 }

@@ -10,7 +10,7 @@ use heartline_routing::{
     Clock, Directory, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NodeRecord,
     Policy, PresenceState, PresenceStates, RoutingMetrics,
 };
-use tokio::task::JoinSet;
+use heartline_runtime::TaskSet;
 use tokio::time::{advance, sleep};
 
 const NODE: &str = "node-1";
@@ -97,7 +97,7 @@ async fn renewals_are_counted_by_lease_and_a_lost_one_is_claimed_once() {
     let renewal = renewal(&directory, &held);
     let metrics = renewal.metrics.clone();
     directory.register(leases[0].clone(), renewal.policy).await.unwrap();
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     tasks.spawn(renewal.run());
     // Two rounds of five seconds.
     sleep(Duration::from_millis(9500)).await;
@@ -118,7 +118,7 @@ async fn a_lease_that_was_not_unregistered_is_counted_when_it_is_swept() {
         directory.register(lease.clone(), policy).await.unwrap();
     }
     directory.unregister(&left.key, Duration::from_secs(2)).await.unwrap();
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     tasks.spawn(renewal.sweep_for_ever(Duration::from_secs(1)));
     sleep(Duration::from_millis(14_500)).await;
     assert_eq!(metrics.leases_swept.get(), 0);
@@ -137,7 +137,7 @@ async fn after_a_pause_of_the_process_no_open_connection_is_swept() {
     for lease in [&here, &crashed] {
         directory.register(lease.clone(), renewal.policy).await.unwrap();
     }
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     tasks.spawn(renewal.sweep_for_ever(Duration::from_secs(1)));
     sleep(Duration::from_millis(500)).await;
     // Time passes while no task of this process runs.

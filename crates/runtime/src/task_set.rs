@@ -6,8 +6,8 @@ use futures_util::FutureExt;
 use tokio::task::{JoinError, JoinSet};
 use tracing::error;
 
-/// Tasks that belong to one value: dropping the set cancels them. The panic of a task is logged, and
-/// reaches the code that joins it.
+/// Tasks that belong to one value: dropping the set cancels them. The panic of a task is logged, also
+/// if no code joins the task.
 #[derive(Debug)]
 pub struct TaskSet<T>(JoinSet<T>);
 
@@ -32,20 +32,14 @@ impl<T: Send + 'static> TaskSet<T> {
         });
     }
 
-    /// Waits for the next task that ends, and returns its output. `None` if there are no tasks.
-    ///
-    /// # Panics
-    /// The task has panicked.
-    pub async fn join_next(&mut self) -> Option<T> {
-        self.0.join_next().await.map(output)
+    /// Waits for the next task that ends. `None` if there are no tasks.
+    pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+        self.0.join_next().await
     }
 
-    /// The output of a task that has ended already.
-    ///
-    /// # Panics
-    /// The task has panicked.
-    pub fn try_join_next(&mut self) -> Option<T> {
-        self.0.try_join_next().map(output)
+    /// A task that has ended already.
+    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+        self.0.try_join_next()
     }
 
     /// Waits for every task, and returns their outputs in the order in which they ended.
@@ -78,14 +72,6 @@ impl<T: Send + 'static> Default for TaskSet<T> {
     }
 }
 
-/// Only the owner of a set cancels its tasks, and never joins a task that it cancelled.
-fn output<T>(ended: Result<T, JoinError>) -> T {
-    match ended {
-        Ok(output) => output,
-        Err(error) => resume_unwind(error.into_panic()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::sync::oneshot;
@@ -94,11 +80,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_reaches_the_code_that_joins_the_task() {
-        let mut tasks = TaskSet::new();
+        let mut tasks: TaskSet<()> = TaskSet::new();
         tasks.spawn(async { panic!("on purpose") });
-        let joined: Result<Option<()>, _> =
-            AssertUnwindSafe(tasks.join_next()).catch_unwind().await;
-        assert!(joined.is_err());
+        assert!(tasks.join_next().await.unwrap().unwrap_err().is_panic());
         assert!(tasks.is_empty());
     }
 

@@ -143,7 +143,7 @@ impl TlsReloader {
                 _ = ticks.tick() => {}
             }
             let reloader = self.clone();
-            let looked = tokio::task::spawn_blocking(move || reloader.reload_if_changed()).await;
+            let looked = heartline_runtime::blocking(move || reloader.reload_if_changed()).await;
             match looked {
                 Ok(Reload::Unchanged) => {}
                 Ok(Reload::Reloaded) => tracing::info!("TLS certificate reloaded"),

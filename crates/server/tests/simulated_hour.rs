@@ -25,10 +25,9 @@ use heartline_protocol::server_frame::ChatKind;
 use heartline_protocol::{ChatId, Timestamp, Token};
 use heartline_routing::MemoryDirectory;
 use heartline_routing::link::MemoryLinks;
-use heartline_runtime::{Clock, MemoryNetwork, Random, Socket, hash};
+use heartline_runtime::{Clock, MemoryNetwork, Random, Socket, TaskSet, hash};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::json;
-use tokio::task::JoinSet;
 
 const SECRET: &str = "a secret of at least thirty-two bytes";
 const START: Timestamp = Timestamp { unix_ms: 1_900_000_000_000 };
@@ -117,7 +116,7 @@ async fn simulate(scratch: &Scratch, random: Random) -> [Seen; 2] {
     let chat_id = shared.store.create(new, None).await.unwrap().unwrap().chat.chat_id;
     let network = MemoryNetwork::new(64 * 1024);
     let lifecycles = [Lifecycle::new(), Lifecycle::new()];
-    let mut nodes = JoinSet::new();
+    let mut nodes = TaskSet::new();
     for (lifecycle, number) in lifecycles.iter().zip(1..) {
         let name = format!("node-{number}");
         let data_dir = scratch.0.join(&name);

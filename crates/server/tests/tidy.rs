@@ -60,7 +60,8 @@ fn no_comment_begins_with_a_pronoun() {
         for (line, number) in text.lines().zip(1..) {
             let comment = line.trim_start().trim_start_matches(['/', '!', '*', '#', '-']);
             let is_comment = comment.len() < line.trim_start().len();
-            let begins = is_comment && pronouns.iter().any(|word| comment.trim_start().starts_with(word));
+            let begins =
+                is_comment && pronouns.iter().any(|word| comment.trim_start().starts_with(word));
             assert!(!begins, "{}:{number}: name the subject first: {line}", path.display());
         }
     }

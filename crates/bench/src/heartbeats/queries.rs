@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use heartline_protocol::{NodeId, UserId};
 use heartline_routing::{Clock, PresenceStates, Routes};
+use heartline_runtime::{TaskSet, blocking};
 use tokio::runtime::Builder;
-use tokio::task::JoinHandle;
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep};
 
 use super::simulated_node::open_directory;
@@ -19,7 +20,7 @@ use crate::report::new_histogram;
 /// The pause between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The work of Redis backgrounds the queries.
+/// The work of Redis besides the queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Background {
     /// Between two kinds of work; latencies are not recorded.
@@ -45,12 +46,12 @@ pub(super) struct Latencies {
     pub(super) routes: Histogram<u64>,
 }
 
-/// The latencies on an idle Redis and background renewals.
+/// The latencies on an idle Redis and on one that renews leases.
 #[derive(Debug)]
 pub(super) struct QueryLatencies {
     /// On an idle Redis.
     pub(super) idle: Latencies,
-    /// Beside renewals.
+    /// On a Redis that renews leases.
     pub(super) renewing: Latencies,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct QueryLatencies {
 #[derive(Debug)]
 pub(super) struct QueryThread {
     background: Arc<AtomicUsize>,
-    thread: JoinHandle<Result<QueryLatencies>>,
+    thread: TaskSet<Result<Result<QueryLatencies>, JoinError>>,
 }
 
 impl QueryThread {
@@ -66,10 +67,11 @@ impl QueryThread {
     pub(super) fn start(url: &str, prefix: &str, users: Vec<UserId>) -> Self {
         let background = Arc::new(AtomicUsize::new(Background::Transition as usize));
         let (url, prefix, shared) = (url.to_owned(), prefix.to_owned(), background.clone());
-        let thread = tokio::task::spawn_blocking(move || {
+        let mut thread = TaskSet::new();
+        thread.spawn(blocking(move || {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(query(&url, &prefix, &users, &shared))
-        });
+        }));
         Self { background, thread }
     }
 
@@ -79,9 +81,9 @@ impl QueryThread {
     }
 
     /// Ends the thread and returns the latencies.
-    pub(super) async fn finish(self) -> Result<QueryLatencies> {
+    pub(super) async fn finish(mut self) -> Result<QueryLatencies> {
         self.set(Background::Stopped);
-        self.thread.await?
+        self.thread.join_next().await.context("the thread was joined before")??
     }
 }
 

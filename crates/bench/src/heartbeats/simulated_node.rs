@@ -16,8 +16,7 @@ use heartline_routing::{
     Clock, Lease, LeaseKey, LeaseKind, Leases, LocalLink, NodeRecord, Nodes, Policy, Registration,
     RoutingMetrics, shard_of,
 };
-use heartline_runtime::Random;
-use tokio::task::JoinSet;
+use heartline_runtime::{Random, TaskSet};
 use ulid::Ulid;
 
 use super::redis_connection::{Commands, RedisConnection};
@@ -58,13 +57,13 @@ pub(super) struct SimulatedNode {
     next_extension: AtomicU64,
     /// The metrics of the node's loops.
     pub(super) metrics: RoutingMetrics,
-    _listening: JoinSet<()>,
+    _listening: TaskSet<()>,
 }
 
 /// The loops that renew the leases of a node. Dropping the value stops them.
 #[derive(Debug)]
 pub(super) struct NodeLoops {
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 /// Deadline for calls to Redis, long enough that no measured call fails.
@@ -95,7 +94,7 @@ impl SimulatedNode {
     pub(super) async fn open(url: &str, prefix: &str) -> Result<Arc<Self>> {
         let node_id: NodeId = format!("bench-{:08x}", rand::random::<u32>()).parse()?;
         let (directory, listener) = open_directory(url, prefix, node_id.clone()).await?;
-        let mut listening = JoinSet::new();
+        let mut listening = TaskSet::new();
         listening.spawn(listener.run());
         let node = NodeRecord {
             node_id,
@@ -181,7 +180,7 @@ impl SimulatedNode {
             clock: Clock::system(),
             metrics: self.metrics.clone(),
         };
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(renewal.clone().run());
         tasks.spawn(renewal.sweep_for_ever(SWEEP_INTERVAL));
         NodeLoops { _tasks: tasks }

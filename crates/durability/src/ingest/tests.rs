@@ -99,7 +99,7 @@ struct Bench {
     ingest: Ingest,
     log: Arc<Scripted>,
     source: InProcessSource,
-    _shards: tokio::task::JoinSet<()>,
+    _shards: heartline_runtime::TaskSet<()>,
 }
 
 const LIMITS: IngestLimits = IngestLimits { per_chat: 4, per_node: 6 };
@@ -125,7 +125,7 @@ fn bench_with(bus: Option<Arc<dyn EventBus>>, failing_chat: Option<ChatId>) -> B
         clock: Clock::system(),
         metrics: Metrics::default(),
     });
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = heartline_runtime::TaskSet::new();
     for shard in shards {
         tasks.spawn(shard.run());
     }

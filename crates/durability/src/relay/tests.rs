@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use heartline_protocol::server_frame::{ManifestChat, Message};
 use heartline_protocol::{MessageId, Timestamp, UserId};
 use heartline_routing::Clock;
-use tokio::task::JoinSet;
+use heartline_runtime::TaskSet;
 use ulid::Ulid;
 
 use super::*;
@@ -97,7 +97,7 @@ async fn next_run(source: &mut InProcessSource) -> Vec<u64> {
 }
 
 /// A relay of a chat, and the source of its events.
-fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, InProcessSource) {
+fn relay(log: &Arc<OneChat>) -> (TaskSet<()>, InProcessSource) {
     let publications = Publications::default();
     let bus = InProcessBus::new(publications.clone(), Clock::system());
     let source = bus.source();
@@ -108,7 +108,7 @@ fn relay(log: &Arc<OneChat>) -> (JoinSet<()>, InProcessSource) {
         publications,
         metrics: Metrics::default(),
     };
-    (JoinSet::from_iter([relay.run()]), source)
+    (TaskSet::from_iter([relay.run()]), source)
 }
 
 #[tokio::test(start_paused = true)]

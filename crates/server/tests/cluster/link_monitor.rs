@@ -4,10 +4,10 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use heartline_runtime::TaskSet;
 use heartline_testing::{PATIENCE, eventually};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::task::JoinSet;
 
 use crate::nodes::{Cluster, Node};
 
@@ -16,7 +16,7 @@ pub(crate) struct LinkMonitor {
     received: Arc<Mutex<Vec<u8>>>,
     /// Both end with this.
     _child: Child,
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 impl LinkMonitor {
@@ -28,7 +28,7 @@ impl LinkMonitor {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(listen(child.stdout.take().unwrap(), Arc::clone(&received)));
         let monitor = Self { received, _child: child, _task: task };
         let count = nodes.len();

@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use heartline_runtime::TaskSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 /// Where the sender's name stands in an envelope: after version, kind and two numbers, with its
 /// length before it.
@@ -21,7 +21,7 @@ pub(crate) struct LossyNetwork {
     pub(crate) address: SocketAddr,
     rule: Arc<Mutex<Rule>>,
     /// Accepts and forwards; ends with the network.
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl LossyNetwork {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let rule = Arc::new(Mutex::new(Rule::default()));
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(accept(listener, (Ipv4Addr::LOCALHOST, port).into(), Arc::clone(&rule)));
         Self { address, rule, _task: task }
     }
@@ -69,7 +69,7 @@ impl LossyNetwork {
 }
 
 async fn accept(listener: TcpListener, redis: SocketAddr, rule: Arc<Mutex<Rule>>) {
-    let mut connections = JoinSet::new();
+    let mut connections = TaskSet::new();
     while let Ok((node, _)) = listener.accept().await {
         let Ok(redis) = TcpStream::connect(redis).await else { continue };
         let _ = (node.set_nodelay(true), redis.set_nodelay(true));

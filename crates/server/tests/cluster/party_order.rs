@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
+use heartline_runtime::TaskSet;
 use heartline_testing::party::{Outcome, item, uuid};
 use heartline_testing::{PATIENCE, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::nodes::{Cluster, now};
@@ -30,7 +30,7 @@ pub(crate) struct Recorder {
     commits: Arc<Mutex<Vec<Committed>>>,
     /// Both end with this.
     _child: Child,
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 /// The result of all commits.
@@ -61,7 +61,7 @@ impl Recorder {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (commits, is_ready) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<bool>>::default());
         let (noted, ready) = (Arc::clone(&commits), Arc::clone(&is_ready));
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 *ready.lock().unwrap() |= line == "subscribe";

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use heartline_client::raw::{OPCODE_CLOSE, OPCODE_TEXT, masked_text_frame, read_server_frame};
+use heartline_runtime::TaskSet;
 use heartline_testing::{Socket, close_of};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::nodes::now;
@@ -27,7 +27,7 @@ pub(crate) struct RecordingSocket {
     count: watch::Receiver<usize>,
     writer: OwnedWriteHalf,
     /// The task that reads; ends with the socket.
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 impl RecordingSocket {
@@ -35,7 +35,7 @@ impl RecordingSocket {
         let (reader, writer) = socket.stream.into_split();
         let received = Arc::new(Mutex::new(Vec::new()));
         let (counter, count) = watch::channel(0);
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(listen(reader, Arc::clone(&received), counter));
         Self { received, count, writer, _task: task }
     }

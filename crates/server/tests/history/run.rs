@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use heartline_routing::Clock;
+use heartline_runtime::TaskSet;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::checker::{Report, check};
@@ -162,7 +162,7 @@ pub(crate) async fn run<T: Target>(
     for node in 0..shared.addresses.len() {
         shared.recorder.fault(Fault::Started { node });
     }
-    let mut clients = JoinSet::new();
+    let mut clients = TaskSet::new();
     for index in 0..CLIENTS {
         clients.spawn(Client::new(&shared, index, seed).run());
     }
@@ -204,7 +204,7 @@ fn log_path(history: &Path) -> PathBuf {
 /// Lets the clients settle, waits until all is still, and reads.
 async fn finish(
     shared: &Arc<Shared>,
-    clients: &mut JoinSet<()>,
+    clients: &mut TaskSet<()>,
     recovery: Duration,
 ) -> Result<(), String> {
     let recovered_at = shared.recorder.last_fault_at() + recovery;
@@ -251,7 +251,7 @@ async fn until_settled(shared: &Shared) -> Result<(), String> {
 
 /// Waits until every client has read everything. A long history may take them long, but they get
 /// on with it.
-async fn until_read(shared: &Shared, clients: &mut JoinSet<()>) -> Result<(), String> {
+async fn until_read(shared: &Shared, clients: &mut TaskSet<()>) -> Result<(), String> {
     loop {
         let length = shared.recorder.length();
         match timeout(SETTLE_MAX, clients.join_next()).await {

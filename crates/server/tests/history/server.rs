@@ -9,11 +9,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use heartline_engines::free_port;
+use heartline_runtime::TaskSet;
 use heartline_testing::{SECRET, is_stopped};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -40,7 +40,7 @@ pub(crate) struct Server {
 struct Process {
     child: Child,
     /// The task that reads the log.
-    _reader: JoinSet<()>,
+    _reader: TaskSet<()>,
 }
 
 impl Server {
@@ -78,7 +78,7 @@ impl Server {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let log = self.log_path();
         let (sender, mut listening) = watch::channel(false);
-        let mut reader = JoinSet::new();
+        let mut reader = TaskSet::new();
         reader.spawn(async move {
             let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
             while let Ok(Some(line)) = lines.next_line().await {

@@ -10,11 +10,11 @@ use heartline_client::raw::{
     masked_text_frame, read_server_frame,
 };
 use heartline_routing::Clock;
+use heartline_runtime::TaskSet;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::cursor::Cursor;
@@ -76,7 +76,7 @@ pub(crate) struct Session {
     connection: u64,
     writer: OwnedWriteHalf,
     incoming: mpsc::Receiver<Incoming>,
-    _reader: JoinSet<()>,
+    _reader: TaskSet<()>,
     pending: HashMap<u64, Pending>,
     pub(crate) in_flight: usize,
     reading: bool,
@@ -120,7 +120,7 @@ impl Session {
         let connection = shared.recorder.name();
         shared.recorder.record(Event::Connected { connection, client: user.to_owned(), node, id });
         let (sender, incoming) = mpsc::channel(256);
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(read(reader, sender));
         Some(Self {
             shared: Arc::clone(shared),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_client::raw::{OPCODE_CLOSE, OPCODE_TEXT};
+use heartline_runtime::TaskSet;
 use heartline_testing::chat::PATIENT;
 use heartline_testing::{Server, Socket, close_of, token};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -243,7 +243,7 @@ async fn two_thousand_who_come_back_at_once_get_everything_while_others_talk() {
     ];
     let began = now();
     let (synced, mut all_synced) = mpsc::channel(2 * MEMBERS);
-    let mut crowd = JoinSet::new();
+    let mut crowd = TaskSet::new();
     for number in 0..2 * MEMBERS {
         let (group, address) = (number % 2, server.address);
         let (chat, synced) = (Arc::clone(&chats[group]), synced.clone());

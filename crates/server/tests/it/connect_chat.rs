@@ -5,11 +5,11 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use heartline_engines::free_port;
+use heartline_runtime::TaskSet;
 use heartline_testing::{PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -50,7 +50,7 @@ struct Person {
     lines: Arc<Mutex<Vec<String>>>,
     count: watch::Receiver<usize>,
     /// The tasks that read the two streams; they end with the process.
-    tasks: JoinSet<()>,
+    tasks: TaskSet<()>,
 }
 
 impl Person {
@@ -61,7 +61,7 @@ impl Person {
         let mut child = command.spawn().unwrap();
         let (sender, count) = watch::channel(0);
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         tasks.spawn(collect(output, Arc::clone(&lines), sender.clone()));
         tasks.spawn(collect(errors, Arc::clone(&lines), sender));

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use heartline_client::raw::{RawUpgrade, connect_raw_from};
+use heartline_runtime::TaskSet;
 use heartline_testing::{Server, Socket, bearer, read_refusal, token};
 use serde_json::json;
-use tokio::task::JoinSet;
 
 use crate::HEARTLINE;
 
@@ -14,7 +14,7 @@ const PATIENT: &str = "[gateway]\nheartbeat_interval = \"60s\"\nheartbeat_timeou
 
 /// Upgrades of as many users as there are addresses in the list, all at once.
 async fn burst(server: &Server, sources: impl Iterator<Item = IpAddr>) -> Vec<RawUpgrade> {
-    let mut attempts = JoinSet::new();
+    let mut attempts = TaskSet::new();
     for (number, source) in sources.enumerate() {
         let (address, bearer) = (server.address, bearer(&format!("user-{number}")));
         attempts.spawn(async move {

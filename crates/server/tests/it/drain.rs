@@ -8,10 +8,10 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use heartline_client::ClientEvent;
 use heartline_protocol::limits::DRAIN_RECONNECT_DELAY_MAX;
+use heartline_runtime::TaskSet;
 use heartline_testing::{PATIENCE, Server, bearer, service_token, token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -186,7 +186,7 @@ async fn who_is_let_in_while_the_drain_begins_is_told_too() {
     let limits = "[limits]\nconnections_per_user = 10000\nconnections_per_address = 100000";
     let mut server = HEARTLINE.start_with(&format!("{PATIENT}{limits}")).await;
     let address = server.address;
-    let mut storm = JoinSet::new();
+    let mut storm = TaskSet::new();
     for number in 0..20 {
         let authorization = format!("Authorization: {}\r\n", bearer("ana"));
         let headers = if number % 2 == 0 { authorization } else { String::new() };
@@ -212,7 +212,7 @@ async fn who_is_let_in_while_the_drain_begins_is_told_too() {
 async fn peers_that_go_on_sending_after_their_end_hold_up_neither_files_nor_a_drain() {
     let mut server = HEARTLINE.start().await;
     let before = server.open_sockets();
-    let mut flooders = JoinSet::new();
+    let mut flooders = TaskSet::new();
     for _ in 0..200 {
         let mut party_client = server.challenged().await;
         flooders.spawn(async move {

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use heartline_runtime::TaskSet;
 use heartline_testing::{Server, seconds_from_now};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
 use crate::HEARTLINE;
 
@@ -20,7 +20,7 @@ const SECOND: &str = include_str!("../../../auth/src/fixtures/p256_b.private.pem
 struct Provider {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Provider {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State { key_set, questions: 0 }));
         let shared = Arc::clone(&state);
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut head = Vec::new();

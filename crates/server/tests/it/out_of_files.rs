@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use heartline_client::raw::connect_raw;
+use heartline_runtime::TaskSet;
 use heartline_testing::{PATIENCE, SECRET, Server, Socket, bearer};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -43,7 +43,7 @@ fn processor_ticks(pid: u32) -> u64 {
 #[tokio::test]
 async fn accepting_rests_while_there_are_no_files_and_goes_on_afterwards() {
     let server = server_with_few_files().await;
-    let mut attempts = JoinSet::new();
+    let mut attempts = TaskSet::new();
     for number in 0..CLIENTS {
         let (address, bearer) = (server.address, bearer(&format!("user-{number}")));
         attempts.spawn(async move {

@@ -10,12 +10,12 @@ use heartline_client::{Client, ClientConfig, ClientEvent};
 use heartline_protocol::Token;
 use heartline_protocol::server_frame::ConnectionEstablished;
 use heartline_routing::Clock;
+use heartline_runtime::TaskSet;
 use heartline_testing::{PATIENCE, Server, Socket, bearer, close_of, service_token, token};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 /// The time.
@@ -181,13 +181,13 @@ pub(crate) async fn trickle(socket: &mut Socket, bytes: usize, pause: Duration) 
 pub(crate) struct Attentive {
     /// The number of the last event; events must come in order and without holes.
     pub(crate) last_event: watch::Receiver<u64>,
-    task: JoinSet<Vec<Received>>,
+    task: TaskSet<Vec<Received>>,
 }
 
 impl Attentive {
     pub(crate) fn new(socket: Socket) -> Self {
         let (sender, last_event) = watch::channel(0);
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(attend(socket, sender));
         Self { last_event, task }
     }

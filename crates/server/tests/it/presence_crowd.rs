@@ -1,10 +1,10 @@
 //! One user whom many watch.
 
+use heartline_runtime::TaskSet;
 use heartline_testing::presence::{OPEN, SENTINEL};
 use heartline_testing::{PATIENCE, Server, Socket};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -15,7 +15,7 @@ const TRANSITIONS: usize = 50;
 /// Many observers, each of which records the events about one user.
 struct Crowd {
     told: Vec<watch::Receiver<Told>>,
-    tasks: JoinSet<Vec<Value>>,
+    tasks: TaskSet<Vec<Value>>,
 }
 
 /// The events that an observer has received.
@@ -29,7 +29,7 @@ struct Told {
 
 impl Crowd {
     async fn gather(server: &Server) -> Self {
-        let (mut told, mut tasks) = (Vec::new(), JoinSet::new());
+        let (mut told, mut tasks) = (Vec::new(), TaskSet::new());
         for number in 0..WATCHERS {
             let mut socket = server.connect(&format!("watcher-{number}")).await;
             let first = socket.subscribe(&["star", SENTINEL]).await;

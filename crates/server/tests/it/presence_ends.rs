@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use heartline_routing::Clock;
+use heartline_runtime::TaskSet;
 use heartline_testing::chat::open_store;
 use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
 use heartline_testing::{Files, PATIENCE, Socket};
 use serde_json::Value;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::HEARTLINE;
@@ -163,7 +163,7 @@ async fn a_drain_shows_nobody_as_gone() {
         assert!(users.iter().all(|seen| seen["status"] == "online"), "{users:?}");
     }
     server.signal("TERM").await;
-    let listening: JoinSet<_> = sockets.into_iter().map(presence_events).collect();
+    let listening: TaskSet<_> = sockets.into_iter().map(presence_events).collect();
     let events = listening.join_all().await.concat();
     assert!(events.is_empty(), "{} events, such as {:?}", events.len(), events[0]);
     assert_eq!(server.exit_code().await, Some(0));

@@ -14,10 +14,9 @@ use heartline::config::{Disk, Layer, Sources, load};
 use heartline::dev::{DataDirectory, dev_preset};
 use heartline::lifecycle::Lifecycle;
 use heartline::{Engines, Listeners};
-use heartline_runtime::{Clock, Random};
+use heartline_runtime::{Clock, Random, TaskSet};
 use heartline_terminal::{ConnectArgs, Console, Tokens};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 #[derive(Debug, Parser)]
 struct CommandLine {
@@ -58,7 +57,7 @@ struct Node {
     address: SocketAddr,
     scratch: Scratch,
     _directory: DataDirectory,
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 impl Node {
@@ -75,7 +74,7 @@ impl Node {
         })
         .unwrap();
         let (ready, address) = oneshot::channel();
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(async move {
             let (clock, random) = (Clock::system(), Random::system());
             let engines = Engines::open(&loaded, clock, random).await.unwrap();

@@ -37,7 +37,7 @@ struct Person {
     paper: Paper,
     /// Up to where the paper was read.
     read: usize,
-    task: JoinSet<u8>,
+    task: TaskSet<u8>,
 }
 
 impl Person {
@@ -54,7 +54,7 @@ impl Person {
             with_colours: false,
             signals: stream::pending(),
         };
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(async move {
             heartline_terminal::connect(arguments, tokens, console).await.unwrap()
         });

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use heartline_runtime::TaskSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// Forwards connections to a server.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Proxy {
     dropped_below: watch::Sender<u64>,
     accepted: watch::Receiver<u64>,
     /// Accepts and forwards; ends with the proxy.
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 impl Proxy {
@@ -27,7 +27,7 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let (dropped_below, dropped) = watch::channel(0);
         let (count, accepted) = watch::channel(0);
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(accept(listener, server, dropped, count));
         Self { address, dropped_below, accepted, _task: task }
     }
@@ -45,7 +45,7 @@ async fn accept(
     dropped: watch::Receiver<u64>,
     count: watch::Sender<u64>,
 ) {
-    let mut pumps = JoinSet::new();
+    let mut pumps = TaskSet::new();
     loop {
         let (client, _) = listener.accept().await.unwrap();
         let (from_client, to_client) = client.into_split();

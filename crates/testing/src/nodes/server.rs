@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use heartline_client::raw::{RawUpgrade, connect_raw};
 use heartline_engines::free_port;
+use heartline_runtime::TaskSet;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::nodes::http::send_request;
@@ -32,7 +32,7 @@ pub struct Server {
     lines: watch::Receiver<usize>,
     files: Files,
     /// The task that reads the log; ends with the server.
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 // === impl Binary ===
@@ -86,7 +86,7 @@ impl Server {
         let log = Arc::new(Mutex::new(Vec::new()));
         let (count, mut lines) = watch::channel(0);
         let collected = Arc::clone(&log);
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(async move {
             let mut reader = BufReader::new(stderr).lines();
             while let Ok(Some(line)) = reader.next_line().await {

@@ -10,10 +10,10 @@ use heartline_routing::{
     Clock, Lease, LeaseKey, LeaseKind, Leases, MemoryDirectory, Policy, PresenceNews,
     PresenceStates, Transition,
 };
+use heartline_runtime::TaskSet;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use ulid::Ulid;
 
@@ -65,7 +65,7 @@ pub(super) struct World {
     numbers: u128,
     /// The task before it runs.
     waiting: Option<PresenceTask>,
-    running: JoinSet<()>,
+    running: TaskSet<()>,
 }
 
 /// A connection that is listed.
@@ -104,7 +104,7 @@ impl World {
             lease,
             offline_linger: Duration::ZERO,
         };
-        let (waiting, running) = (Some(task), JoinSet::new());
+        let (waiting, running) = (Some(task), TaskSet::new());
         Self { plane, directory, relations, metrics, hub, policy, numbers: 0, waiting, running }
     }
 

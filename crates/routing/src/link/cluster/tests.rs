@@ -1,7 +1,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use heartline_protocol::{ChatId, Timestamp};
-use tokio::task::JoinSet;
+use heartline_runtime::TaskSet;
 
 use super::*;
 use crate::directory::NodeRecord;
@@ -106,7 +106,7 @@ struct Network {
     receptions: Receptions,
     deaf: Arc<Mutex<Vec<NodeId>>>,
     directory: Arc<MemoryDirectory>,
-    tasks: JoinSet<()>,
+    tasks: TaskSet<()>,
 }
 
 struct Node {
@@ -121,7 +121,7 @@ impl Network {
     fn new() -> Self {
         let directory = Arc::new(MemoryDirectory::new(1, Clock::system()));
         let (receptions, deaf) = (Receptions::default(), Arc::default());
-        Self { receptions, deaf, directory, tasks: JoinSet::new() }
+        Self { receptions, deaf, directory, tasks: TaskSet::new() }
     }
 
     /// A node that the directory lists. In this network a node's address is its id.

@@ -129,7 +129,7 @@ async fn is_free(config: &Config, report: &mut Report<'_>) -> bool {
         return false;
     }
     let checked = path.clone();
-    let checking = tokio::task::spawn_blocking(move || check_store(&checked, Thoroughness::Full));
+    let checking = heartline_runtime::blocking(move || check_store(&checked, Thoroughness::Full));
     let finding = match report.watch("checking the whole store", checking).await {
         Ok(Ok(faults)) if faults.is_empty() => {
             Finding::pass("store file", format!("{} is intact", path.display()))

@@ -9,13 +9,12 @@ use heartline_client::raw::{
     OPCODE_CLOSE, OPCODE_PING, OPCODE_PONG, OPCODE_TEXT, connect_raw, masked_frame,
     masked_text_frame, read_server_frame,
 };
-use heartline_runtime::Clock;
+use heartline_runtime::{Clock, TaskSet};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::{PATIENCE, close_of, token};
@@ -102,7 +101,7 @@ pub struct PartyClient {
     /// The number of messages of each operation that were returned already.
     returned: HashMap<String, usize>,
     /// The task that reads; ends with the client.
-    _task: JoinSet<()>,
+    _task: TaskSet<()>,
 }
 
 #[derive(Debug, Default)]
@@ -151,7 +150,7 @@ impl PartyClient {
         let (reader, writer) = stream.into_split();
         let (writer, received) = (Arc::new(AsyncMutex::new(writer)), Arc::default());
         let (counter, count) = watch::channel(0);
-        let mut task = JoinSet::new();
+        let mut task = TaskSet::new();
         task.spawn(read_messages(reader, Arc::clone(&writer), Arc::clone(&received), counter));
         Self { writer, operations: 0, received, count, returned: HashMap::new(), _task: task }
     }
