@@ -14,7 +14,7 @@ const CLAIM: Duration = Duration::from_secs(10);
 
 /// How long a store may not claim the same chat again, so that other nodes can: a node that cannot
 /// announce must not keep a chat for ever. Longer than the interval of the relay.
-const REST: Duration = Duration::from_secs(3);
+const CLAIM_PAUSE: Duration = Duration::from_secs(3);
 
 /// Ranges that one transaction records while it locks their chats.
 pub(super) const RANGES_MAX: usize = 500;
@@ -88,7 +88,7 @@ pub(super) async fn unpublished(
     limit: usize,
 ) -> Result<Vec<Unpublished>, Failure> {
     let (older_than, claim, rest) =
-        (duration_ms(older_than), duration_ms(CLAIM), duration_ms(REST));
+        (duration_ms(older_than), duration_ms(CLAIM), duration_ms(CLAIM_PAUSE));
     let (limit, moved) = (row_limit(limit.min(u32::MAX as usize)), row_limit(MOVED_MAX));
     let rows = connection
         .write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved, &rest])

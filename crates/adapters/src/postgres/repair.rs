@@ -23,7 +23,7 @@ const REPAIR: &str = "UPDATE chats SET head_sequence = $2, halted = false,
 const RECORD: &str = "INSERT INTO repairs (repaired_at, chat_id, head_before, head_after)
     VALUES (now_ms(), $1, $2, $3)";
 
-/// Deletes the recorded ranges above the new counter: those sequences will be assigned again.
+/// Deletes the recorded ranges: sequences above the new counter will be assigned again.
 const FORGET_RANGES: &str = "DELETE FROM published_ranges WHERE chat_key = $1";
 
 /// A chat is marked while its head is ahead of what was announced.

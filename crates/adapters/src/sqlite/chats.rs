@@ -83,7 +83,7 @@ pub(super) fn of_user(
     limit: usize,
 ) -> rusqlite::Result<Vec<ChatSummary>> {
     let Some(user_key) = user_key(connection, user_id)? else { return Ok(Vec::new()) };
-    // The hint makes SQLite begin with the chats of the user, which are few.
+    // The CROSS JOIN makes SQLite begin with the chats of the user, which are few.
     let sql = format!(
         "SELECT {CHAT_COLUMNS}, {HEAD}, m.last_acked_sequence
          FROM members m CROSS JOIN chats c ON c.chat_key = m.chat_key

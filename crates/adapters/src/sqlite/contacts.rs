@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::{self, row_limit, unsigned, visibility_number};
 use super::write_transaction::{WriteTransaction, user_key};
 
-/// The contacts that a user has added. The hint makes SQLite begin with the contacts, which are
-/// few.
+/// The contacts that a user has added. The CROSS JOIN makes SQLite begin with the contacts, which
+/// are few.
 pub(super) const OF_USER: &str = "SELECT u.user_id
     FROM contacts c CROSS JOIN users u ON u.user_key = c.contact_key
     WHERE c.user_key = ?1 AND u.user_id > ?2 ORDER BY u.user_id LIMIT ?3";

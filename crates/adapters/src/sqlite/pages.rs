@@ -82,7 +82,7 @@ pub(super) fn manifest(
     limit: usize,
 ) -> rusqlite::Result<Vec<ManifestChat>> {
     let Some(user_key) = user_key(connection, user_id)? else { return Ok(Vec::new()) };
-    // The hint makes SQLite begin with the chats of the user, which are few.
+    // The CROSS JOIN makes SQLite begin with the chats of the user, which are few.
     let sql = format!(
         "SELECT c.chat_id, {HEAD}, m.last_acked_sequence
          FROM members m CROSS JOIN chats c ON c.chat_key = m.chat_key

@@ -142,11 +142,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "an older state overwrites a newer one",
         "nodes_that_archive_the_same_sessions_end_at_the_newest",
     ),
-    (
-        41,
-        "indexes grow without bound",
-        "active_sessions_are_listed_by_their_last_activity",
-    ),
+    (41, "indexes grow without bound", "active_sessions_are_listed_by_their_last_activity"),
     (42, "SQL reaches clients", "nothing_of_the_inside_is_told_when_engines_are_away"),
     (43, "a redirect leaves the site", "the_way_into_a_session_never_leaves_the_site"),
     (44, "depth is hidden in fragments", "depth_is_counted_through_named_fragments"),
@@ -179,7 +175,11 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "nothing is caught up after an outage",
         "a_lost_last_notification_is_found_out_without_another_edit",
     ),
-    (54, "WATCH on a shared connection", "of_many_concurrent_commits_one_succeeds_at_each_revision"),
+    (
+        54,
+        "WATCH on a shared connection",
+        "of_many_concurrent_commits_one_succeeds_at_each_revision",
+    ),
     (
         60,
         "a flush forgets what came meanwhile",
