@@ -1,4 +1,4 @@
-//! Appends a batch in tests that expect one verdict for all of it.
+//! Appends a batch in tests in which the store itself works or fails as a whole.
 
 use async_trait::async_trait;
 use heartline_durability::{AppendError, AppendRefusal, Appended, ChatLog, NewMessage, StoreError};
@@ -6,16 +6,16 @@ use heartline_durability::{AppendError, AppendRefusal, Appended, ChatLog, NewMes
 /// The results of a batch, or the failure of the store.
 pub(crate) type Results = Result<Vec<Result<Appended, AppendRefusal>>, StoreError>;
 
-/// [`ChatLog::append`] with the failure of the store apart.
+/// [`ChatLog::append`] with a failure of the store as an error of the whole call.
 #[async_trait]
 pub(crate) trait AppendAll: ChatLog {
     async fn append_all(&self, batch: Vec<NewMessage>) -> Results {
-        let answers = self.append(batch).await.into_iter().map(|answer| match answer {
+        let results = self.append(batch).await.into_iter().map(|result| match result {
             Ok(appended) => Ok(Ok(appended)),
             Err(AppendError::Refused(refusal)) => Ok(Err(refusal)),
             Err(AppendError::Store(error)) => Err(error),
         });
-        answers.collect()
+        results.collect()
     }
 }
 

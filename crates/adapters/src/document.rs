@@ -7,8 +7,8 @@ use heartline_party::Archived;
 
 /// Sessions, and bytes of their documents, in one transaction of an archive, which blocks others
 /// meanwhile.
-const BITE_SESSIONS_MAX: usize = 64;
-const BITE_BYTES_MAX: usize = 8 * 1024 * 1024;
+const CHUNK_SESSIONS_MAX: usize = 64;
+const CHUNK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The version that is written.
 const FORM: u8 = 1;
@@ -52,24 +52,24 @@ fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Unreadable> {
     Ok(part)
 }
 
-/// Divides sessions into as many as are put together, in their order.
-pub(crate) fn bites(sessions: Vec<Archived>) -> Vec<Vec<Archived>> {
-    let mut bites: Vec<Vec<Archived>> = Vec::new();
+/// Divides sessions into chunks for one transaction each, in their order.
+pub(crate) fn chunks(sessions: Vec<Archived>) -> Vec<Vec<Archived>> {
+    let mut chunks: Vec<Vec<Archived>> = Vec::new();
     let mut bytes = 0;
     for session in sessions {
         let size: usize = session.stored.fields.iter().map(|(_, value)| value.len()).sum();
         bytes += size;
-        match bites.last_mut() {
-            Some(bite) if bite.len() < BITE_SESSIONS_MAX && bytes <= BITE_BYTES_MAX => {
-                bite.push(session);
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_SESSIONS_MAX && bytes <= CHUNK_BYTES_MAX => {
+                chunk.push(session);
             }
             _ => {
-                bites.push(vec![session]);
+                chunks.push(vec![session]);
                 bytes = size;
             }
         }
     }
-    bites
+    chunks
 }
 
 #[cfg(test)]

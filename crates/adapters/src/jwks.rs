@@ -1,8 +1,8 @@
 //! A JWKS behind a URL, for the gateway's port [`JwksSource`].
 //!
-//! Keys decide who is believed, so they are taken only over TLS, from exactly the configured URL
-//! (no redirects), and only in full; plain HTTP is allowed on this machine, for tests and for
-//! providers that run beside the server.
+//! Keys decide which tokens are valid, so they are fetched only over TLS, from exactly the
+//! configured URL (no redirects), and only completely; plain HTTP is allowed on this machine, for
+//! tests and for providers that run beside the server.
 
 #[cfg(test)]
 mod tests;
@@ -28,19 +28,19 @@ use rustls::crypto::aws_lc_rs;
 /// How long a fetch may take from the first packet to the last byte.
 pub const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why `auth.jwks_url` was refused, in a sentence that says what to change.
+/// Why `auth.jwks_url` was rejected, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwksUrlError {
-    /// It is no URL with a host.
+    /// The value is not a URL with a host.
     #[error("auth.jwks_url is not a URL; write it as https://host/path")]
     NotAUrl,
-    /// It uses another scheme.
+    /// The URL has another scheme.
     #[error("auth.jwks_url begins with {0}://; only https:// is supported")]
     Scheme(String),
-    /// Whoever is on the way could put in keys of their own.
+    /// Plain HTTP lets an attacker on the network insert keys.
     #[error("auth.jwks_url uses http:// to {0}; use https://, http:// is only for this machine")]
     PlainHttp(String),
-    /// It carries a password that would not be sent.
+    /// The URL contains a password that would not be sent.
     #[error("auth.jwks_url contains a user name or password; key sets are public, remove it")]
     Credentials,
 }
@@ -85,7 +85,7 @@ impl HttpJwks {
         let url = check_url(url)?;
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        // A connection that waits minutes for its next use would only be found dead then.
+        // No connection is kept: it would be dead by the next use, minutes later.
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build(connector.build());

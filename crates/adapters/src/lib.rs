@@ -1,7 +1,6 @@
-//! The outside world: one module per vendor or remote service.
+//! Implementations of the ports: one module per vendor or remote service.
 //!
-//! Each module implements a port that a plane owns. No plane knows that this crate exists; only
-//! the server, which puts the parts together, does.
+//! Each module implements ports of a plane. No plane depends on this crate; only the server does.
 
 #[cfg(test)]
 mod append_all;

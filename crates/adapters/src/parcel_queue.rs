@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(Clock::system().now() - begun_at, ROOM_TIME);
         queue.put(&node(), parcel(1)).await.unwrap_err();
         assert_eq!(Clock::system().now() - begun_at, ROOM_TIME);
-        // It moves: there is room for one, and the next one waits again.
+        // The queue has room for one, and the next sender waits again.
         poll_fn(|context| queue.poll_next(context)).await;
         queue.put(&node(), parcel(1)).await.unwrap();
         queue.put(&node(), parcel(1)).await.unwrap_err();

@@ -1,11 +1,11 @@
 //! The store of a cluster: a PostgreSQL database that any number of nodes share.
 //!
-//! Every number is given under the lock of its chat's row, in the transaction that stores the
-//! message, so commit order is the order of numbers on whatever node they are sent. Nothing is
-//! answered before its commit, and every session makes its commits wait for the disk.
+//! A sequence is assigned under the lock of its chat's row, in the transaction that stores the
+//! message, so on every node commit order is sequence order. No call returns before its commit, and
+//! every database session makes its commits wait for the disk.
 //!
-//! Settings, statements and locks belong to sessions, so a pooler on the way must keep sessions
-//! apart; one that hands out a connection per transaction does not.
+//! Settings, prepared statements and locks belong to database sessions, so a connection pooler in
+//! between must work in session mode, not in transaction mode.
 
 mod append;
 mod chats;
@@ -18,12 +18,12 @@ mod edit;
 mod failure;
 mod forget;
 mod keys;
-mod lease;
 mod open;
 mod pages;
 mod party_archive;
 mod people;
 mod pool;
+mod pooled_connection;
 mod ports;
 mod publish;
 mod repair;
@@ -50,7 +50,7 @@ pub use open::OpenError;
 use pool::{Pool, Purpose};
 use tls::Tls;
 
-/// How long the opening may take; another node may be changing the schema.
+/// How long opening may take; another node may be migrating the schema.
 const OPEN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The store of a cluster. Clones share its connections.
@@ -62,15 +62,14 @@ struct Inner {
     pool: Pool,
     clock: Clock,
     random: Random,
-    /// Who claims what was not announced: this store and no other.
+    /// The id under which this store claims unannounced chats.
     claimant: i64,
 }
 
 impl PostgresStore {
-    /// Connects, proves that the database is durable and brings its schema up to date.
+    /// Connects, verifies that the database is durable and migrates its schema.
     ///
-    /// # Errors
-    /// Something is in the way; the sentence says what, and what to do.
+    /// # Errors The store cannot be opened; the error says why, and what to do.
     pub async fn open(
         config: &PostgresConfig,
         clock: Clock,
@@ -92,12 +91,12 @@ impl PostgresStore {
         Ok(Self(Arc::new(Inner { pool, clock, random, claimant })))
     }
 
-    /// Finishes what is under way and closes its connections. Later calls are refused.
+    /// Waits for the running calls and closes the connections. Later calls are rejected.
     pub async fn close(&self) {
         self.0.pool.close().await;
     }
 
-    /// What is counted; clones share the numbers.
+    /// The counters of the store; clones share them.
     pub fn counters(&self) -> PostgresCounters {
         self.0.pool.counters().clone()
     }

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one thread that writes it, a few that read beside it.
 //!
-//! Every commit is forced to the disk before anything is answered. What waits together is
-//! committed together, which is what makes that affordable.
+//! Every commit is synced to the disk before its callers get their results. Writes that wait at the
+//! same time are committed together, so that one sync serves many of them.
 
 mod append;
 mod backup;
@@ -31,7 +31,7 @@ mod readers;
 mod repair;
 mod rows;
 mod schema;
-mod session;
+mod write_transaction;
 mod writer;
 
 #[cfg(test)]
@@ -58,13 +58,13 @@ use party_store::LiveSessions;
 use readers::Readers;
 use writer::{Writer, WriterParts};
 
-/// The embedded store. Clones share it; when the last one goes, it finishes what it was asked
-/// for and closes in order.
+/// The embedded store. Clones share it; dropping the last one finishes the waiting writes and
+/// closes the file cleanly.
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inner>);
 
-/// The fields end in this order: nothing new is read, a check is broken off, everything that
-/// waits is written, and only then may another process come.
+/// The fields are dropped in this order: reads end, the check is interrupted, the waiting writes
+/// are finished, and only then is the lock released.
 struct Inner {
     readers: Readers,
     _check: Option<BackgroundCheck>,
@@ -72,7 +72,7 @@ struct Inner {
     clock: Clock,
     counters: SqliteCounters,
     health: Arc<Health>,
-    /// What the nodes of this process share of party sessions, once one has asked for it.
+    /// The live party sessions, shared by the nodes of this process; set on first use.
     party: OnceLock<Arc<LiveSessions>>,
     _lock: StoreLock,
 }
@@ -87,10 +87,9 @@ impl fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store, making it if there is none.
+    /// Opens the store, and creates it if there is none.
     ///
-    /// # Errors
-    /// Something is in the way; the sentence says what, and what to do.
+    /// # Errors The store cannot be opened; the error says why, and what to do.
     pub fn open(config: &SqliteConfig, clock: Clock, random: Random) -> Result<Self, OpenError> {
         let path = &config.path;
         let (lock, connection) = open::open_writer(config)?;
@@ -144,17 +143,18 @@ impl SqliteStore {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Finishes what it was asked for so far and closes in order. Later writes are refused.
+    /// Finishes the waiting writes and closes the file cleanly. Later writes are rejected.
     pub async fn close(&self) {
         self.0.writer.close().await;
     }
 
-    /// What went wrong so far; clones share the numbers.
+    /// The counters of the store; clones share them.
     pub fn counters(&self) -> SqliteCounters {
         self.0.counters.clone()
     }
 
-    /// What the check after an unclean stop has found, if anything. Then nothing is written.
+    /// The damage that the check after an unclean stop has found, if any. A damaged store rejects
+    /// writes.
     pub fn damage(&self) -> Option<&str> {
         self.0.health.damage()
     }

@@ -8,6 +8,7 @@ mod chat_log;
 mod chats;
 mod contacts;
 mod event_bus;
+mod failing_chat;
 mod halted;
 mod people;
 
@@ -54,7 +55,8 @@ impl<'store> Contract<'store> {
         Self { store, run: Random::system().draw(), names: AtomicU64::new(0) }
     }
 
-    /// Runs the whole suite but [`Contract::prove_halted`], which needs help from the engine.
+    /// Runs the whole suite but [`Contract::prove_halted`] and [`Contract::prove_failing_chat`],
+    /// which need help from the engine.
     pub async fn run(&self) {
         self.store.probe().await.expect("the store takes writes");
         self.prove_chats().await;

@@ -93,8 +93,10 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
     /// stored content was deleted); then membership; then the next number.
     ///
     /// One message's refusal affects no other. A failure of the store affects the messages of a
-    /// chat alike: none of them is stored, or, if the outcome is unknown, all or none. The messages
-    /// of another chat may be stored nevertheless.
+    /// chat alike: none of them is stored, or, if the outcome is unknown, all or none. A failure
+    /// that one chat causes (a lock that another transaction holds on it, a constraint, a value
+    /// that cannot be read) is answered for the messages of that chat only; those of the other
+    /// chats are stored. The outcome of a failure is unknown only if the commit may have happened.
     async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>>;
 
     /// A page of a chat; none when the reader is not a member or there is no such chat.
@@ -107,16 +109,4 @@ pub trait ChatLog: Send + Sync + std::fmt::Debug {
         after: Option<ChatId>,
         limit: usize,
     ) -> Result<Vec<ManifestChat>, StoreError>;
-}
-
-/// The answers to a batch that the store treated as one: its own results, or the same failure for
-/// every message.
-pub fn answers(
-    count: usize,
-    results: Result<Vec<Result<Appended, AppendRefusal>>, StoreError>,
-) -> Vec<Result<Appended, AppendError>> {
-    match results {
-        Ok(results) => results.into_iter().map(|result| Ok(result?)).collect(),
-        Err(error) => vec![Err(AppendError::Store(error)); count],
-    }
 }

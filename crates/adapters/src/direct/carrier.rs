@@ -9,10 +9,10 @@ use heartline_routing::link::{
     Carrier, Departures, DirectCarrier, LinkMetrics, Parcel, Reach, Refused,
 };
 use heartline_routing::{Clock, LinkError};
-use heartline_runtime::Random;
+use heartline_runtime::{Random, Tasks};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tracing::error;
+use tokio_util::sync::CancellationToken;
 
 use super::ClusterSecret;
 use super::dial::Dialer;
@@ -39,7 +39,7 @@ pub struct HttpCarrier {
 #[derive(Debug)]
 pub struct DirectTasks {
     begun: mpsc::Receiver<LinkTask>,
-    metrics: LinkMetrics,
+    task_panics: Counter,
 }
 
 impl HttpCarrier {
@@ -52,7 +52,7 @@ impl HttpCarrier {
         metrics: LinkMetrics,
     ) -> (Arc<Self>, DirectTasks) {
         let (begin, begun) = mpsc::channel(BEGUN_MAX);
-        let tasks_metrics = metrics.clone();
+        let task_panics = metrics.task_panics.clone();
         let carrier = Self {
             dialer: Dialer { own, secret },
             links: Mutex::default(),
@@ -62,7 +62,7 @@ impl HttpCarrier {
             clock,
             random,
         };
-        (Arc::new(carrier), DirectTasks { begun, metrics: tasks_metrics })
+        (Arc::new(carrier), DirectTasks { begun, task_panics })
     }
 
     /// The link to a node at an address, begun if there is none.
@@ -138,19 +138,13 @@ impl DirectCarrier for HttpCarrier {
 impl DirectTasks {
     /// Runs the links, for ever. They end when it is dropped.
     pub async fn run(mut self) {
-        let mut links = JoinSet::new();
-        loop {
-            tokio::select! {
-                Some(link) = self.begun.recv() => {
-                    links.spawn(link.run());
-                }
-                Some(ended) = links.join_next() => if let Err(panic) = ended {
-                    // The next parcel for that node begins another link.
-                    error!(%panic, "direct link panicked");
-                    self.metrics.task_panics.inc();
-                },
-                else => return std::future::pending().await,
-            }
+        // If the task of a link panics, the next parcel for its node begins another link.
+        let links = Tasks::counting(self.task_panics);
+        let stopped = CancellationToken::new();
+        let _ends_links = stopped.clone().drop_guard();
+        while let Some(link) = self.begun.recv().await {
+            links.spawn("direct link", stopped.clone().run_until_cancelled_owned(link.run()));
         }
+        std::future::pending().await
     }
 }

@@ -20,10 +20,10 @@ use super::{
     PING_TIMEOUT, RECEIVER, SENDER,
 };
 
-/// How long it may take from the first packet to the head of the answer.
+/// The longest time from the first packet to the head of the response.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Bytes of the head of an answer.
+/// Bytes of the head of a response.
 const HEAD_BYTES_MAX: u32 = 16 * 1024;
 
 /// Why a node was not reached.
@@ -32,29 +32,29 @@ pub(super) enum DialError {
     /// No connection was made.
     #[error("no connection")]
     Connect(#[from] io::Error),
-    /// There was one, and HTTP/2 failed on it.
+    /// HTTP/2 failed on the connection.
     #[error("the connection broke")]
     Http(#[from] hyper::Error),
-    /// There was no answer in time.
-    #[error("no answer within {DIAL_TIMEOUT:?}")]
+    /// No response came in time.
+    #[error("no response within {DIAL_TIMEOUT:?}")]
     Timeout,
-    /// The address or an id cannot stand in a request.
+    /// The address or an id is not valid in a request.
     #[error("the address cannot be used")]
     Address(#[from] http::Error),
-    /// The node does not know our secret.
+    /// The node rejects the secret.
     #[error("the node refuses cluster.secret; all nodes must have the same")]
     Secret,
-    /// Another node is there now.
+    /// Another node is at the address now.
     #[error("another node is at this address: {0}")]
     OtherNode(NodeId),
     /// The server at the address is no node.
-    #[error("the answer has the status {0}")]
+    #[error("the response has the status {0}")]
     Status(StatusCode),
 }
 
 impl DialError {
     /// Whether the address refuses connections.
-    pub(super) fn is_nobody_there(&self) -> bool {
+    pub(super) fn is_refused(&self) -> bool {
         matches!(self, Self::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
@@ -66,19 +66,19 @@ pub(super) struct Dialer {
     pub(super) secret: ClusterSecret,
 }
 
-/// A connection whose request was answered.
+/// A connection with the response to its request.
 pub(super) struct Dialled {
     /// The node that answered.
     pub(super) node_id: NodeId,
-    /// The rest of its answer.
+    /// The body of its response.
     pub(super) body: Incoming,
     /// Drives the connection, and must be polled while it is used. It ends with the connection.
     pub(super) driving: Driving,
-    /// The connection is let go with it.
+    /// Dropping it closes the connection.
     _requests: SendRequest<RequestBody>,
 }
 
-/// The work of a connection.
+/// The future that drives a connection.
 pub(super) type Driving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Dialer {

@@ -16,7 +16,7 @@ const TASKS_MAX: usize = 64;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The executor that hyper is given.
+/// The executor for hyper.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionExecutor(mpsc::Sender<Task>);
 

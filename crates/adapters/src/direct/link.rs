@@ -30,7 +30,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// The sender's end of a link. The link's task ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Where the node is.
+    /// The address of the node.
     pub(super) address: String,
     outgoing: Arc<Outgoing>,
     reach: Arc<Mutex<Reach>>,
@@ -64,7 +64,7 @@ impl Link {
         (Self { address: address.to_owned(), outgoing, reach, held }, task)
     }
 
-    /// Whether its task has ended, which it does only by a bug.
+    /// Whether its task has panicked.
     pub(super) fn has_failed(&self) -> bool {
         self.held.is_closed()
     }
@@ -73,13 +73,13 @@ impl Link {
         *lock(&self.reach)
     }
 
-    /// Where parcels are put.
+    /// The queue of the link.
     pub(super) fn outgoing(&self) -> Arc<Outgoing> {
         Arc::clone(&self.outgoing)
     }
 }
 
-/// Puts a parcel into the queue of a link that looks like this.
+/// Queues a parcel, unless the node is unreachable.
 pub(super) async fn put(reach: Reach, outgoing: &Outgoing, parcel: Parcel) -> Result<(), Refused> {
     match reach {
         Reach::Unknown | Reach::Connected => outgoing.put(parcel).await,
@@ -121,7 +121,7 @@ struct Keeper {
 #[derive(Debug, Clone, Copy, Default)]
 struct Absence {
     since: Option<Instant>,
-    nobody_since: Option<Instant>,
+    refused_since: Option<Instant>,
 }
 
 impl Keeper {
@@ -148,12 +148,12 @@ impl Keeper {
 
     /// Opens a stream and returns when it has ended; an error if it was not opened.
     async fn hold(&self) -> Result<(), DialError> {
-        let (take, taken) = oneshot::channel();
-        let body = RequestBody::Waiting(taken, Arc::clone(&self.outgoing));
+        let (accept, accepted) = oneshot::channel();
+        let body = RequestBody::Waiting(accepted, Arc::clone(&self.outgoing));
         let mut dialled = self.dialer.stream(&self.address, &self.receiver, body).await?;
         self.set(Reach::Connected, None);
         // The body lives with the connection; if that is gone, the next line ends.
-        let _ = take.send(());
+        let _ = accept.send(());
         tokio::select! {
             () = &mut dialled.driving => {}
             // The body of the response is empty, and ends with the stream.
@@ -166,11 +166,11 @@ impl Keeper {
     fn judge(&self, absence: &mut Absence, error: &DialError) {
         let now = self.clock.now();
         let since = *absence.since.get_or_insert(now);
-        match error.is_nobody_there() {
-            true => _ = absence.nobody_since.get_or_insert(now),
-            false => absence.nobody_since = None,
+        match error.is_refused() {
+            true => _ = absence.refused_since.get_or_insert(now),
+            false => absence.refused_since = None,
         }
-        let is_gone = absence.nobody_since.is_some_and(|since| now - since >= GONE_AFTER);
+        let is_gone = absence.refused_since.is_some_and(|since| now - since >= GONE_AFTER);
         if is_gone || matches!(error, DialError::OtherNode(_)) {
             self.set(Reach::Gone, Some(error));
         } else if now - since >= UNREACHABLE_AFTER {

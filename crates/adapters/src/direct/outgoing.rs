@@ -12,7 +12,7 @@ use heartline_routing::link::{
 use super::unpacker::LENGTH_BYTES;
 use crate::parcel_queue::ParcelQueue;
 
-/// Bytes after which a piece of the stream is complete. Parcels that wait together travel
+/// Bytes after which a piece of the stream is complete. Parcels that wait at the same time are sent
 /// together.
 const PIECE_BYTES: usize = 32 * 1024;
 
@@ -68,7 +68,7 @@ impl Outgoing {
         if !parcel.is_envelope() {
             self.metrics.probes_sent.inc();
         }
-        // A parcel is far shorter than what fits into the length.
+        // The length of a parcel always fits.
         piece.put_u32_le(parcel.len() as u32);
         piece.put_slice(parcel.as_bytes());
     }

@@ -31,8 +31,8 @@ impl ClusterSecret {
         self.header.clone()
     }
 
-    /// Whether a request knows the secret. Digests are compared, and all of their bytes, so that
-    /// the time it takes says nothing about how much was right.
+    /// Whether a request has the secret. Whole digests are compared, so that the time of the
+    /// comparison does not reveal how much was right.
     pub(super) fn is_known_to(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         let given = digest(&SHA256, given);

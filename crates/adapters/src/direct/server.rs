@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_protocol::NodeId;
 use heartline_routing::link::{Reception, Transport};
+use heartline_runtime::Tasks;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
@@ -19,8 +20,9 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tracing::{debug, error, warn};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
 
 use super::executor::executor;
 use super::socket::prepare;
@@ -39,16 +41,16 @@ const STREAMS_MAX: u32 = 8;
 /// Bytes of the head of a request.
 const HEAD_BYTES_MAX: u32 = 16 * 1024;
 
-/// How long a connection may be open without a request that knows the secret.
-const STRANGER_TIME: Duration = Duration::from_secs(5);
+/// How long a connection may be open without a request with the secret.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a stream may be silent. Every node sends its status once a second.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// How long accepting pauses when the process has no file descriptors left.
-const REST: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes parcels from other nodes.
+/// Receives parcels from other nodes.
 #[derive(Debug, Clone)]
 pub struct DirectServer {
     node_id: NodeId,
@@ -64,27 +66,34 @@ impl DirectServer {
 
     /// Accepts connections from the listener until `stop` is done, then drops them.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let mut connections = JoinSet::new();
+        // If the task of a connection panics, the sender opens another connection and detects which
+        // parcels were lost.
+        let connections = Tasks::counting(self.reception.metrics().task_panics.clone());
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let stopped = CancellationToken::new();
+        let _drops_connections = stopped.clone().drop_guard();
         tokio::pin!(stop);
         loop {
-            tokio::select! {
+            let accept = async {
+                let permit = Arc::clone(&permits).acquire_owned().await;
+                (permit.expect("the semaphore is never closed"), listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
                 biased;
                 () = &mut stop => return,
-                Some(ended) = connections.join_next() => if let Err(panic) = ended {
-                    // The sender opens another connection, and sees which parcels were not taken.
-                    error!(%panic, "direct connection panicked");
-                    self.reception.metrics().task_panics.inc();
-                },
-                accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
-                    match accepted {
-                        Ok((socket, peer)) => {
-                            connections.spawn(self.clone().serve_socket(socket, peer));
-                        }
-                        Err(error) => {
-                            warn!(%error, "accept paused on the direct listener");
-                            tokio::time::sleep(REST).await;
-                        }
-                    }
+                accepted = accept => accepted,
+            };
+            match accepted {
+                Ok((socket, peer)) => {
+                    let (server, stopped) = (self.clone(), stopped.clone());
+                    connections.spawn("direct connection", async move {
+                        let _permit = permit;
+                        stopped.run_until_cancelled(server.serve_socket(socket, peer)).await
+                    });
+                }
+                Err(error) => {
+                    warn!(%error, "accept paused on the direct listener");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -105,13 +114,14 @@ impl DirectServer {
             .max_frame_size(FRAME_BYTES_MAX)
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(HEAD_BYTES_MAX);
-        let is_known = Arc::new(AtomicBool::new(false));
+        let is_authenticated = Arc::new(AtomicBool::new(false));
         let service = service_fn(|request| {
-            let (server, is_known) = (self.clone(), Arc::clone(&is_known));
+            let (server, is_authenticated) = (self.clone(), Arc::clone(&is_authenticated));
             async move {
-                let answer = server.answer(request);
-                is_known.fetch_or(answer.status() != StatusCode::UNAUTHORIZED, Ordering::Relaxed);
-                Ok::<_, Infallible>(answer)
+                let response = server.respond(request);
+                let is_known = response.status() != StatusCode::UNAUTHORIZED;
+                is_authenticated.fetch_or(is_known, Ordering::Relaxed);
+                Ok::<_, Infallible>(response)
             }
         });
         let connection = settings.serve_connection(TokioIo::new(socket), service);
@@ -120,32 +130,32 @@ impl DirectServer {
                 debug!(%peer, %error, "direct connection failed");
             },
             () = work.run() => {}
-            () = no_stranger(&is_known) => {
+            () = authentication_timeout(&is_authenticated) => {
                 debug!(%peer, "direct connection closed: no request with the secret in time");
                 self.reception.metrics().refused("no_request");
             }
         }
     }
 
-    /// Answers one request, also for a server of other requests between nodes.
-    pub fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    /// Responds to one request. Also called by a server of other requests between nodes.
+    pub fn respond(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         if !self.secret.is_known_to(request.headers()) {
             // A client without the secret learns nothing more.
             self.reception.metrics().refused("unauthorized");
             return empty(StatusCode::UNAUTHORIZED);
         }
-        let mut answer = match (request.method(), request.uri().path()) {
-            (&Method::POST, PARCELS_PATH) => self.take(request),
+        let mut response = match (request.method(), request.uri().path()) {
+            (&Method::POST, PARCELS_PATH) => self.receive(request),
             (&Method::GET, NODE_PATH) => empty(StatusCode::OK),
             (_, PARCELS_PATH | NODE_PATH) => empty(StatusCode::METHOD_NOT_ALLOWED),
             _ => empty(StatusCode::NOT_FOUND),
         };
         let node_id = HeaderValue::from_str(self.node_id.as_str());
-        answer.headers_mut().insert(NODE, node_id.expect("ids of nodes are plain text"));
-        answer
+        response.headers_mut().insert(NODE, node_id.expect("ids of nodes are plain text"));
+        response
     }
 
-    fn take(&self, request: Request<Incoming>) -> Response<Answer> {
+    fn receive(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let node_of =
             |name| -> Option<NodeId> { request.headers().get(name)?.to_str().ok()?.parse().ok() };
         let (Some(sender), Some(receiver)) = (node_of(&SENDER), node_of(&RECEIVER)) else {
@@ -157,19 +167,19 @@ impl DirectServer {
             return empty(StatusCode::CONFLICT);
         }
         let receiving = receive(request.into_body(), sender, Arc::clone(&self.reception));
-        Response::new(Answer(Some(Box::pin(receiving))))
+        Response::new(ResponseBody(Some(Box::pin(receiving))))
     }
 }
 
 /// Returns if no request has shown the secret in time.
-async fn no_stranger(is_known: &AtomicBool) {
-    tokio::time::sleep(STRANGER_TIME).await;
-    if is_known.load(Ordering::Relaxed) {
+async fn authentication_timeout(is_authenticated: &AtomicBool) {
+    tokio::time::sleep(AUTHENTICATION_TIMEOUT).await;
+    if is_authenticated.load(Ordering::Relaxed) {
         std::future::pending().await
     }
 }
 
-/// Takes parcels out of a stream for as long as it lasts.
+/// Receives the parcels of a stream until the stream ends.
 async fn receive(mut stream: Incoming, sender: NodeId, reception: Arc<Reception>) {
     let mut unpacker = Unpacker::default();
     loop {
@@ -196,17 +206,17 @@ async fn receive(mut stream: Incoming, sender: NodeId, reception: Arc<Reception>
     }
 }
 
-fn empty(status: StatusCode) -> Response<Answer> {
-    let mut response = Response::new(Answer(None));
+fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody(None));
     *response.status_mut() = status;
     response
 }
 
 /// The body of a response: empty, and ends with the request's parcels. Polling it receives them, in
 /// the stream's own task.
-pub struct Answer(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub struct ResponseBody(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -226,8 +236,8 @@ impl Body for Answer {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for ResponseBody {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Answer").field("takes_parcels", &self.0.is_some()).finish()
+        formatter.debug_struct("ResponseBody").field("is_receiving", &self.0.is_some()).finish()
     }
 }

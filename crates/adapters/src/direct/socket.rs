@@ -6,11 +6,11 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// After how long without an acknowledgement a connection counts as broken. It is longer than the
-/// ping's patience, which is the one that decides; this one bounds what the kernel goes on trying.
+/// The time without an acknowledgement after which the kernel closes a connection. The timeout of
+/// pings is shorter and usually decides.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When and how often the kernel itself looks whether the peer's machine is there.
+/// The TCP keepalive settings.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(2);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 

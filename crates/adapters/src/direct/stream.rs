@@ -14,10 +14,10 @@ use super::outgoing::Outgoing;
 /// The body of a request to another node.
 #[derive(Debug)]
 pub(super) enum RequestBody {
-    /// The request says everything by itself.
+    /// No body.
     Empty,
-    /// Parcels, once the receiver has said that it takes them: before that, a refusal would cost
-    /// those that were sent.
+    /// Parcels, once the receiver has accepted the stream: parcels that were sent before a
+    /// rejection would be lost.
     Waiting(oneshot::Receiver<()>, Arc<Outgoing>),
     /// Parcels.
     Parcels(Arc<Outgoing>),
@@ -31,10 +31,10 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Self::Waiting(taken, outgoing) = &mut *self {
-            let is_taken = ready!(Pin::new(taken).poll(context)).is_ok();
+        if let Self::Waiting(accepted, outgoing) = &mut *self {
+            let is_accepted = ready!(Pin::new(accepted).poll(context)).is_ok();
             let outgoing = Arc::clone(outgoing);
-            *self = if is_taken { Self::Parcels(outgoing) } else { Self::Empty };
+            *self = if is_accepted { Self::Parcels(outgoing) } else { Self::Empty };
         }
         match &*self {
             Self::Parcels(outgoing) => {

@@ -11,23 +11,23 @@ pub(super) const LENGTH_BYTES: usize = 4;
 #[error("a parcel of {0} bytes is announced")]
 pub(super) struct BadLength(pub(super) usize);
 
-/// Cuts parcels out of pieces. One that lies within a piece is a slice of it; only one that spans
-/// several is copied.
+/// Cuts parcels out of pieces. A parcel within one piece is a slice of it; only a parcel that spans
+/// several pieces is copied.
 #[derive(Debug, Default)]
 pub(super) struct Unpacker {
     piece: Bytes,
-    /// The beginning of a parcel, with its length, whose end has not come yet.
+    /// The beginning of an incomplete parcel, with its length.
     begun: BytesMut,
 }
 
 impl Unpacker {
-    /// Takes the next piece. All parcels of the one before must have been taken out.
+    /// Adds the next piece. All parcels of the piece before must have been read.
     pub(super) fn add(&mut self, piece: Bytes) {
         debug_assert!(self.piece.is_empty(), "a piece is used up before the next one");
         self.piece = piece;
     }
 
-    /// The next parcel, if all of it has come.
+    /// The next complete parcel, if there is one.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, BadLength> {
         if self.begun.is_empty() && self.piece.len() >= LENGTH_BYTES {
             let length = length_of(&self.piece)?;

@@ -256,7 +256,7 @@ fn only_https_or_this_machine_is_allowed() {
 }
 
 #[test]
-fn what_is_printed_leaves_the_query_out() {
+fn debug_leaves_the_query_out() {
     let source = HttpJwks::new("https://id.example/keys?key=hidden", FETCH_TIMEOUT).unwrap();
     assert_eq!(format!("{source:?}"), "https://id.example/keys");
 }

@@ -1,32 +1,48 @@
 //! Stop 6 of the life of a message, in PostgreSQL: numbered once and stored.
 //!
 //! A batch is one call and one transaction, however many chats it is for; its chats are locked in
-//! the order of their ids, so batches of any number of nodes may cross.
+//! the order of their ids, so batches of any number of nodes may cross. Only if the transaction
+//! fails because of some of its chats is the batch stored again in parts.
 
-use std::collections::HashMap;
+mod batch;
+mod outcome;
 
-use heartline_durability::{AppendRefusal, Appended, NewMessage};
-use heartline_protocol::server_frame::Message;
-use heartline_protocol::{ChatId, ClientMessageId, MessageId, Timestamp, UserId};
-use heartline_runtime::Random;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use heartline_durability::{AppendError, Appended, StoreError};
+use heartline_protocol::{ChatId, Outcome};
+use heartline_routing::Clock;
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use tracing::error;
-use ulid::Ulid;
 
+pub(super) use self::batch::Batch;
+use self::batch::{Outcomes, Part};
+use self::outcome::MessageOutcome;
 use super::chats;
-use super::failure::Failure;
-use super::lease::Lease;
-use super::rows::{Id, content_type, content_type_bytes, get, number, timestamp, utf8};
+use super::connection::LockTimeouts;
+use super::failure::{Failure, Scope};
+use super::pool::{Pool, Purpose};
+use super::pooled_connection::PooledConnection;
+use super::rows::{self, Id, content_type_bytes, number};
 
-/// The result of one message.
-pub(super) type Answer = Result<Appended, AppendRefusal>;
+/// Stores messages: see the function in the migrations. The lateral join sets the timeout before
+/// the function is called, for this transaction only.
+const APPEND: &str = "SELECT a.place, a.outcome, a.sequence, a.created_at, a.members_version,
+        a.published, a.message_id, a.content_type, a.content
+    FROM set_config('lock_timeout', $7, true) AS timeout (setting)
+    CROSS JOIN LATERAL append(
+        CASE WHEN timeout.setting IS NOT NULL THEN $1::uuid[] END, $2, $3, $4, $5, $6
+    ) AS a";
 
-/// Stores messages: see the function in the migrations.
-const APPEND: &str = "SELECT place, outcome, sequence, created_at, members_version, published,
-        message_id, content_type, content
-    FROM append($1, $2, $3, $4, $5, $6)";
+/// Selects the chats whose rows no other transaction has locked.
+const UNLOCKED: &str =
+    "SELECT chat_id FROM chats WHERE chat_id = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED";
 
-/// Sets the flag of chats whose counter is wrong, unless it was mended meanwhile.
+/// Halts the chats whose counter is wrong, unless it was repaired meanwhile.
 const HALT: &str = "UPDATE chats c SET halted = true
     WHERE c.chat_id = ANY ($1) AND NOT c.halted AND (c.head_sequence IS NULL OR EXISTS (
         SELECT 1 FROM (
@@ -36,225 +52,220 @@ const HALT: &str = "UPDATE chats c SET halted = true
     ))
     RETURNING c.chat_id";
 
-/// What makes two messages of a batch the same.
-type Key<'batch> = (ChatId, &'batch UserId, &'batch ClientMessageId);
+/// Parts with a single chat that one append stores at the same time. With the shards of ingest
+/// they use half of the default pool.
+const SINGLE_CALLS_MAX: usize = 2;
 
-/// The messages of a batch that differ, each with an id in case it is stored, and which of them
-/// each message of the batch is.
-pub(super) struct Batch {
-    messages: Vec<NewMessage>,
-    /// The places in `messages` of the distinct ones, the first of each.
-    firsts: Vec<usize>,
-    /// For each place in `messages`, which of the distinct ones it is.
-    distinct: Vec<usize>,
-    message_ids: Vec<MessageId>,
-}
+/// Zero would switch the timeout off.
+const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
-impl Batch {
-    /// Ids are made once, so that another attempt stores the same.
-    pub(super) fn new(messages: Vec<NewMessage>, now: Timestamp, random: Random) -> Self {
-        let mut seen: HashMap<Key<'_>, usize> = HashMap::with_capacity(messages.len());
-        let (mut firsts, mut distinct) = (Vec::new(), Vec::with_capacity(messages.len()));
-        for (place, message) in messages.iter().enumerate() {
-            let key = (message.chat_id, &message.sender_id, &message.client_message_id);
-            let index = *seen.entry(key).or_insert_with(|| {
-                firsts.push(place);
-                firsts.len() - 1
-            });
-            distinct.push(index);
+/// Stores a batch and returns one result per message, in order.
+///
+/// A failure that some chats have caused is returned for the messages of those chats only: a
+/// failed part is split, down to single chats. Chats that are locked are set apart first, so that
+/// the others do not wait for them again.
+pub(super) async fn append(
+    pool: &Pool,
+    clock: Clock,
+    batch: &Batch,
+) -> Vec<Result<Appended, AppendError>> {
+    let whole = batch.whole();
+    let mut outcomes: Outcomes = whole.indexes.iter().map(|_| None).collect();
+    let appending = Appending::new(pool, clock, batch);
+    let (mut parts, mut single) = (vec![whole], Vec::new());
+    while let Some(part) = parts.pop() {
+        if part.has_one_chat(batch) {
+            single.push(part);
+            continue;
         }
-        let id = |_: &usize| MessageId(Ulid::from_parts(now.unix_ms, random.draw()));
-        let message_ids = firsts.iter().map(id).collect();
-        Self { messages, firsts, distinct, message_ids }
+        let result = match appending.store(&part, false).await {
+            Err(failure) => match appending.split(&part, failure).await {
+                Ok(smaller) => {
+                    parts.extend(smaller);
+                    continue;
+                }
+                Err(failure) => Err(failure),
+            },
+            Ok(stored) => Ok(stored),
+        };
+        record(&mut outcomes, &part, result);
     }
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < SINGLE_CALLS_MAX
+            && let Some(part) = single.pop()
+        {
+            running.push(appending.store_single(part));
+        }
+        let Some((part, result)) = running.next().await else { break };
+        record(&mut outcomes, &part, result);
+    }
+    batch.results(&outcomes)
+}
 
-    fn distinct_messages(&self) -> impl Iterator<Item = &NewMessage> {
-        self.firsts.iter().map(|first| &self.messages[*first])
+/// The outcomes of the messages of a part, in its order.
+type PartOutcomes = Vec<Result<MessageOutcome, StoreError>>;
+
+fn record(outcomes: &mut Outcomes, part: &Part, result: Result<PartOutcomes, Failure>) {
+    let result = result
+        .map_err(StoreError::from)
+        .unwrap_or_else(|error| part.indexes.iter().map(|_| Err(error.clone())).collect());
+    for (index, outcome) in part.indexes.iter().zip(result) {
+        outcomes[*index] = Some(outcome);
     }
 }
 
-/// Stores a batch and answers one result per message, in order.
-pub(super) async fn append(mut lease: Lease<'_>, batch: &Batch) -> Result<Vec<Answer>, Failure> {
-    let messages = || batch.distinct_messages();
+/// An append that is running.
+struct Appending<'call> {
+    pool: &'call Pool,
+    clock: Clock,
+    batch: &'call Batch,
+    deadline: Instant,
+    /// The longest wait for one lock, in a transaction for several chats.
+    lock_timeout: Duration,
+    /// No lock is waited for after this.
+    lock_deadline: Instant,
+}
+
+impl<'call> Appending<'call> {
+    fn new(pool: &'call Pool, clock: Clock, batch: &'call Batch) -> Self {
+        let timeouts = LockTimeouts::of_appends(pool.deadlines());
+        Self {
+            pool,
+            clock,
+            batch,
+            deadline: pool.deadline(Purpose::Append),
+            lock_timeout: timeouts.several_chats,
+            lock_deadline: clock.now() + timeouts.total,
+        }
+    }
+
+    /// Stores a part in one transaction.
+    async fn store(&self, part: &Part, is_single: bool) -> Result<PartOutcomes, Failure> {
+        let call = |connection| {
+            let left = self.lock_deadline.saturating_duration_since(self.clock.now());
+            let lock_timeout = if is_single { left } else { left.min(self.lock_timeout) };
+            store(connection, self.batch, part, lock_timeout.max(LOCK_TIMEOUT_MIN))
+        };
+        self.pool.call_until(self.deadline, Purpose::Append, part.was_uncertain, call).await
+    }
+
+    async fn store_single(&self, part: Part) -> (Part, Result<PartOutcomes, Failure>) {
+        let result = self.store(&part, true).await;
+        (part, result)
+    }
+
+    /// Splits a part that failed, or returns the failure if no chat has caused it.
+    async fn split(&self, part: &Part, failure: Failure) -> Result<Vec<Part>, Failure> {
+        let was_uncertain = failure.outcome == Outcome::Unknown;
+        let part = Part { was_uncertain, ..part.clone() };
+        let parts = match failure.scope {
+            Scope::Store => return Err(failure),
+            Scope::Rows => part.halves(self.batch),
+            Scope::LockedRows => {
+                let chat_ids = part.chat_ids(self.batch);
+                let ids: Vec<Id> = chat_ids.iter().copied().map(Id::from).collect();
+                let call = |connection| unlocked(connection, &ids);
+                let (deadline, purpose) = (self.deadline, Purpose::Append);
+                let call = self.pool.call_until(deadline, purpose, was_uncertain, call);
+                let unlocked = call.await?;
+                if unlocked == chat_ids {
+                    // The lock was released meanwhile, or is on a row of another table.
+                    part.halves(self.batch)
+                } else {
+                    part.set_others_apart(self.batch, &unlocked)
+                }
+            }
+        };
+        self.pool.counters().retries.inc();
+        Ok(parts)
+    }
+}
+
+async fn unlocked(
+    mut connection: PooledConnection<'_>,
+    chat_ids: &[Id],
+) -> Result<BTreeSet<ChatId>, Failure> {
+    let rows = connection.query(UNLOCKED, &[&chat_ids]).await?;
+    rows.iter().map(|row| rows::chat_id(row, 0)).collect()
+}
+
+/// Stores a part in one transaction and returns the outcomes of its messages.
+async fn store(
+    mut connection: PooledConnection<'_>,
+    batch: &Batch,
+    part: &Part,
+    lock_timeout: Duration,
+) -> Result<PartOutcomes, Failure> {
+    let messages = || part.indexes.iter().map(|index| batch.message(*index));
     let chat_ids: Vec<Id> = messages().map(|message| message.chat_id.into()).collect();
     let sender_ids: Vec<&str> = messages().map(|message| message.sender_id.as_str()).collect();
     let client_message_ids: Vec<&str> =
         messages().map(|message| message.client_message_id.as_str()).collect();
-    let message_ids: Vec<Id> = batch.message_ids.iter().copied().map(Id::from).collect();
+    let message_ids: Vec<Id> =
+        part.indexes.iter().map(|index| batch.message_id(*index).into()).collect();
     let content_types: Vec<_> =
         messages().map(|message| content_type_bytes(&message.content_type)).collect();
     let contents: Vec<&[u8]> = messages().map(|message| message.content.as_bytes()).collect();
-    let rows = lease
+    let lock_timeout = format!("{}ms", lock_timeout.as_millis());
+    let rows = connection
         .write(
             APPEND,
-            &[&chat_ids, &sender_ids, &client_message_ids, &message_ids, &content_types, &contents],
+            &[
+                &chat_ids,
+                &sender_ids,
+                &client_message_ids,
+                &message_ids,
+                &content_types,
+                &contents,
+                &lock_timeout,
+            ],
         )
         .await?;
-    let fates = fates(&rows, batch)?;
-    halt(lease, batch, &fates).await;
-    let answers = batch.messages.iter().enumerate().map(|(place, message)| {
-        let index = batch.distinct[place];
-        if batch.firsts[index] == place {
-            return fates[index].of_first(message, batch.message_ids[index]);
-        }
-        let first = &batch.messages[batch.firsts[index]];
-        fates[index].of_repeat(message, first, batch.message_ids[index])
-    });
-    Ok(answers.collect())
+    let outcomes = outcomes(&rows, part);
+    halt(connection, batch, part, &outcomes).await;
+    Ok(outcomes)
 }
 
-/// What the database says of one distinct message.
-enum Fate {
-    /// It is stored now.
-    Stored { sequence: u64, created_at: Timestamp, members_version: u64 },
-    /// An earlier attempt has stored this.
-    Found { found: Box<FoundMessage>, published: bool, members_version: u64 },
-    /// It is not stored.
-    Refused(AppendRefusal),
-    /// The chat's counter is wrong, and the chat must be halted.
-    WrongCounter { is_taken: bool },
-}
-
-/// What an earlier attempt has stored.
-struct FoundMessage {
-    sequence: u64,
-    message_id: MessageId,
-    created_at: Timestamp,
-    content_type: String,
-    content: Option<String>,
-}
-
-/// The fates of the distinct messages, in their order.
-fn fates(rows: &[Row], batch: &Batch) -> Result<Vec<Fate>, Failure> {
-    let mut fates: Vec<Option<Fate>> = batch.firsts.iter().map(|_| None).collect();
+/// The outcomes of the messages of a part. The transaction is committed, so a row that cannot be
+/// read leaves the outcome of its own message unknown.
+fn outcomes(rows: &[Row], part: &Part) -> PartOutcomes {
+    let mut outcomes: Outcomes = part.indexes.iter().map(|_| None).collect();
     for row in rows {
         // Places count from one.
-        let place = usize::try_from(number(row, 0)?).ok().and_then(|place| place.checked_sub(1));
-        let slot = place.and_then(|place| fates.get_mut(place));
-        *slot.ok_or_else(|| Failure::rejected("an answer for no message"))? = Some(fate(row)?);
+        let place =
+            number(row, 0).ok().and_then(|place| usize::try_from(place).ok()?.checked_sub(1));
+        let Some(slot) = place.and_then(|place| outcomes.get_mut(place)) else { continue };
+        *slot = Some(MessageOutcome::from_row(row).map_err(|failure| failure.after(true).into()));
     }
-    let fates: Option<Vec<Fate>> = fates.into_iter().collect();
-    fates.ok_or_else(|| Failure::rejected("a message without an answer"))
+    let missing = || Err(StoreError::unknown("append returned no row for a message"));
+    outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
 }
 
-fn fate(row: &Row) -> Result<Fate, Failure> {
-    Ok(match get::<i16>(row, 1)? {
-        0 => Fate::Stored {
-            sequence: number(row, 2)?,
-            created_at: timestamp(row, 3)?,
-            members_version: number(row, 4)?,
-        },
-        1 => Fate::Found {
-            found: Box::new(FoundMessage {
-                sequence: number(row, 2)?,
-                message_id: MessageId(get::<Id>(row, 6)?.0),
-                created_at: timestamp(row, 3)?,
-                content_type: content_type(row, 7)?,
-                content: utf8(row, 8)?,
-            }),
-            published: get(row, 5)?,
-            members_version: number(row, 4)?,
-        },
-        2 => Fate::Refused(AppendRefusal::NotAMember),
-        3 => Fate::Refused(AppendRefusal::Halted),
-        4 => Fate::WrongCounter { is_taken: false },
-        5 => Fate::WrongCounter { is_taken: true },
-        other => return Err(Failure::rejected(format!("there is no outcome {other}"))),
-    })
-}
-
-impl Fate {
-    /// What it means for the message that was given to the database.
-    fn of_first(&self, new: &NewMessage, message_id: MessageId) -> Answer {
-        match self {
-            Self::Stored { sequence, created_at, members_version } => {
-                let message = stored(*sequence, *created_at, new, message_id).message(new);
-                let members_version = *members_version;
-                Ok(Appended { message, duplicate: false, published: false, members_version })
+/// Halts the chats whose counter is wrong. Until they are halted every append finds the wrong
+/// counter again, so a failure here loses nothing.
+async fn halt(
+    mut connection: PooledConnection<'_>,
+    batch: &Batch,
+    part: &Part,
+    outcomes: &PartOutcomes,
+) {
+    let wrong: HashMap<ChatId, bool> = part
+        .indexes
+        .iter()
+        .zip(outcomes)
+        .filter_map(|(index, outcome)| match outcome {
+            Ok(MessageOutcome::WrongCounter { is_taken }) => {
+                Some((batch.message(*index).chat_id, *is_taken))
             }
-            Self::Found { found, published, members_version } => {
-                let answer = found.answer(new, *published, *members_version);
-                // Under this id nobody else has stored it: the answer to that was lost.
-                let is_own = found.message_id == message_id;
-                answer.map(|appended| Appended { duplicate: !is_own, ..appended })
-            }
-            Self::Refused(refusal) => Err(*refusal),
-            Self::WrongCounter { .. } => Err(AppendRefusal::Halted),
-        }
-    }
-
-    /// What it means for another one of the batch with the same key, as if that had come later.
-    fn of_repeat(&self, new: &NewMessage, first: &NewMessage, message_id: MessageId) -> Answer {
-        match self {
-            Self::Stored { sequence, created_at, members_version } => {
-                let found = stored(*sequence, *created_at, first, message_id);
-                found.answer(new, false, *members_version)
-            }
-            Self::Found { found, published, members_version } => {
-                found.answer(new, *published, *members_version)
-            }
-            Self::Refused(_) | Self::WrongCounter { .. } => self.of_first(new, message_id),
-        }
-    }
-}
-
-fn stored(
-    sequence: u64,
-    created_at: Timestamp,
-    new: &NewMessage,
-    message_id: MessageId,
-) -> FoundMessage {
-    let (content_type, content) = (new.content_type.clone(), Some(new.content.clone()));
-    FoundMessage { sequence, message_id, created_at, content_type, content }
-}
-
-impl FoundMessage {
-    /// The answer to a retry: the first result, or a conflict if it says something else.
-    fn answer(&self, new: &NewMessage, published: bool, members_version: u64) -> Answer {
-        if !self.may_be(new) {
-            return Err(AppendRefusal::Conflict);
-        }
-        Ok(Appended { message: self.message(new), duplicate: true, published, members_version })
-    }
-
-    /// Whether a retry says the same. Content that was deleted cannot be compared, and conflicts
-    /// with nothing.
-    fn may_be(&self, new: &NewMessage) -> bool {
-        let is_same =
-            |content: &String| *content == new.content && self.content_type == new.content_type;
-        self.content.as_ref().is_none_or(is_same)
-    }
-
-    fn message(&self, new: &NewMessage) -> Message {
-        Message {
-            chat_id: new.chat_id,
-            sequence: self.sequence,
-            message_id: self.message_id,
-            sender_id: new.sender_id.clone(),
-            client_message_id: new.client_message_id.clone(),
-            content: self.content.clone().unwrap_or_default(),
-            content_type: self.content_type.clone(),
-            created_at: self.created_at,
-            deleted: self.content.is_none(),
-        }
-    }
-}
-
-/// Stores the halt of chats whose counter is wrong. Until it is stored every append finds them
-/// wrong again, so a failure here loses nothing.
-async fn halt(mut lease: Lease<'_>, batch: &Batch, fates: &[Fate]) {
-    let messages = batch.distinct_messages().zip(fates);
-    let wrong: HashMap<ChatId, bool> = messages
-        .filter_map(|(message, fate)| match fate {
-            Fate::WrongCounter { is_taken } => Some((message.chat_id, *is_taken)),
-            Fate::Stored { .. } | Fate::Found { .. } | Fate::Refused(_) => None,
+            Ok(_) | Err(_) => None,
         })
         .collect();
     if wrong.is_empty() {
         return;
     }
     let chat_ids: Vec<Id> = wrong.keys().copied().map(Id::from).collect();
-    let halted = match halt_wrong(&mut lease, &chat_ids).await {
+    let halted = match halt_wrong(&mut connection, &chat_ids).await {
         Ok(halted) => halted,
         Err(failure) => {
             error!(reason = failure.reason, "chats with a wrong counter could not be halted");
@@ -262,8 +273,8 @@ async fn halt(mut lease: Lease<'_>, batch: &Batch, fates: &[Fate]) {
         }
     };
     for row in &halted {
-        let Ok(chat_id) = super::rows::chat_id(row, 0) else { continue };
-        let counters = lease.counters();
+        let Ok(chat_id) = rows::chat_id(row, 0) else { continue };
+        let counters = connection.counters();
         let reason = if wrong.get(&chat_id) == Some(&true) {
             counters.duplicate_sequences.inc();
             "its next number is taken"
@@ -271,20 +282,20 @@ async fn halt(mut lease: Lease<'_>, batch: &Batch, fates: &[Fate]) {
             counters.counter_corruptions.inc();
             "its counter is missing or ahead of its messages"
         };
-        error!(%chat_id, reason, "the chat is halted: `heartline repair counter` helps");
+        error!(%chat_id, reason, "chat halted: run `heartline repair counter`");
     }
 }
 
-/// Halts those of some chats whose counter is wrong, and answers them. They are locked first: one
-/// statement that waits for a lock looks at messages as they were before, and would halt a chat
-/// that was repaired and used meanwhile.
+/// Halts those of some chats whose counter is wrong, and returns them. The chats are locked first:
+/// a single statement that waits for a lock sees the messages as they were before the wait, and
+/// would halt a chat that was repaired and used meanwhile.
 pub(super) async fn halt_wrong(
-    lease: &mut Lease<'_>,
+    connection: &mut PooledConnection<'_>,
     chat_ids: &[Id],
 ) -> Result<Vec<Row>, Failure> {
-    lease.begin().await?;
-    chats::lock(lease, chat_ids).await?;
-    let halted = lease.write(HALT, &[&chat_ids]).await?;
-    lease.commit().await?;
+    connection.begin().await?;
+    chats::lock(connection, chat_ids).await?;
+    let halted = connection.write(HALT, &[&chat_ids]).await?;
+    connection.commit().await?;
     Ok(halted)
 }

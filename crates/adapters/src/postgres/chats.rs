@@ -1,4 +1,4 @@
-//! Reading chats: who belongs to them, and how far each has come.
+//! Reading chats, their members and the watermarks of the members.
 
 use heartline_durability::{ChatSummary, Watermark};
 use heartline_fanout::Audience;
@@ -7,7 +7,7 @@ use heartline_protocol::{ChatId, UserId};
 use tokio_postgres::Row;
 
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{self, Id, get, head, message_columns, number, row_limit};
 
 /// A chat `c` with its members, for [`whole`].
@@ -21,7 +21,7 @@ macro_rules! whole_columns {
     };
 }
 
-/// The members of a chat `c` as `p`, in the order of their coming.
+/// The members of a chat `c` as `p`, in the order in which they joined.
 macro_rules! members {
     () => {
         "CROSS JOIN LATERAL (
@@ -35,20 +35,20 @@ macro_rules! members {
     };
 }
 
-/// A chat with what the database knows besides.
+/// A chat with its key and version in the database.
 #[derive(Debug, Clone)]
 pub(super) struct WholeChat {
-    /// The database's key for it.
+    /// The key of the chat in the database.
     pub(super) key: i64,
-    /// The version of its membership.
+    /// The version of the membership.
     pub(super) members_version: u64,
     /// The chat with its members.
     pub(super) chat: Chat,
 }
 
-/// Whole chats of these ids, in the order of their ids.
+/// The chats with these ids and their members, in the order of their ids.
 pub(super) async fn find_all(
-    lease: &mut Lease<'_>,
+    connection: &mut PooledConnection<'_>,
     chat_ids: &[Id],
 ) -> Result<Vec<WholeChat>, Failure> {
     const FIND: &str = concat!(
@@ -58,24 +58,27 @@ pub(super) async fn find_all(
         members!(),
         " WHERE c.chat_id = ANY ($1) ORDER BY c.chat_id"
     );
-    let rows = lease.query(FIND, &[&chat_ids]).await?;
+    let rows = connection.query(FIND, &[&chat_ids]).await?;
     rows.iter().map(whole).collect()
 }
 
 /// A chat with its members; none when there is no such chat.
 pub(super) async fn find(
-    lease: &mut Lease<'_>,
+    connection: &mut PooledConnection<'_>,
     chat_id: ChatId,
 ) -> Result<Option<WholeChat>, Failure> {
-    Ok(find_all(lease, &[chat_id.into()]).await?.pop())
+    Ok(find_all(connection, &[chat_id.into()]).await?.pop())
 }
 
-/// Keeps everybody else from changing chats until the end of the transaction. They are locked in
-/// the order of their ids, as everywhere.
-pub(super) async fn lock(lease: &mut Lease<'_>, chat_ids: &[Id]) -> Result<(), Failure> {
+/// Locks chats until the end of the transaction, in the order of their ids, as every transaction
+/// does.
+pub(super) async fn lock(
+    connection: &mut PooledConnection<'_>,
+    chat_ids: &[Id],
+) -> Result<(), Failure> {
     const LOCK: &str =
         "SELECT 1 FROM chats WHERE chat_id = ANY ($1) ORDER BY chat_id FOR NO KEY UPDATE";
-    lease.query(LOCK, &[&chat_ids]).await.map(drop)
+    connection.query(LOCK, &[&chat_ids]).await.map(drop)
 }
 
 fn whole(row: &Row) -> Result<WholeChat, Failure> {
@@ -94,13 +97,13 @@ fn whole(row: &Row) -> Result<WholeChat, Failure> {
     })
 }
 
-/// A chat for one who may see it: a member, or the server itself.
+/// A chat, if the viewer may see it: a member, or the server itself.
 pub(super) async fn visible(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     chat_id: ChatId,
     viewer: Option<&UserId>,
 ) -> Result<Option<Chat>, Failure> {
-    let chat = find(&mut lease, chat_id).await?.map(|whole| whole.chat);
+    let chat = find(&mut connection, chat_id).await?.map(|whole| whole.chat);
     Ok(chat.filter(|chat| {
         viewer.is_none_or(|viewer| chat.members.iter().any(|member| member.user_id == *viewer))
     }))
@@ -108,7 +111,7 @@ pub(super) async fn visible(
 
 /// The chats of a user in the order of their ids.
 pub(super) async fn of_user(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     after: Option<ChatId>,
     limit: usize,
@@ -142,7 +145,7 @@ pub(super) async fn of_user(
         ORDER BY c.chat_id"
     );
     let after = after.map(Id::from);
-    let rows = lease.query(OF_USER, &[&user_id.as_str(), &after, &row_limit(limit)]).await?;
+    let rows = connection.query(OF_USER, &[&user_id.as_str(), &after, &row_limit(limit)]).await?;
     let summary = |row: &Row| {
         let chat = whole(row)?.chat;
         let has_message = get::<Option<i64>>(row, 10)?.is_some();
@@ -152,9 +155,9 @@ pub(super) async fn of_user(
     rows.iter().map(summary).collect()
 }
 
-/// Everybody who belongs to a chat; none when there is no such chat.
+/// The members of a chat; none if there is no such chat.
 pub(super) async fn audience(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     chat_id: ChatId,
 ) -> Result<Option<Audience>, Failure> {
     const AUDIENCE: &str = concat!(
@@ -162,15 +165,15 @@ pub(super) async fn audience(
         members!(),
         " WHERE c.chat_id = $1"
     );
-    let rows = lease.query(AUDIENCE, &[&Id::from(chat_id)]).await?;
+    let rows = connection.query(AUDIENCE, &[&Id::from(chat_id)]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let user_ids = rows::user_ids(row, 1)?.into();
     Ok(Some(Audience { members_version: number(row, 0)?, user_ids }))
 }
 
-/// How far each member has acknowledged; none when the viewer is not a member.
+/// The watermark of each member; none if the viewer is not a member.
 pub(super) async fn watermarks(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     chat_id: ChatId,
     viewer: &UserId,
 ) -> Result<Option<Vec<Watermark>>, Failure> {
@@ -183,7 +186,7 @@ pub(super) async fn watermarks(
             SELECT k.user_id FROM users k WHERE k.user_key = m.user_key LIMIT 1
         ) u
         WHERE c.chat_id = $1 ORDER BY m.join_order";
-    let rows = lease.query(WATERMARKS, &[&Id::from(chat_id)]).await?;
+    let rows = connection.query(WATERMARKS, &[&Id::from(chat_id)]).await?;
     let watermark = |row: &Row| {
         let (user_id, last_acked_sequence) = (rows::user_id(row, 0)?, number(row, 1)?);
         Ok(Watermark { user_id, chat_id, last_acked_sequence })

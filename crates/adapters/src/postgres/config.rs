@@ -1,4 +1,4 @@
-//! Where the database is and how carefully it is used.
+//! The configuration of the PostgreSQL store, read from a URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,55 +7,55 @@ use heartline_runtime::Random;
 use rand::seq::SliceRandom;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 
-/// Connections that a node keeps unless told otherwise.
+/// The default size of the connection pool.
 pub const POOL_SIZE: usize = 16;
 
-/// Connections that a node may keep.
+/// The largest size of the connection pool.
 const POOL_SIZE_MAX: usize = 1000;
 
-/// How long one of several servers may keep a connection from being made: at most half of what the
-/// shortest call has, so that the time is left to ask the next.
-pub(super) const SERVER_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long connecting to one of several servers may take: at most half of the shortest deadline,
+/// so that time is left for the next server.
+pub(super) const SERVER_TIMEOUT: Duration = Duration::from_millis(1500);
 
 const EXPECTED: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full";
 
-/// Parameters of a URL that mean the same here as everywhere.
+/// Parameters of a URL that are passed to the PostgreSQL driver.
 const COMMON_PARAMETERS: [&str; 6] =
     ["application_name", "host", "load_balance_hosts", "options", "port", "sslnegotiation"];
 
-/// How the way to the database is protected.
+/// The encryption of connections to the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Encryption {
-    /// Not at all.
+    /// No encryption.
     Disable,
-    /// It is encrypted, whoever the server is.
+    /// Encryption without verification of the server.
     Require,
-    /// It is encrypted, and the server proves that it is the one that the URL names.
+    /// Encryption, and the certificate of the server must name the host of the URL.
     VerifyFull {
-        /// A PEM file of whom to trust; without, those whom browsers trust.
+        /// A PEM file of trusted certificate authorities; without it, those that browsers trust.
         roots_file: Option<PathBuf>,
     },
 }
 
-/// What a commit waits for, as PostgreSQL's `synchronous_commit` puts it.
+/// PostgreSQL's `synchronous_commit`: what a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SynchronousCommit {
-    /// For nothing: acknowledged messages are lost when the server crashes.
+    /// Waits for nothing: acknowledged messages are lost if the server crashes.
     Off,
-    /// For the server's own disk: acknowledged messages are lost when a standby takes over.
+    /// Waits for the server's own disk: acknowledged messages are lost if a standby takes over.
     Local,
-    /// For the server's own disk and the memory of its synchronous standbys.
+    /// Waits for the server's own disk and the memory of its synchronous standbys.
     RemoteWrite,
-    /// For the server's own disk and those of its synchronous standbys.
+    /// Waits for the server's own disk and the disks of its synchronous standbys.
     On,
-    /// As `On`, and until the standbys show it to readers.
+    /// Waits as `On`, and until readers of the standbys see the commit.
     RemoteApply,
 }
 
 impl SynchronousCommit {
     const ALL: [Self; 5] = [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
 
-    /// The setting as the database writes it.
+    /// The value of the setting in PostgreSQL.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -67,13 +67,13 @@ impl SynchronousCommit {
     }
 }
 
-/// How long calls may take, waiting for a connection included.
+/// The deadlines of calls, including the wait for a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
-    /// Those that write. Below the deadline of a send, so that the store answers it and not the
-    /// deadline.
+    /// The deadline of writes. Below the deadline of a send, so that the send fails with the error
+    /// of the store.
     pub(super) write: Duration,
-    /// Those that only read.
+    /// The deadline of reads.
     pub(super) read: Duration,
 }
 
@@ -83,39 +83,38 @@ impl Default for Deadlines {
     }
 }
 
-/// Where the database is and how carefully it is used.
+/// The configuration of a PostgreSQL store.
 #[derive(Debug, Clone)]
 pub struct PostgresConfig {
-    /// How the way to it is protected.
+    /// The encryption of connections.
     pub encryption: Encryption,
-    /// What every commit waits for. What the server or the role is set to does not count.
+    /// What every commit waits for, whatever is set for the server or the role.
     pub synchronous_commit: SynchronousCommit,
-    /// Connections at most.
+    /// The size of the connection pool.
     pub pool_size: usize,
-    /// Whether the operator has said that losing acknowledged messages is acceptable.
+    /// Whether the operator accepts that acknowledged messages may be lost.
     pub allow_unsafe: bool,
-    /// How long calls may take.
+    /// The deadlines of calls.
     pub(super) deadlines: Deadlines,
-    /// Hosts, user, password and the like. Its own `Debug` hides the password.
+    /// Hosts, user, password and other settings of the driver. Its `Debug` hides the password.
     pub(super) server: tokio_postgres::Config,
 }
 
-/// A URL that names no PostgreSQL store. It does not show the URL, which holds a password.
+/// An invalid URL of a PostgreSQL store. The error does not repeat the URL, which contains a
+/// password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this is not the URL of a PostgreSQL store: {problem}")]
 pub struct UrlError {
-    /// What is wrong with it, and what would be right.
+    /// The problem, and what is expected.
     pub problem: String,
 }
 
 impl PostgresConfig {
     /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE` with the parameters
-    /// `sslmode=disable|require|verify-full` (`require` unless said otherwise), `sslrootcert=FILE`,
-    /// `pool_size=NUMBER`, `synchronous_commit=on` and a few that every client of PostgreSQL
-    /// knows.
+    /// `sslmode=disable|require|verify-full` (`require` by default), `sslrootcert=FILE`,
+    /// `pool_size=NUMBER`, `synchronous_commit=on` and a few parameters of PostgreSQL's own.
     ///
-    /// # Errors
-    /// The URL has another form, or a parameter that does not exist.
+    /// # Errors The URL has another form, or an unknown parameter.
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
         let scheme = ["postgres://", "postgresql://"].into_iter().find(|it| url.starts_with(it));
         let scheme = scheme.ok_or_else(|| wrong(EXPECTED))?;
@@ -134,7 +133,7 @@ impl PostgresConfig {
             if COMMON_PARAMETERS.contains(&name) {
                 common.push(parameter);
             } else {
-                own.take(name, value)?;
+                own.set(name, value)?;
             }
         }
         let url = format!("postgres://{place}?{}", common.join("&"));
@@ -143,7 +142,7 @@ impl PostgresConfig {
         own.into_config(server)
     }
 
-    /// Where it is, without what is secret.
+    /// The hosts and the database, without user and password.
     pub fn address(&self) -> String {
         let hosts = self.server.get_hosts().iter().enumerate().map(|(index, host)| match host {
             Host::Tcp(name) => format!("{name}:{}", self.port(index)),
@@ -153,8 +152,7 @@ impl PostgresConfig {
         format!("{}/{database}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// What the connector works with, for each host apart and in the order in which they are to
-    /// be asked.
+    /// The settings of the driver for each host, in the order in which the hosts are tried.
     pub(super) fn servers(&self, mut random: Random) -> Vec<tokio_postgres::Config> {
         let hosts = self.server.get_hosts().len();
         let mut servers: Vec<_> = (0..hosts).map(|index| self.server_alone(index)).collect();
@@ -164,7 +162,7 @@ impl PostgresConfig {
         servers
     }
 
-    /// All that is said of the servers, with one of their hosts.
+    /// The settings of the driver with one of the hosts.
     fn server_alone(&self, index: usize) -> tokio_postgres::Config {
         let all = &self.server;
         let mut server = tokio_postgres::Config::new();
@@ -185,9 +183,9 @@ impl PostgresConfig {
         server.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
         server.load_balance_hosts(all.get_load_balance_hosts());
         server.target_session_attrs(all.get_target_session_attrs());
-        // A host may have several addresses, of which the first may be gone.
-        server.connect_timeout(SERVER_PATIENCE);
-        // Whoever does not answer within these is gone, and the call is answered without them.
+        // A host may have several addresses, of which the first may be unreachable.
+        server.connect_timeout(SERVER_TIMEOUT);
+        // A server that does not answer within these times is gone.
         server.keepalives_idle(Duration::from_secs(10));
         server.keepalives_interval(Duration::from_secs(3));
         server.keepalives_retries(3);
@@ -201,7 +199,7 @@ impl PostgresConfig {
     }
 }
 
-/// What is ours among the parameters of a URL.
+/// The parameters of a URL that Heartline reads itself.
 #[derive(Default)]
 struct OwnParameters {
     sslmode: Option<String>,
@@ -211,7 +209,7 @@ struct OwnParameters {
 }
 
 impl OwnParameters {
-    fn take(&mut self, name: &str, value: &str) -> Result<(), UrlError> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), UrlError> {
         match name {
             "sslmode" => self.sslmode = Some(value.to_owned()),
             "sslrootcert" => self.roots_file = Some(PathBuf::from(value)),
@@ -281,7 +279,7 @@ fn wrong(problem: impl Into<String>) -> UrlError {
     UrlError { problem: problem.into() }
 }
 
-/// What is wrong with the part that every client reads alike.
+/// The cause of an error of the driver's own URL parser.
 fn reason(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_careful() {
+    fn the_defaults_are_safe() {
         let config = read(PLACE).unwrap();
         assert_eq!(config.address(), "db.example:6432/chat");
         assert_eq!(config.encryption, Encryption::Require);
@@ -329,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn an_invalid_url_is_explained_without_its_password() {
         let table = [
             ("mysql://ana:s3cret@db/chat", "expected postgres://"),
             ("postgres://db/chat", "it names no user"),

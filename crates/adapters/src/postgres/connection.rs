@@ -1,8 +1,8 @@
-//! One connection to the database: a session with the right settings, proved, and the statements
-//! that it knows.
+//! One connection to the database: a database session with verified settings, and its prepared
+//! statements.
 //!
-//! Nothing runs beside it: whoever waits for an answer also moves the bytes. So an idle
-//! connection costs nothing, and dropping one ends it.
+//! No task runs beside the connection: the caller that waits for a result also moves the bytes. An
+//! idle connection therefore costs nothing, and dropping a connection ends it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,45 +17,66 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Socket, Statement};
 
-use super::config::{Deadlines, PostgresConfig, SERVER_PATIENCE};
-use super::open::{OpenError, prove, settings};
+use super::config::{Deadlines, PostgresConfig, SERVER_TIMEOUT};
+use super::open::{OpenError, settings, verify};
 use super::tls::{Encrypted, Tls};
 
-/// How long the goodbye to the server may take.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long closing a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How much time the statements of a session have.
+/// The timeouts that a database session enforces itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
-    /// For one statement; a bit less than the caller waits, so that the database's own answer,
-    /// which is certain, comes before the caller's guess.
+pub(super) struct Timeouts {
+    /// `statement_timeout`; below the deadline of a call, because the error of the server says for
+    /// certain that nothing was written, and a missed deadline does not.
     pub(super) statement: Duration,
-    /// For a lock that somebody else has.
+    /// `lock_timeout`. Appends set their own: see [`LockTimeouts`].
     pub(super) lock: Duration,
-    /// For the next statement of a transaction, so that a node that stands still holds no lock.
-    pub(super) silence: Duration,
+    /// `idle_in_transaction_session_timeout`, which releases the locks of a stalled node.
+    pub(super) idle_in_transaction: Duration,
 }
 
-impl Patience {
-    /// What the sessions of a serving node have, all within the deadline of a call. Whoever is
-    /// silent in a transaction is ended before those who wait for its locks give up.
+impl Timeouts {
+    /// The timeouts of a serving node, all within the deadline of a call. A stalled transaction is
+    /// ended before the calls that wait for its locks fail.
     pub(super) fn of_calls(deadlines: Deadlines) -> Self {
         let part = |percent| deadlines.write * percent / 100;
-        Self { statement: part(90), lock: part(80), silence: part(45) }
+        Self { statement: part(90), lock: part(80), idle_in_transaction: part(25) }
     }
 }
 
-/// What the session has that changes the schema, or waits for another node that does.
-pub(super) const MIGRATING: Patience = Patience {
+/// How long an append waits for locks.
+///
+/// A shard of ingest appends one batch after the other. `total` is less than half of the deadline,
+/// so that a message is stored within its deadline even if its batch and the batch before it both
+/// contain a locked chat. `total` without `several_chats` is more than
+/// [`Timeouts::idle_in_transaction`], so that a stalled node makes no append fail.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LockTimeouts {
+    /// For one lock, in a transaction for several chats.
+    pub(super) several_chats: Duration,
+    /// For all locks that the append waits for, one after the other.
+    pub(super) total: Duration,
+}
+
+impl LockTimeouts {
+    pub(super) fn of_appends(deadlines: Deadlines) -> Self {
+        let part = |percent| deadlines.write * percent / 100;
+        Self { several_chats: part(10), total: part(45) }
+    }
+}
+
+/// The timeouts of the database session that migrates the schema, or waits for another node to.
+pub(super) const MIGRATING: Timeouts = Timeouts {
     statement: Duration::from_secs(600),
     lock: Duration::from_secs(600),
-    silence: Duration::from_secs(60),
+    idle_in_transaction: Duration::from_secs(60),
 };
 
-/// What moves the bytes of a connection.
+/// The future that reads and writes the socket of a connection.
 type Wire = tokio_postgres::Connection<Socket, Encrypted>;
 
-/// What a call is given.
+/// The parameters of a statement.
 pub(super) type Parameters<'call> = &'call [&'call (dyn ToSql + Sync)];
 
 /// One connection to the database.
@@ -66,7 +87,7 @@ pub(super) struct Connection {
     open: Option<Counted>,
 }
 
-/// One in a gauge, for as long as it is there.
+/// Adds one to a gauge until it is dropped.
 struct Counted(Gauge);
 
 impl Drop for Counted {
@@ -86,11 +107,11 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects, sets the session up and proves what it depends on.
+    /// Connects, configures the database session and verifies its settings.
     pub(super) async fn open(
         config: &PostgresConfig,
         tls: &Tls,
-        patience: Patience,
+        timeouts: Timeouts,
         deadline: Instant,
         random: Random,
     ) -> Result<Self, OpenError> {
@@ -98,23 +119,23 @@ impl Connection {
             let unreachable = |error| OpenError::unreachable(config, &error);
             let (client, wire) = connect(config, tls, random).await.map_err(unreachable)?;
             let mut connection = Self { client, wire, statements: HashMap::new(), open: None };
-            let settings = settings(config, patience);
+            let settings = settings(config, timeouts);
             connection.batch(&settings).await.map_err(unreachable)?;
-            prove(config, &mut connection).await?;
+            verify(config, &mut connection).await?;
             Ok(connection)
         };
         let late = || OpenError::Late { address: config.address() };
         timeout_at(deadline, opening).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Counts it among those that are open, for as long as it is.
+    /// Counts the connection in the gauge of open connections until it is dropped.
     pub(super) fn counted(mut self, open: Gauge) -> Self {
         open.inc();
         self.open = Some(Counted(open));
         self
     }
 
-    /// Runs a statement; the first time on this connection it is prepared.
+    /// Runs a prepared statement.
     pub(super) async fn query(
         &mut self,
         sql: &'static str,
@@ -124,7 +145,7 @@ impl Connection {
         with_wire(&mut self.wire, self.client.query(statement, parameters)).await
     }
 
-    /// Prepares a statement unless it is.
+    /// Prepares a statement, once per connection.
     pub(super) async fn prepare(&mut self, sql: &'static str) -> Result<(), tokio_postgres::Error> {
         if !self.statements.contains_key(sql) {
             let statement = with_wire(&mut self.wire, self.client.prepare(sql)).await?;
@@ -138,23 +159,23 @@ impl Connection {
         with_wire(&mut self.wire, self.client.batch_execute(script)).await
     }
 
-    /// Whether the server has not ended it, as far as that is known here.
+    /// Whether the connection is open, as far as this end knows.
     pub(super) async fn is_open(&mut self) -> bool {
         let wire = &mut self.wire;
         poll_fn(|context| Poll::Ready(Pin::new(&mut *wire).poll(context).is_pending())).await
     }
 
-    /// Says goodbye.
+    /// Closes the connection.
     pub(super) async fn close(self) {
         let Self { client, wire, open: _open, .. } = self;
         drop(client);
-        // Whether the server has heard it makes no difference.
-        let _ = timeout(GOODBYE, wire).await;
+        // The server notices a closed socket in any case.
+        let _ = timeout(CLOSE_TIMEOUT, wire).await;
     }
 }
 
-/// Connects to the first of the servers that lets us in. One that is silent is passed over: it is
-/// when a machine is gone that another one has taken its place.
+/// Connects to the first server that accepts. A server that does not answer in time is skipped,
+/// because after a failover the machine of the old primary may be gone.
 async fn connect(
     config: &PostgresConfig,
     tls: &Tls,
@@ -163,7 +184,7 @@ async fn connect(
     let servers = config.servers(random);
     let (last, others) = servers.split_last().expect("a URL names a host");
     for server in others {
-        let connecting = timeout(SERVER_PATIENCE, server.connect(tls.clone()));
+        let connecting = timeout(SERVER_TIMEOUT, server.connect(tls.clone()));
         if let Ok(Ok(connected)) = connecting.await {
             return Ok(connected);
         }
@@ -171,18 +192,18 @@ async fn connect(
     last.connect(tls.clone()).await
 }
 
-/// Waits for an answer while moving the bytes that bring it.
+/// Waits for a result while reading and writing the socket.
 async fn with_wire<T>(
     wire: &mut Wire,
-    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    result: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, tokio_postgres::Error> {
-    let mut answer = std::pin::pin!(answer);
+    let mut result = std::pin::pin!(result);
     let ended = tokio::select! {
         biased;
-        answer = &mut answer => return answer,
+        result = &mut result => return result,
         ended = wire => ended,
     };
-    // The connection is over; its own error says more than that of whoever waits for it.
+    // The connection has ended; its own error is more precise than that of the call.
     ended?;
-    answer.await
+    result.await
 }

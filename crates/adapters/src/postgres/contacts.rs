@@ -1,5 +1,4 @@
-//! Who may see whom: contacts, the choice of each, and what is between two; and who shares an
-//! active chat with whom.
+//! Contacts, visibility settings, relations between users, and the users who share an active chat.
 
 use std::time::Duration;
 
@@ -11,25 +10,25 @@ use heartline_protocol::rest::Visibility;
 use tokio_postgres::Row;
 
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{self, duration_ms, get, number, row_limit, some_timestamp, visibility_number};
 
-/// Chats of one user that are looked at for companions, the youngest first.
+/// Chats of one user that are searched for companions, the newest first.
 const CHATS_MAX: usize = 2000;
 
-/// What a user has chosen for their presence; none if nothing.
+/// The visibility that a user has set; none if the user has set nothing.
 pub(super) async fn visibility(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
 ) -> Result<Option<Visibility>, Failure> {
     const VISIBILITY: &str = "SELECT visibility FROM users WHERE user_id = $1";
-    let rows = lease.query(VISIBILITY, &[&user_id.as_str()]).await?;
+    let rows = connection.query(VISIBILITY, &[&user_id.as_str()]).await?;
     rows.first().map_or(Ok(None), |row| rows::visibility(row, 0))
 }
 
-/// Chooses who may see a user's presence. Answers whether that is a change.
+/// Sets who may see a user's presence. Returns whether that changed anything.
 pub(super) async fn set_visibility(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     visibility: Visibility,
 ) -> Result<bool, Failure> {
@@ -37,13 +36,14 @@ pub(super) async fn set_visibility(
         ON CONFLICT (user_id) DO UPDATE SET visibility = excluded.visibility
             WHERE users.visibility IS DISTINCT FROM excluded.visibility
         RETURNING 1";
-    let changed = lease.write(SET, &[&user_id.as_str(), &visibility_number(visibility)]).await?;
+    let changed =
+        connection.write(SET, &[&user_id.as_str(), &visibility_number(visibility)]).await?;
     Ok(!changed.is_empty())
 }
 
-/// A user's own contacts in the order of their ids.
+/// The contacts that a user has added, in the order of their ids.
 pub(super) async fn of_user(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     after: Option<&UserId>,
     limit: usize,
@@ -57,19 +57,19 @@ pub(super) async fn of_user(
         ) k
         WHERE u.user_id = $1 AND k.user_id > $2 ORDER BY k.user_id LIMIT $3";
     let after = after.map_or("", UserId::as_str);
-    let rows = lease.query(OF_USER, &[&user_id.as_str(), &after, &row_limit(limit)]).await?;
+    let rows = connection.query(OF_USER, &[&user_id.as_str(), &after, &row_limit(limit)]).await?;
     rows.iter().map(|row| rows::user_id(row, 0)).collect()
 }
 
-/// Makes somebody a user's contact. Answers whether that is a change.
+/// Adds a contact. Returns whether that changed anything.
 pub(super) async fn put(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     contact_id: &UserId,
 ) -> Result<Result<bool, ContactsFull>, Failure> {
     const PUT: &str = "SELECT put_contact($1, $2, $3)";
     let (user, contact) = (user_id.as_str(), contact_id.as_str());
-    let rows = lease.write(PUT, &[&user, &contact, &row_limit(CONTACTS_MAX)]).await?;
+    let rows = connection.write(PUT, &[&user, &contact, &row_limit(CONTACTS_MAX)]).await?;
     match rows.first().map(|row| get::<i16>(row, 0)).transpose()? {
         Some(0) => Ok(Ok(false)),
         Some(1) => Ok(Ok(true)),
@@ -77,9 +77,9 @@ pub(super) async fn put(
     }
 }
 
-/// Ends that. Answers whether it is a change.
+/// Removes a contact. Returns whether that changed anything.
 pub(super) async fn remove(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     contact_id: &UserId,
 ) -> Result<bool, Failure> {
@@ -87,13 +87,13 @@ pub(super) async fn remove(
         WHERE user_key = (SELECT user_key FROM users WHERE user_id = $1)
             AND contact_key = (SELECT user_key FROM users WHERE user_id = $2)
         RETURNING 1";
-    let removed = lease.write(REMOVE, &[&user_id.as_str(), &contact_id.as_str()]).await?;
+    let removed = connection.write(REMOVE, &[&user_id.as_str(), &contact_id.as_str()]).await?;
     Ok(!removed.is_empty())
 }
 
-/// What is between users, one answer per question and in order.
+/// The relation of each pair of users, in order.
 pub(super) async fn relations(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     sights: &[Sight],
 ) -> Result<Vec<Relation>, Failure> {
     const RELATIONS: &str = "SELECT n.place, u.visibility, u.last_seen,
@@ -111,7 +111,7 @@ pub(super) async fn relations(
         ) o ON true";
     let observers: Vec<&str> = sights.iter().map(|sight| sight.observer_id.as_str()).collect();
     let users: Vec<&str> = sights.iter().map(|sight| sight.user_id.as_str()).collect();
-    let rows = lease.query(RELATIONS, &[&observers, &users]).await?;
+    let rows = connection.query(RELATIONS, &[&observers, &users]).await?;
     let mut relations = vec![Relation::default(); sights.len()];
     for row in &rows {
         let relation = Relation {
@@ -124,19 +124,19 @@ pub(super) async fn relations(
     Ok(relations)
 }
 
-/// Which chats count for companions.
+/// The conditions under which a chat is active.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Active {
-    /// Something was said within this long.
+    /// The newest message is not older than this.
     pub(super) within: Duration,
-    /// They have no more members than this.
+    /// The chat has no more members than this.
     pub(super) members_max: usize,
 }
 
-/// Who shares an active chat with each of these users. One more than counts tells of a chat
-/// whether it has too many members.
+/// The users who share an active chat with each of these users. One member more than the limit is
+/// read, to find out whether a chat has too many.
 pub(super) async fn companions(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_ids: &[UserId],
     active: Active,
 ) -> Result<Vec<Vec<UserId>>, Failure> {
@@ -172,7 +172,8 @@ pub(super) async fn companions(
     let members_max = row_limit(active.members_max).min(i64::MAX - 1);
     let (chats, most) = (row_limit(CHATS_MAX), row_limit(COMPANIONS_MAX));
     let within = duration_ms(active.within);
-    let rows = lease.query(COMPANIONS, &[&names, &within, &members_max, &chats, &most]).await?;
+    let rows =
+        connection.query(COMPANIONS, &[&names, &within, &members_max, &chats, &most]).await?;
     let mut companions = vec![Vec::new(); user_ids.len()];
     for row in &rows {
         slot(&mut companions, row)?.push(rows::user_id(row, 1)?);
@@ -180,9 +181,9 @@ pub(super) async fn companions(
     Ok(companions)
 }
 
-/// Where the answer goes whose place, counted from one, is the first column.
-fn slot<'answers, T>(answers: &'answers mut [T], row: &Row) -> Result<&'answers mut T, Failure> {
+/// The slot of a row; its first column is the index of the slot, counted from one.
+fn slot<'slots, T>(slots: &'slots mut [T], row: &Row) -> Result<&'slots mut T, Failure> {
     let place = usize::try_from(number(row, 0)?).ok().and_then(|place| place.checked_sub(1));
-    let slot = place.and_then(|place| answers.get_mut(place));
-    slot.ok_or_else(|| Failure::rejected("an answer to no question"))
+    let slot = place.and_then(|place| slots.get_mut(place));
+    slot.ok_or_else(|| Failure::rejected("the database returned a row with an index out of range"))
 }

@@ -1,4 +1,4 @@
-//! What happens between the server and its database, counted for the operator's alerts.
+//! Counters of the connection between the server and its database, for the operator's alerts.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 pub struct PostgresCounters {
     /// Chats halted because their counter was missing or ahead of their messages.
     pub counter_corruptions: Counter,
-    /// Chats halted because a number was about to be given twice.
+    /// Chats halted because a sequence was about to be assigned twice.
     pub duplicate_sequences: Counter,
     /// Transactions committed.
     pub commits: Counter,
@@ -19,14 +19,14 @@ pub struct PostgresCounters {
     pub connections: Gauge,
     /// Connections that were opened.
     pub connections_opened: Counter,
-    /// Connections that broke, or were closed because a call on them did not end well.
+    /// Connections that broke, or were closed because a call on them failed.
     pub connections_lost: Counter,
     /// Calls that found every connection in use and had to wait.
     pub waits: Counter,
     /// Calls that were not answered in time, waiting included.
     pub timeouts: Counter,
-    /// Attempts that were made again, after two transactions were in each other's way or a
-    /// connection was lost.
+    /// Retries, after a conflict between two transactions, a lost connection or a failure of one
+    /// chat.
     pub retries: Counter,
 }
 

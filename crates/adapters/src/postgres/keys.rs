@@ -1,4 +1,4 @@
-//! `Idempotency-Key`s: the first result of a request, for a day.
+//! Idempotency keys: the first result of a request, kept for a day.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use heartline_durability::{EditError, Idempotency};
 use heartline_protocol::server_frame::Chat;
 
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{duration_ms, get, number, signed};
 
-/// How long a key gives its first result.
+/// How long the result of a key is kept.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a request came to the first time.
+/// The first result of a request.
 #[derive(Debug)]
 pub(super) struct FirstResult {
     /// The chat as it was then.
     pub(super) chat: Chat,
-    /// The version of its membership then.
+    /// The version of the membership then.
     pub(super) members_version: u64,
 }
 
-/// Two requests with one key come one after the other, on whatever nodes they are.
+/// Serializes requests with the same key, on all nodes.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(
     hashtextextended(concat_ws(' ', $1::text, $2::text, $3::text), 0))";
 
@@ -32,18 +32,18 @@ const RECALL: &str = "SELECT k.fingerprint, k.members_version, k.chat
     ) k
     WHERE u.user_id = $1 AND k.created_at > now_ms() - $4::bigint";
 
-/// What the same key gave before, if anything; another request under it is refused. Within a
-/// transaction: until its end, others with the same key wait.
+/// The result that is stored under a key, if any; a different request with the same key is refused.
+/// Must be called within a transaction: other requests with the key wait until its end.
 pub(super) async fn recall(
-    lease: &mut Lease<'_>,
+    connection: &mut PooledConnection<'_>,
     idempotency: Option<&Idempotency>,
 ) -> Result<Result<Option<FirstResult>, EditError>, Failure> {
     let Some(Idempotency { user_id, route, key, fingerprint }) = idempotency else {
         return Ok(Ok(None));
     };
-    lease.query(LOCK, &[&user_id.as_str(), route, key]).await?;
+    connection.query(LOCK, &[&user_id.as_str(), route, key]).await?;
     let lifetime = duration_ms(LIFETIME);
-    let rows = lease.query(RECALL, &[&user_id.as_str(), route, key, &lifetime]).await?;
+    let rows = connection.query(RECALL, &[&user_id.as_str(), route, key, &lifetime]).await?;
     let Some(row) = rows.first() else { return Ok(Ok(None)) };
     if get::<&[u8]>(row, 0)? != fingerprint {
         return Ok(Err(EditError::KeyReused));
@@ -67,9 +67,9 @@ const DROP_OLD: &str = "DELETE FROM idempotency_keys i USING (
     ) old
     WHERE i.user_key = old.user_key AND i.route = old.route AND i.key = old.key";
 
-/// Keeps what a request came to, and drops some keys that are too old. Its user was named.
+/// Stores the result of a request, and deletes some expired keys. The row of the user must exist.
 pub(super) async fn keep(
-    lease: &mut Lease<'_>,
+    connection: &mut PooledConnection<'_>,
     idempotency: Option<&Idempotency>,
     chat: &Chat,
     members_version: u64,
@@ -81,6 +81,6 @@ pub(super) async fn keep(
         .map_err(|error| Failure::rejected(format!("a result cannot be kept: {error}")))?;
     let (fingerprint, version) = (&fingerprint[..], signed(members_version));
     let user_id = user_id.as_str();
-    lease.write(KEEP, &[&user_id, route, key, &fingerprint, &version, &chat]).await?;
-    lease.write(DROP_OLD, &[&duration_ms(LIFETIME)]).await.map(drop)
+    connection.write(KEEP, &[&user_id, route, key, &fingerprint, &version, &chat]).await?;
+    connection.write(DROP_OLD, &[&duration_ms(LIFETIME)]).await.map(drop)
 }

@@ -1,11 +1,11 @@
-//! Opening a session: the settings that durability and speed depend on, set and proved; every
-//! obstacle a sentence.
+//! Opening a database session: applies and verifies the settings that durability and speed depend
+//! on.
 
 use tokio_postgres::error::SqlState;
 use tracing::warn;
 
 use super::config::{PostgresConfig, SynchronousCommit};
-use super::connection::{Connection, Patience};
+use super::connection::{Connection, Timeouts};
 use super::failure::describe;
 use super::rows::get;
 use super::schema::VERSION;
@@ -13,24 +13,24 @@ use super::schema::VERSION;
 /// The oldest server that is supported, as `server_version_num` counts.
 const OLDEST_SERVER: i32 = 130_000;
 
-/// Why a store cannot be opened, in a sentence for the operator.
+/// Why a store cannot be opened, for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It cannot be reached, or does not let us in.
+    /// The server cannot be reached, or rejects the connection.
     #[error("the store {address} cannot be reached: {reason}")]
     Unreachable {
-        /// Where it is.
+        /// The address of the store.
         address: String,
-        /// What was said.
+        /// The error of the connection.
         reason: String,
     },
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("the store {address} did not answer in time")]
     Late {
-        /// Where it is.
+        /// The address of the store.
         address: String,
     },
-    /// Whom to trust cannot be read.
+    /// The file of trusted certificates cannot be read.
     #[error("the certificates of sslrootcert={path} cannot be read: {reason}")]
     Roots {
         /// The file.
@@ -44,62 +44,62 @@ pub enum OpenError {
         OLDEST_SERVER / 10_000
     )]
     TooOld {
-        /// Where it is.
+        /// The address of the store.
         address: String,
         /// Its version.
         found: i32,
     },
-    /// The server only reads.
+    /// The server is a standby, which is read-only.
     #[error("the store {address} is a standby, which takes no writes; name the primary")]
     Standby {
-        /// Where it is.
+        /// The address of the store.
         address: String,
     },
-    /// The database cannot hold every name.
+    /// The encoding of the database is not UTF-8.
     #[error(
         "the database {address} has the encoding {found}, and Heartline needs UTF8; make another \
          one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
     )]
     Encoding {
-        /// Where it is.
+        /// The address of the store.
         address: String,
         /// Its encoding.
         found: String,
     },
-    /// A newer Heartline has written it.
+    /// The schema is of a newer Heartline.
     #[error(
         "the store {address} has schema {found}, and this version of Heartline knows schemas up \
          to {VERSION}; run the newer version, or restore a backup"
     )]
     Newer {
-        /// Where it is.
+        /// The address of the store.
         address: String,
         /// Its schema.
         found: i32,
     },
-    /// It would not be durable, and nobody has said that this is acceptable.
+    /// The store would not be durable, and the configuration does not allow that.
     #[error(
         "the store {address} would not be durable: {problem}; acknowledged messages could be \
          lost, so this needs store.allow_unsafe = true"
     )]
     Unsafe {
-        /// Where it is.
+        /// The address of the store.
         address: String,
-        /// Which setting, and what to change.
+        /// The setting, and what to change.
         problem: String,
     },
-    /// The database's own refusal.
+    /// The database returned an error.
     #[error("the store {address} cannot be made ready: {reason}")]
     Database {
-        /// Where it is.
+        /// The address of the store.
         address: String,
-        /// What it said.
+        /// The error of the database.
         reason: String,
     },
 }
 
 impl OpenError {
-    /// The way to the database is blocked.
+    /// The error of a connection that cannot be made.
     pub(super) fn unreachable(config: &PostgresConfig, error: &tokio_postgres::Error) -> Self {
         let mut reason = describe(error);
         if reason.contains("server does not support TLS") {
@@ -108,7 +108,7 @@ impl OpenError {
         Self::Unreachable { address: config.address(), reason }
     }
 
-    /// The database refuses what it was asked.
+    /// The error of a statement that the database rejects.
     pub(super) fn database(config: &PostgresConfig, error: &tokio_postgres::Error) -> Self {
         let mut reason = describe(error);
         if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
@@ -119,11 +119,11 @@ impl OpenError {
     }
 }
 
-/// What a session is set to. Every statement here looks rows up by an index, so the planner is
-/// told not to look for other ways: a plan that was made while a table was small would stay when
-/// it is large. The same statement then has the same plan on every connection.
-pub(super) fn settings(config: &PostgresConfig, patience: Patience) -> String {
-    let Patience { statement, lock, silence } = patience;
+/// The settings of a database session. Every statement of the store uses an index, so other plans
+/// are switched off: a plan that was made while a table was small would be kept when it is large. A
+/// statement then has the same plan on every connection.
+pub(super) fn settings(config: &PostgresConfig, timeouts: Timeouts) -> String {
+    let Timeouts { statement, lock, idle_in_transaction } = timeouts;
     format!(
         "SET search_path = heartline;
          SET synchronous_commit = {};
@@ -144,11 +144,11 @@ pub(super) fn settings(config: &PostgresConfig, patience: Patience) -> String {
         config.synchronous_commit.as_str(),
         statement.as_millis(),
         lock.as_millis(),
-        silence.as_millis(),
+        idle_in_transaction.as_millis(),
     )
 }
 
-/// What a session says of itself.
+/// The settings of a database session and its server.
 #[derive(Debug)]
 struct Facts {
     version: i32,
@@ -165,9 +165,9 @@ const FACTS: &str = "SELECT current_setting('server_version_num')::integer,
     current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
     current_setting('server_encoding'), pg_is_in_recovery()";
 
-/// Proves that a session is what the store needs. Every connection does it, because a server may
-/// have been changed, or another one may have taken its place.
-pub(super) async fn prove(
+/// Verifies the settings of a database session. Every connection does so, because the configuration
+/// of the server may have changed, or another server may have replaced it.
+pub(super) async fn verify(
     config: &PostgresConfig,
     connection: &mut Connection,
 ) -> Result<(), OpenError> {
@@ -203,7 +203,7 @@ pub(super) async fn prove(
     match danger(config, &facts) {
         None => Ok(()),
         Some(problem) if config.allow_unsafe => {
-            warn!(%address, problem, "the store is not durable, which was said to be acceptable");
+            warn!(%address, problem, "the store is not durable, and store.allow_unsafe allows it");
             Ok(())
         }
         Some(problem) => Err(OpenError::Unsafe { address, problem: problem.to_owned() }),

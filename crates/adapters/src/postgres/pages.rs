@@ -1,16 +1,16 @@
-//! Reading back: pages of a chat, and the manifest of a user's chats.
+//! Reading pages of a chat, and the manifest of a user's chats.
 
 use heartline_durability::{LogPage, LogRead, Position};
 use heartline_protocol::server_frame::ManifestChat;
 use heartline_protocol::{ChatId, UserId};
 
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{self, Id, get, head, message_columns, number, row_limit, signed};
 
-/// One statement, so that all of it is of the same instant: the chat if the reader may see it,
-/// with the messages of the page. One more than asked for is looked at, which tells whether there
-/// are more, and only those are sent whose content fits; the first comes whatever its size.
+/// One statement, so that chat and messages are read from the same snapshot: the chat, if the
+/// reader may see it, with the messages of the page. One message more than the limit is read, to
+/// find out whether there are more; messages beyond the byte limit are left out, except the first.
 macro_rules! page {
     ($beyond:literal, $order:literal) => {
         concat!(
@@ -58,7 +58,10 @@ pub(super) const PAGE_AFTER: &str = page!(">", "ASC");
 pub(super) const PAGE_BEFORE: &str = page!("<", "DESC");
 
 /// A page of a chat; none when the reader is not a member or there is no such chat.
-pub(super) async fn page(mut lease: Lease<'_>, read: &LogRead) -> Result<Option<LogPage>, Failure> {
+pub(super) async fn page(
+    mut connection: PooledConnection<'_>,
+    read: &LogRead,
+) -> Result<Option<LogPage>, Failure> {
     let (sql, sequence) = match read.position {
         Position::After(sequence) => (PAGE_AFTER, sequence),
         Position::Before(sequence) => (PAGE_BEFORE, sequence),
@@ -68,7 +71,7 @@ pub(super) async fn page(mut lease: Lease<'_>, read: &LogRead) -> Result<Option<
     // One less than the largest, because the statement adds one.
     let limit = row_limit(read.limit).min(i64::MAX - 1);
     let content_bytes_max = row_limit(read.content_bytes_max);
-    let rows = lease
+    let rows = connection
         .query(sql, &[&chat_id, &reader, &signed(sequence), &limit, &content_bytes_max])
         .await?;
     let Some(first) = rows.first() else { return Ok(None) };
@@ -105,13 +108,13 @@ pub(super) const MANIFEST: &str = concat!(
 
 /// The chats of a user in the order of their ids, with their heads and watermarks.
 pub(super) async fn manifest(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     after: Option<ChatId>,
     limit: usize,
 ) -> Result<Vec<ManifestChat>, Failure> {
     let after = after.map(Id::from);
-    let rows = lease.query(MANIFEST, &[&user_id.as_str(), &after, &row_limit(limit)]).await?;
+    let rows = connection.query(MANIFEST, &[&user_id.as_str(), &after, &row_limit(limit)]).await?;
     let chat = |row: &tokio_postgres::Row| {
         Ok(ManifestChat {
             chat_id: rows::chat_id(row, 0)?,

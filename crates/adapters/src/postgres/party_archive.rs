@@ -1,4 +1,4 @@
-//! Party sessions that are kept for good, where every node finds them.
+//! The archive of party sessions, shared by all nodes.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::failure::Failure;
-use super::lease::Lease;
 use super::pool::Purpose;
+use super::pooled_connection::PooledConnection;
 use super::rows::{get, number, row_limit, signed, user_ids};
 use crate::document;
 use crate::geography::Rectangle;
@@ -22,16 +22,18 @@ use crate::geography::Rectangle;
 #[async_trait]
 impl PartyArchive for PostgresStore {
     async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
-        for bite in document::bites(sessions) {
-            let columns = Columns::of(newest(&bite), &bite);
-            told(self.0.pool.call(Purpose::Note, |lease| put(lease, &columns)).await)?;
+        for chunk in document::chunks(sessions) {
+            let columns = Columns::of(newest(&chunk), &chunk);
+            archive_result(
+                self.0.pool.call(Purpose::Note, |connection| put(connection, &columns)).await,
+            )?;
         }
         Ok(())
     }
 
     async fn get(&self, session_id: &str) -> Result<Option<Archived>, PartyArchiveError> {
-        let read = |lease| find(lease, session_id);
-        told(self.0.pool.call(Purpose::Read, read).await)
+        let read = |connection| find(connection, session_id);
+        archive_result(self.0.pool.call(Purpose::Read, read).await)
     }
 
     async fn nearby(
@@ -39,8 +41,8 @@ impl PartyArchive for PostgresStore {
         area: SearchArea,
         limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError> {
-        let read = |lease| nearby(lease, &area, limit);
-        told(self.0.pool.call(Purpose::Read, read).await)
+        let read = |connection| nearby(connection, &area, limit);
+        archive_result(self.0.pool.call(Purpose::Read, read).await)
     }
 
     async fn of_account(
@@ -48,25 +50,25 @@ impl PartyArchive for PostgresStore {
         account: &UserId,
         limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError> {
-        let read = |lease| of_account(lease, account, limit);
-        told(self.0.pool.call(Purpose::Read, read).await)
+        let read = |connection| of_account(connection, account, limit);
+        archive_result(self.0.pool.call(Purpose::Read, read).await)
     }
 
     async fn idle(&self, before_ms: u64, limit: usize) -> Result<Vec<String>, PartyArchiveError> {
-        let read = |lease| idle(lease, before_ms, limit);
-        told(self.0.pool.call(Purpose::Read, read).await)
+        let read = |connection| idle(connection, before_ms, limit);
+        archive_result(self.0.pool.call(Purpose::Read, read).await)
     }
 }
 
-fn told<T>(answer: Result<T, StoreError>) -> Result<T, PartyArchiveError> {
-    answer.map_err(PartyArchiveError::new)
+fn archive_result<T>(result: Result<T, StoreError>) -> Result<T, PartyArchiveError> {
+    result.map_err(PartyArchiveError::new)
 }
 
-/// The newest state of each session of a bite, in the order of their ids: whoever writes the rows
-/// of several sessions does it in this order.
-fn newest(bite: &[Archived]) -> impl Iterator<Item = &Archived> {
+/// The newest state of each session of a chunk, in the order of their ids: every transaction writes
+/// the rows of several sessions in this order.
+fn newest(chunk: &[Archived]) -> impl Iterator<Item = &Archived> {
     let mut newest: BTreeMap<&str, &Archived> = BTreeMap::new();
-    for session in bite {
+    for session in chunk {
         let held = newest.entry(&session.session_id).or_insert(session);
         if held.stored.revision < session.stored.revision {
             *held = session;
@@ -75,30 +77,30 @@ fn newest(bite: &[Archived]) -> impl Iterator<Item = &Archived> {
     newest.into_values()
 }
 
-/// Sessions by column, as the database takes them.
+/// Sessions as one array per column.
 #[derive(Default)]
-struct Columns<'bite> {
-    session_ids: Vec<&'bite str>,
+struct Columns<'chunk> {
+    session_ids: Vec<&'chunk str>,
     incarnations: Vec<i64>,
     versions: Vec<i64>,
     statuses: Vec<i16>,
     members: Vec<i32>,
     active_at: Vec<i64>,
-    creators: Vec<Option<&'bite str>>,
+    creators: Vec<Option<&'chunk str>>,
     discoverable: Vec<bool>,
     latitudes: Vec<Option<f64>>,
     longitudes: Vec<Option<f64>>,
     permanent: Vec<bool>,
     details: Vec<Vec<u8>>,
     documents: Vec<Vec<u8>>,
-    /// Who has taken part, and in what.
-    accounts: Vec<&'bite str>,
-    taken_part_in: Vec<&'bite str>,
+    /// The accounts that have taken part, each with its session.
+    accounts: Vec<&'chunk str>,
+    taken_part_in: Vec<&'chunk str>,
 }
 
-impl<'bite> Columns<'bite> {
-    /// What to write of sessions. Who has taken part is noted whatever the revision says.
-    fn of(sessions: impl Iterator<Item = &'bite Archived>, all: &'bite [Archived]) -> Self {
+impl<'chunk> Columns<'chunk> {
+    /// The columns of sessions. Participants are recorded whatever the revision.
+    fn of(sessions: impl Iterator<Item = &'chunk Archived>, all: &'chunk [Archived]) -> Self {
         let mut columns = Self::default();
         for Archived { session_id, stored, status, details, active_at_ms, members, .. } in sessions
         {
@@ -147,8 +149,8 @@ const PUT: &str = "WITH kept AS (
     ORDER BY n.account, n.session_id
     ON CONFLICT (account, session_id) DO NOTHING";
 
-/// Keeps sessions that are newer than what is there.
-async fn put(mut lease: Lease<'_>, columns: &Columns<'_>) -> Result<(), Failure> {
+/// Stores the sessions that are newer than the archived ones.
+async fn put(mut connection: PooledConnection<'_>, columns: &Columns<'_>) -> Result<(), Failure> {
     let parameters: super::connection::Parameters<'_> = &[
         &columns.session_ids,
         &columns.incarnations,
@@ -166,7 +168,7 @@ async fn put(mut lease: Lease<'_>, columns: &Columns<'_>) -> Result<(), Failure>
         &columns.accounts,
         &columns.taken_part_in,
     ];
-    lease.write(PUT, parameters).await.map(drop)
+    connection.write(PUT, parameters).await.map(drop)
 }
 
 const GET: &str = "SELECT session_id, status, details, members, incarnation, version, document,
@@ -175,9 +177,12 @@ const GET: &str = "SELECT session_id, status, details, members, incarnation, ver
         )
     FROM party_archive WHERE session_id = $1";
 
-/// A session with all that is kept of it.
-async fn find(mut lease: Lease<'_>, session_id: &str) -> Result<Option<Archived>, Failure> {
-    let rows = lease.query(GET, &[&session_id]).await?;
+/// An archived session with all its fields.
+async fn find(
+    mut connection: PooledConnection<'_>,
+    session_id: &str,
+) -> Result<Option<Archived>, Failure> {
+    let rows = connection.query(GET, &[&session_id]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let found = discovered(row, None)?;
     let revision = Revision { incarnation: number(row, 4)?, version: number(row, 5)? };
@@ -209,14 +214,14 @@ pub(super) const NEARBY: &str = "SELECT f.session_id, f.status, f.details, f.mem
 
 /// The nearest sessions in an area, of those in the rectangle around it.
 async fn nearby(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     area: &SearchArea,
     limit: usize,
 ) -> Result<Vec<Discovered>, Failure> {
     let Rectangle { south, north, west, east } = Rectangle::around(area);
     let SearchArea { latitude, longitude, radius_metres } = area;
     let limit = row_limit(limit);
-    let rows = lease
+    let rows = connection
         .query(NEARBY, &[latitude, longitude, &south, &north, &west, &east, radius_metres, &limit])
         .await?;
     rows.iter().map(|row| discovered(row, Some(get(row, 4)?))).collect()
@@ -231,11 +236,11 @@ pub(super) const OF_ACCOUNT: &str = "SELECT a.session_id, a.status, a.details, a
     ORDER BY a.active_at DESC, a.session_id DESC LIMIT $2";
 
 async fn of_account(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     account: &UserId,
     limit: usize,
 ) -> Result<Vec<Discovered>, Failure> {
-    let rows = lease.query(OF_ACCOUNT, &[&account.as_str(), &row_limit(limit)]).await?;
+    let rows = connection.query(OF_ACCOUNT, &[&account.as_str(), &row_limit(limit)]).await?;
     rows.iter().map(|row| discovered(row, None)).collect()
 }
 
@@ -243,12 +248,16 @@ pub(super) const IDLE: &str = "SELECT session_id FROM party_archive
     WHERE members = 0 AND status <> 2 AND NOT is_permanent AND active_at < $1
     ORDER BY active_at LIMIT $2";
 
-async fn idle(mut lease: Lease<'_>, before_ms: u64, limit: usize) -> Result<Vec<String>, Failure> {
-    let rows = lease.query(IDLE, &[&signed(before_ms), &row_limit(limit)]).await?;
+async fn idle(
+    mut connection: PooledConnection<'_>,
+    before_ms: u64,
+    limit: usize,
+) -> Result<Vec<String>, Failure> {
+    let rows = connection.query(IDLE, &[&signed(before_ms), &row_limit(limit)]).await?;
     rows.iter().map(|row| get(row, 0)).collect()
 }
 
-/// What the first four columns say: id, status, details, members.
+/// A session from the first four columns: id, status, details, members.
 fn discovered(row: &Row, distance_metres: Option<f64>) -> Result<Discovered, Failure> {
     let details: Details = serde_json::from_slice(get(row, 2)?)
         .map_err(|error| Failure::rejected(format!("details cannot be read: {error}")))?;

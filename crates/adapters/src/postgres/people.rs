@@ -1,4 +1,4 @@
-//! People: what they are called, when they were here, how far they have read, and their going.
+//! Users: display names, last-seen times, watermarks and deletion.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,21 @@ use tokio_postgres::Row;
 use super::chats::{self, WholeChat};
 use super::edit::{end, raise_versions, remove_members, set_role, set_roles};
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{Id, get, head, milliseconds, signed, some_timestamp};
 use super::users;
 use heartline_durability::chat_rules;
 
-/// Users that are noted in one transaction.
+/// Rows that one transaction writes.
 pub(super) const NOTES_MAX: usize = 1000;
 
-/// A user's profile; one who never came has an empty one.
-pub(super) async fn profile(mut lease: Lease<'_>, user_id: &UserId) -> Result<Profile, Failure> {
+/// A user's profile; empty for an unknown user.
+pub(super) async fn profile(
+    mut connection: PooledConnection<'_>,
+    user_id: &UserId,
+) -> Result<Profile, Failure> {
     const PROFILE: &str = "SELECT display_name, last_seen FROM users WHERE user_id = $1";
-    let rows = lease.query(PROFILE, &[&user_id.as_str()]).await?;
+    let rows = connection.query(PROFILE, &[&user_id.as_str()]).await?;
     read_profile(rows.first(), user_id)
 }
 
@@ -33,21 +36,21 @@ fn read_profile(row: Option<&Row>, user_id: &UserId) -> Result<Profile, Failure>
     Ok(Profile { user_id, display_name: get(row, 0)?, last_seen: some_timestamp(row, 1)? })
 }
 
-/// Sets what a user wants to be called.
+/// Sets the display name of a user.
 pub(super) async fn set_display_name(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     user_id: &UserId,
     display_name: Option<&str>,
 ) -> Result<Profile, Failure> {
     const SET: &str = "INSERT INTO users (user_id, display_name) VALUES ($1, $2)
         ON CONFLICT (user_id) DO UPDATE SET display_name = excluded.display_name
         RETURNING display_name, last_seen";
-    let rows = lease.write(SET, &[&user_id.as_str(), &display_name]).await?;
+    let rows = connection.write(SET, &[&user_id.as_str(), &display_name]).await?;
     read_profile(rows.first(), user_id)
 }
 
-/// When each of some users was last online, the latest of each, in the order of their ids: whoever
-/// writes the rows of several users does it in this order.
+/// The latest time of each user, in the order of their ids: every transaction writes the rows of
+/// several users in this order.
 pub(super) fn latest(seen: Vec<(UserId, Timestamp)>) -> Vec<(UserId, Timestamp)> {
     let mut latest = BTreeMap::new();
     for (user_id, at) in seen {
@@ -57,9 +60,9 @@ pub(super) fn latest(seen: Vec<(UserId, Timestamp)>) -> Vec<(UserId, Timestamp)>
     latest.into_iter().collect()
 }
 
-/// Raises when users were last online: never ahead of this server's clock, whatever a node's says.
+/// Raises last-seen times, never above the time of the database server.
 pub(super) async fn record_last_seen(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     seen: &[(UserId, Timestamp)],
 ) -> Result<(), Failure> {
     const RECORD: &str = "INSERT INTO users (user_id, last_seen)
@@ -69,13 +72,13 @@ pub(super) async fn record_last_seen(
             WHERE users.last_seen IS NULL OR users.last_seen < excluded.last_seen";
     let user_ids: Vec<&str> = seen.iter().map(|(user_id, _)| user_id.as_str()).collect();
     let times: Vec<i64> = seen.iter().map(|(_, at)| milliseconds(*at)).collect();
-    lease.write(RECORD, &[&user_ids, &times]).await.map(drop)
+    connection.write(RECORD, &[&user_ids, &times]).await.map(drop)
 }
 
 /// Raises watermarks, each clamped to its chat's head. The rows are locked in their order, so that
-/// nodes that note the same members do not wait for each other in a circle.
+/// nodes that write the same members do not deadlock.
 pub(super) async fn record_watermarks(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     watermarks: &[Watermark],
 ) -> Result<(), Failure> {
     const RECORD: &str = concat!(
@@ -110,19 +113,24 @@ pub(super) async fn record_watermarks(
         watermarks.iter().map(|watermark| watermark.user_id.as_str()).collect();
     let acked: Vec<i64> =
         watermarks.iter().map(|watermark| signed(watermark.last_acked_sequence)).collect();
-    lease.write(RECORD, &[&chat_ids, &user_ids, &acked]).await.map(drop)
+    connection.write(RECORD, &[&chat_ids, &user_ids, &acked]).await.map(drop)
 }
 
-/// Removes a person: at once all that names them, the content of their messages by and by. A few
-/// statements, however many chats there are, because all of these are locked.
-pub(super) async fn delete(mut lease: Lease<'_>, user_id: &UserId) -> Result<Vec<Edited>, Failure> {
-    let Some(user_key) = users::key(&mut lease, user_id).await? else { return Ok(Vec::new()) };
-    lease.begin().await?;
-    let chats = lock_chats(&mut lease, user_key).await?;
-    let edited = leave(&mut lease, chats, user_id).await?;
+/// Deletes a user: profile, memberships and contacts at once, the content of messages later. The
+/// number of statements does not depend on the number of chats, because all of them are locked
+/// meanwhile.
+pub(super) async fn delete(
+    mut connection: PooledConnection<'_>,
+    user_id: &UserId,
+) -> Result<Vec<Edited>, Failure> {
+    let Some(user_key) = users::key(&mut connection, user_id).await? else { return Ok(Vec::new()) };
+    connection.begin().await?;
+    let chats = lock_chats(&mut connection, user_key).await?;
+    let edited = leave(&mut connection, chats, user_id).await?;
     for sql in [
-        // What they say after coming back is not what they said before, so the newest number of
-        // each chat is noted. The sweep begins anew, because it does not go by numbers.
+        // Messages that the user sends after coming back must stay, so the newest sequence of each
+        // chat is recorded. The deletion of content begins again, because it does not follow
+        // sequences.
         "INSERT INTO erasures (user_key, chat_key, last_sequence)
         SELECT s.user_key, s.chat_key, coalesce((
             SELECT m.sequence FROM messages m WHERE m.chat_key = s.chat_key
@@ -137,28 +145,31 @@ pub(super) async fn delete(mut lease: Lease<'_>, user_id: &UserId) -> Result<Vec
         "DELETE FROM contacts WHERE contact_key = $1",
         "DELETE FROM idempotency_keys WHERE user_key = $1",
     ] {
-        lease.write(sql, &[&user_key]).await?;
+        connection.write(sql, &[&user_key]).await?;
     }
-    lease.commit().await?;
+    connection.commit().await?;
     Ok(edited)
 }
 
 /// The chats of a user, locked.
-async fn lock_chats(lease: &mut Lease<'_>, user_key: i64) -> Result<Vec<WholeChat>, Failure> {
+async fn lock_chats(
+    connection: &mut PooledConnection<'_>,
+    user_key: i64,
+) -> Result<Vec<WholeChat>, Failure> {
     const CHATS: &str = "SELECT c.chat_id FROM members m
         CROSS JOIN LATERAL (
             SELECT k.chat_id FROM chats k WHERE k.chat_key = m.chat_key LIMIT 1
         ) c
         WHERE m.user_key = $1";
-    let rows = lease.query(CHATS, &[&user_key]).await?;
+    let rows = connection.query(CHATS, &[&user_key]).await?;
     let chat_ids = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<Id>, _>>()?;
-    chats::lock(lease, &chat_ids).await?;
-    chats::find_all(lease, &chat_ids).await
+    chats::lock(connection, &chat_ids).await?;
+    chats::find_all(connection, &chat_ids).await
 }
 
-/// Takes one who is no more out of chats. A pair that is no pair any more may be made anew.
+/// Removes a deleted user from chats. The other member of a direct chat may create a new one.
 async fn leave(
-    lease: &mut Lease<'_>,
+    connection: &mut PooledConnection<'_>,
     chats: Vec<WholeChat>,
     user_id: &UserId,
 ) -> Result<Vec<Edited>, Failure> {
@@ -167,7 +178,7 @@ async fn leave(
     let mut edited = Vec::new();
     for WholeChat { key, members_version, mut chat } in chats {
         let members_version = members_version + 1;
-        // They may have been removed while the locks were waited for.
+        // The user may have been removed while this transaction waited for the locks.
         if !chat.members.iter().any(|member| member.user_id == *user_id) {
             continue;
         }
@@ -188,12 +199,12 @@ async fn leave(
         let removed = vec![user_id.clone()];
         edited.push(Edited { chat, members_version, removed, has_changed: true });
     }
-    end(lease, &ended).await?;
-    set_roles(lease, &inherited, &heirs.iter().collect::<Vec<_>>(), Role::Owner).await?;
+    end(connection, &ended).await?;
+    set_roles(connection, &inherited, &heirs.iter().collect::<Vec<_>>(), Role::Owner).await?;
     const PART: &str = "UPDATE chats SET direct_low = NULL, direct_high = NULL
         WHERE chat_key = ANY ($1)";
-    lease.write(PART, &[&pairs]).await?;
-    remove_members(lease, &left, user_id).await?;
-    raise_versions(lease, &left).await?;
+    connection.write(PART, &[&pairs]).await?;
+    remove_members(connection, &left, user_id).await?;
+    raise_versions(connection, &left).await?;
     Ok(edited)
 }

@@ -1,5 +1,5 @@
-//! The connections of a node: a bounded number, made when needed, replaced when broken, and every
-//! call on them with a deadline.
+//! The connection pool of a node: a bounded number of connections, opened on demand, replaced when
+//! broken; every call has a deadline.
 
 use std::fmt;
 use std::future::Future;
@@ -16,32 +16,32 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
 use super::config::{Deadlines, PostgresConfig};
-use super::connection::{Connection, Patience};
+use super::connection::{Connection, Timeouts};
 use super::counters::PostgresCounters;
 use super::failure::{Failure, Remedy};
-use super::lease::Lease;
 use super::open::OpenError;
+use super::pooled_connection::PooledConnection;
 use super::tls::Tls;
 
-/// Calls that may wait for a connection; who comes then is refused at once.
+/// Calls that may wait for a connection; further ones are rejected at once.
 const WAITING_MAX: usize = 1024;
 
 /// Attempts at one call.
 const ATTEMPTS_MAX: usize = 5;
 
-/// How long an attempt waits that was in another one's way, at least and at most.
+/// The pause before a retry, at least and at most.
 const PAUSE_MS: std::ops::Range<u64> = 2..20;
 
-/// What a call is for.
+/// The kind of a call: decides its deadline, its share of the pool and whether it may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To store messages. Reads never take the last connections away from this.
+    /// Stores messages; a share of the pool is reserved for this.
     Append,
-    /// To read.
+    /// Reads.
     Read,
-    /// To note something that may be noted twice.
+    /// An idempotent write.
     Note,
-    /// To change something; only what was certainly not done is tried again.
+    /// A write that is retried only if the first attempt certainly wrote nothing.
     Change,
 }
 
@@ -61,7 +61,7 @@ impl Purpose {
     }
 }
 
-/// The connections of a node.
+/// The connection pool of a node.
 pub(super) struct Pool {
     config: PostgresConfig,
     tls: Tls,
@@ -69,11 +69,11 @@ pub(super) struct Pool {
     random: Random,
     counters: PostgresCounters,
     /// One permit per connection that may be in use.
-    places: Semaphore,
-    /// As many as calls other than appends may use.
-    common_places: Semaphore,
+    permits: Semaphore,
+    /// One permit per connection that calls other than appends may use.
+    common_permits: Semaphore,
     waiting: AtomicUsize,
-    /// Those that nobody uses, the latest used last.
+    /// Connections that are not in use, the most recently used last.
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Debug for Pool {
         formatter
             .debug_struct("Pool")
             .field("address", &self.config.address())
-            .field("free", &self.places.available_permits())
+            .field("free", &self.permits.available_permits())
             .finish_non_exhaustive()
     }
 }
@@ -103,37 +103,61 @@ impl Pool {
             clock,
             random,
             counters,
-            places: Semaphore::new(size),
-            common_places: Semaphore::new(size - (size / 4).max(1)),
+            permits: Semaphore::new(size),
+            common_permits: Semaphore::new(size - (size / 4).max(1)),
             waiting: AtomicUsize::new(0),
             idle: Mutex::new(Vec::new()),
         }
     }
 
-    /// What is counted.
+    /// The counters of the store.
     pub(super) fn counters(&self) -> &PostgresCounters {
         &self.counters
     }
 
-    /// Does something on a connection, again where that helps, and within the deadline of its
-    /// purpose.
-    pub(super) async fn call<'pool, T, Answer>(
+    /// The deadlines of calls.
+    pub(super) fn deadlines(&self) -> Deadlines {
+        self.config.deadlines
+    }
+
+    /// The deadline of a call that begins now.
+    pub(super) fn deadline(&self, purpose: Purpose) -> Instant {
+        self.clock.now() + purpose.deadline(self.config.deadlines)
+    }
+
+    /// Runs a call on a connection within the deadline of its purpose, and retries it where that
+    /// helps.
+    pub(super) async fn call<'pool, T, Running>(
         &'pool self,
         purpose: Purpose,
-        call: impl Fn(Lease<'pool>) -> Answer,
+        call: impl Fn(PooledConnection<'pool>) -> Running,
     ) -> Result<T, StoreError>
     where
-        Answer: Future<Output = Result<T, Failure>>,
+        Running: Future<Output = Result<T, Failure>>,
     {
-        let deadline = self.clock.now() + purpose.deadline(self.config.deadlines);
-        let mut was_uncertain = false;
+        let deadline = self.deadline(purpose);
+        Ok(self.call_until(deadline, purpose, false, call).await?)
+    }
+
+    /// Runs a call on a connection, and retries it where that helps. `was_uncertain` says that an
+    /// earlier attempt may have written, so that no failure of this one is certain.
+    pub(super) async fn call_until<'pool, T, Running>(
+        &'pool self,
+        deadline: Instant,
+        purpose: Purpose,
+        mut was_uncertain: bool,
+        call: impl Fn(PooledConnection<'pool>) -> Running,
+    ) -> Result<T, Failure>
+    where
+        Running: Future<Output = Result<T, Failure>>,
+    {
         let mut attempt = 1;
         loop {
-            let (failure, was_idle) = match self.lease(purpose, deadline).await {
-                Ok(lease) => {
-                    let was_idle = lease.was_idle();
-                    match call(lease).await {
-                        Ok(answer) => return Ok(answer),
+            let (failure, was_idle) = match self.acquire(purpose, deadline).await {
+                Ok(connection) => {
+                    let was_idle = connection.was_idle();
+                    match call(connection).await {
+                        Ok(result) => return Ok(result),
                         Err(failure) => (failure, was_idle),
                     }
                 }
@@ -142,7 +166,7 @@ impl Pool {
             let is_worth_it = match failure.remedy {
                 Remedy::None => false,
                 Remedy::Again => true,
-                // One that lay idle may have been dead for long; a new one was not.
+                // An idle connection may have been dead for long; a new one was not.
                 Remedy::AnotherConnection => {
                     was_idle && (purpose.is_repeatable() || failure.outcome == Outcome::Rejected)
                 }
@@ -150,7 +174,7 @@ impl Pool {
             let pause = Duration::from_millis(self.random.draw_within(PAUSE_MS));
             if !is_worth_it || attempt == ATTEMPTS_MAX || self.clock.now() + pause >= deadline {
                 self.counters.failures.inc();
-                return Err(failure.into_store_error(was_uncertain));
+                return Err(failure.after(was_uncertain));
             }
             was_uncertain |= failure.outcome == Outcome::Unknown;
             attempt += 1;
@@ -159,37 +183,46 @@ impl Pool {
         }
     }
 
-    /// A connection for one call.
-    async fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>, Failure> {
-        let common_place = match purpose {
+    /// Acquires a connection for one call.
+    async fn acquire(
+        &self,
+        purpose: Purpose,
+        deadline: Instant,
+    ) -> Result<PooledConnection<'_>, Failure> {
+        if self.clock.now() >= deadline {
+            self.counters.timeouts.inc();
+            return Err(Failure::rejected("the deadline passed before the call began"));
+        }
+        let common_permit = match purpose {
             Purpose::Append => None,
             Purpose::Read | Purpose::Note | Purpose::Change => {
-                Some(self.place(&self.common_places, deadline).await?)
+                Some(self.permit(&self.common_permits, deadline).await?)
             }
         };
-        let place = self.place(&self.places, deadline).await?;
+        let permit = self.permit(&self.permits, deadline).await?;
         let idle = self.take_idle().await;
         let was_idle = idle.is_some();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connect(deadline).await?,
         };
-        Ok(Lease::new(self, connection, deadline, was_idle, (common_place, place)))
+        let permits = (common_permit, permit);
+        Ok(PooledConnection::new(self, connection, deadline, was_idle, permits))
     }
 
-    async fn place<'pool>(
+    async fn permit<'pool>(
         &self,
-        places: &'pool Semaphore,
+        permits: &'pool Semaphore,
         deadline: Instant,
     ) -> Result<SemaphorePermit<'pool>, Failure> {
-        if let Ok(place) = places.try_acquire() {
-            return Ok(place);
+        if let Ok(permit) = permits.try_acquire() {
+            return Ok(permit);
         }
         self.counters.waits.inc();
         let _waiting = Waiting::begin(&self.waiting)
             .ok_or_else(|| Failure::rejected("too many calls wait for a connection"))?;
-        match timeout_at(deadline, places.acquire()).await {
-            Ok(place) => place.map_err(|_| Failure::rejected("the store is closed")),
+        match timeout_at(deadline, permits.acquire()).await {
+            Ok(permit) => permit.map_err(|_| Failure::rejected("the store is closed")),
             Err(_) => {
                 self.counters.timeouts.inc();
                 Err(Failure::rejected("no connection to the database was free in time"))
@@ -208,8 +241,8 @@ impl Pool {
     }
 
     async fn connect(&self, deadline: Instant) -> Result<Connection, Failure> {
-        let patience = Patience::of_calls(self.config.deadlines);
-        match Connection::open(&self.config, &self.tls, patience, deadline, self.random).await {
+        let timeouts = Timeouts::of_calls(self.config.deadlines);
+        match Connection::open(&self.config, &self.tls, timeouts, deadline, self.random).await {
             Ok(connection) => {
                 self.counters.connections_opened.inc();
                 Ok(connection.counted(self.counters.connections.clone()))
@@ -224,21 +257,21 @@ impl Pool {
         }
     }
 
-    /// Takes a connection back.
-    pub(super) fn give_back(&self, connection: Connection) {
-        if !self.places.is_closed() {
+    /// Returns a connection to the pool.
+    pub(super) fn release(&self, connection: Connection) {
+        if !self.permits.is_closed() {
             self.lock().push(connection);
         }
     }
 
-    /// Refuses whatever comes, waits for what is under way, and says goodbye to the server.
+    /// Rejects new calls, waits for the running ones, and closes the connections.
     pub(super) async fn close(&self) {
         let size = u32::try_from(self.config.pool_size.max(2)).unwrap_or(u32::MAX);
         let deadline = self.clock.now() + self.config.deadlines.write;
-        self.common_places.close();
-        // Every call ends by its deadline, and gives its place back.
-        let all = timeout_at(deadline, self.places.acquire_many(size)).await;
-        self.places.close();
+        self.common_permits.close();
+        // Every call ends by its deadline and releases its permits.
+        let all = timeout_at(deadline, self.permits.acquire_many(size)).await;
+        self.permits.close();
         drop(all);
         let idle = std::mem::take(&mut *self.lock());
         for connection in idle {
@@ -257,7 +290,7 @@ struct Waiting<'pool>(&'pool AtomicUsize);
 impl<'pool> Waiting<'pool> {
     fn begin(waiting: &'pool AtomicUsize) -> Option<Self> {
         let before = waiting.fetch_add(1, Ordering::Relaxed);
-        // Made first, so that it is taken off again in either case.
+        // Constructed first, so that its drop subtracts in either case.
         let this = Self(waiting);
         (before < WAITING_MAX).then_some(this)
     }

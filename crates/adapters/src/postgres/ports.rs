@@ -7,7 +7,7 @@ use heartline_durability::{
     Actor, Announcements, AppendError, Appended, ChatEdit, ChatLog, ChatSummary, Chats, Contacts,
     ContactsFull, Created, EditError, Edited, Idempotency, LazyStore, LogPage, LogRead, NewChat,
     NewMessage, People, Privacy, Profile, Published, Relation, Repair, Sight, StoreError,
-    Unpublished, Upkeep, Watermark, log,
+    Unpublished, Upkeep, Watermark,
 };
 use heartline_fanout::{Audience, Audiences};
 use heartline_protocol::rest::Visibility;
@@ -28,14 +28,12 @@ impl ChatLog for PostgresStore {
         if batch.is_empty() {
             return Vec::new();
         }
-        let count = batch.len();
         let batch = Batch::new(batch, self.0.clock.wall(), self.0.random);
-        let append = |lease| append::append(lease, &batch);
-        log::answers(count, self.0.pool.call(Purpose::Append, append).await)
+        append::append(&self.0.pool, self.0.clock, &batch).await
     }
 
     async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| pages::page(lease, &read)).await
+        self.0.pool.call(Purpose::Read, |connection| pages::page(connection, &read)).await
     }
 
     async fn manifest(
@@ -44,7 +42,7 @@ impl ChatLog for PostgresStore {
         after: Option<ChatId>,
         limit: usize,
     ) -> Result<Vec<ManifestChat>, StoreError> {
-        let read = |lease| pages::manifest(lease, user_id, after, limit);
+        let read = |connection| pages::manifest(connection, user_id, after, limit);
         self.0.pool.call(Purpose::Read, read).await
     }
 }
@@ -53,8 +51,8 @@ impl ChatLog for PostgresStore {
 impl Announcements for PostgresStore {
     async fn record_published(&self, mut ranges: Vec<Published>) -> Result<(), StoreError> {
         ranges.sort_unstable_by_key(|range| range.chat_id);
-        for bite in ranges.chunks(publish::RANGES_MAX) {
-            let record = |lease| publish::record(lease, bite);
+        for chunk in ranges.chunks(publish::RANGES_MAX) {
+            let record = |connection| publish::record(connection, chunk);
             self.0.pool.call(Purpose::Note, record).await?;
         }
         Ok(())
@@ -66,7 +64,7 @@ impl Announcements for PostgresStore {
         limit: usize,
     ) -> Result<Vec<Unpublished>, StoreError> {
         let claimant = self.0.claimant;
-        let claim = |lease| publish::unpublished(lease, claimant, older_than, limit);
+        let claim = |connection| publish::unpublished(connection, claimant, older_than, limit);
         self.0.pool.call(Purpose::Note, claim).await
     }
 }
@@ -76,10 +74,10 @@ impl Upkeep for PostgresStore {
     async fn forget(&self, retention: Option<Duration>, limit: usize) -> Result<usize, StoreError> {
         let mut changed = 0;
         while changed < limit {
-            let bite = |lease| forget::forget(lease, retention, limit - changed);
-            let bite = self.0.pool.call(Purpose::Note, bite).await?;
-            changed += bite.changed;
-            if bite.is_last {
+            let forget = |connection| forget::forget(connection, retention, limit - changed);
+            let forgotten = self.0.pool.call(Purpose::Note, forget).await?;
+            changed += forgotten.changed;
+            if forgotten.is_last {
                 break;
             }
         }
@@ -87,17 +85,17 @@ impl Upkeep for PostgresStore {
     }
 
     async fn halted(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| repair::halted(lease, limit)).await
+        self.0.pool.call(Purpose::Read, |connection| repair::halted(connection, limit)).await
     }
 
     async fn repair_counter(&self, chat_id: ChatId) -> Result<Repair, StoreError> {
-        let repair = |lease| repair::repair(lease, chat_id);
+        let repair = |connection| repair::repair(connection, chat_id);
         self.0.pool.call(Purpose::Change, repair).await
     }
 
-    /// The statement that writes watermarks, without any.
+    /// Runs the statement that writes watermarks, with none.
     async fn probe(&self) -> Result<(), StoreError> {
-        let record = |lease| people::record_watermarks(lease, &[]);
+        let record = |connection| people::record_watermarks(connection, &[]);
         self.0.pool.call(Purpose::Note, record).await
     }
 }
@@ -109,10 +107,10 @@ impl Chats for PostgresStore {
         chat: NewChat,
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Created, EditError>, StoreError> {
-        // Made once, so that another attempt makes the same chat.
+        // Drawn once, so that a retry creates the same chat.
         let ulid = Ulid::from_parts(self.0.clock.wall().unix_ms, self.0.random.draw());
         let chat_id = ChatId(ulid);
-        let create = |lease| create::create(lease, &chat, idempotency.as_ref(), chat_id);
+        let create = |connection| create::create(connection, &chat, idempotency.as_ref(), chat_id);
         self.0.pool.call(Purpose::Change, create).await
     }
 
@@ -121,7 +119,10 @@ impl Chats for PostgresStore {
         chat_id: ChatId,
         viewer: Option<&UserId>,
     ) -> Result<Option<Chat>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| chats::visible(lease, chat_id, viewer)).await
+        self.0
+            .pool
+            .call(Purpose::Read, |connection| chats::visible(connection, chat_id, viewer))
+            .await
     }
 
     async fn chats_of(
@@ -130,7 +131,7 @@ impl Chats for PostgresStore {
         after: Option<ChatId>,
         limit: usize,
     ) -> Result<Vec<ChatSummary>, StoreError> {
-        let read = |lease| chats::of_user(lease, user_id, after, limit);
+        let read = |connection| chats::of_user(connection, user_id, after, limit);
         self.0.pool.call(Purpose::Read, read).await
     }
 
@@ -141,7 +142,8 @@ impl Chats for PostgresStore {
         edit: ChatEdit,
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Edited, EditError>, StoreError> {
-        let edit = |lease| edit::edit(lease, chat_id, &actor, &edit, idempotency.as_ref());
+        let edit =
+            |connection| edit::edit(connection, chat_id, &actor, &edit, idempotency.as_ref());
         self.0.pool.call(Purpose::Change, edit).await
     }
 
@@ -150,23 +152,26 @@ impl Chats for PostgresStore {
         chat_id: ChatId,
         viewer: &UserId,
     ) -> Result<Option<Vec<Watermark>>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| chats::watermarks(lease, chat_id, viewer)).await
+        self.0
+            .pool
+            .call(Purpose::Read, |connection| chats::watermarks(connection, chat_id, viewer))
+            .await
     }
 }
 
 #[async_trait]
 impl LazyStore for PostgresStore {
     async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError> {
-        for bite in watermarks.chunks(people::NOTES_MAX) {
-            let record = |lease| people::record_watermarks(lease, bite);
+        for chunk in watermarks.chunks(people::NOTES_MAX) {
+            let record = |connection| people::record_watermarks(connection, chunk);
             self.0.pool.call(Purpose::Note, record).await?;
         }
         Ok(())
     }
 
     async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
-        for bite in people::latest(seen).chunks(people::NOTES_MAX) {
-            let record = |lease| people::record_last_seen(lease, bite);
+        for chunk in people::latest(seen).chunks(people::NOTES_MAX) {
+            let record = |connection| people::record_last_seen(connection, chunk);
             self.0.pool.call(Purpose::Note, record).await?;
         }
         Ok(())
@@ -176,7 +181,7 @@ impl LazyStore for PostgresStore {
 #[async_trait]
 impl Audiences for PostgresStore {
     async fn audience(&self, chat_id: ChatId) -> Result<Option<Audience>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| chats::audience(lease, chat_id)).await
+        self.0.pool.call(Purpose::Read, |connection| chats::audience(connection, chat_id)).await
     }
 
     async fn companions(
@@ -186,7 +191,7 @@ impl Audiences for PostgresStore {
         members_max: usize,
     ) -> Result<Vec<Vec<UserId>>, StoreError> {
         let active = Active { within: active_within, members_max };
-        let read = |lease| contacts::companions(lease, user_ids, active);
+        let read = |connection| contacts::companions(connection, user_ids, active);
         self.0.pool.call(Purpose::Read, read).await
     }
 }
@@ -194,7 +199,7 @@ impl Audiences for PostgresStore {
 #[async_trait]
 impl People for PostgresStore {
     async fn profile(&self, user_id: &UserId) -> Result<Profile, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| people::profile(lease, user_id)).await
+        self.0.pool.call(Purpose::Read, |connection| people::profile(connection, user_id)).await
     }
 
     async fn set_display_name(
@@ -202,12 +207,13 @@ impl People for PostgresStore {
         user_id: &UserId,
         display_name: Option<String>,
     ) -> Result<Profile, StoreError> {
-        let set = |lease| people::set_display_name(lease, user_id, display_name.as_deref());
+        let set =
+            |connection| people::set_display_name(connection, user_id, display_name.as_deref());
         self.0.pool.call(Purpose::Note, set).await
     }
 
     async fn delete_user(&self, user_id: &UserId) -> Result<Vec<Edited>, StoreError> {
-        self.0.pool.call(Purpose::Change, |lease| people::delete(lease, user_id)).await
+        self.0.pool.call(Purpose::Change, |connection| people::delete(connection, user_id)).await
     }
 }
 
@@ -219,7 +225,7 @@ impl Contacts for PostgresStore {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>, StoreError> {
-        let read = |lease| contacts::of_user(lease, user_id, after, limit);
+        let read = |connection| contacts::of_user(connection, user_id, after, limit);
         self.0.pool.call(Purpose::Read, read).await
     }
 
@@ -228,7 +234,7 @@ impl Contacts for PostgresStore {
         user_id: &UserId,
         contact_id: &UserId,
     ) -> Result<Result<bool, ContactsFull>, StoreError> {
-        let put = |lease| contacts::put(lease, user_id, contact_id);
+        let put = |connection| contacts::put(connection, user_id, contact_id);
         self.0.pool.call(Purpose::Change, put).await
     }
 
@@ -237,7 +243,7 @@ impl Contacts for PostgresStore {
         user_id: &UserId,
         contact_id: &UserId,
     ) -> Result<bool, StoreError> {
-        let remove = |lease| contacts::remove(lease, user_id, contact_id);
+        let remove = |connection| contacts::remove(connection, user_id, contact_id);
         self.0.pool.call(Purpose::Change, remove).await
     }
 }
@@ -245,7 +251,10 @@ impl Contacts for PostgresStore {
 #[async_trait]
 impl Privacy for PostgresStore {
     async fn visibility(&self, user_id: &UserId) -> Result<Option<Visibility>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| contacts::visibility(lease, user_id)).await
+        self.0
+            .pool
+            .call(Purpose::Read, |connection| contacts::visibility(connection, user_id))
+            .await
     }
 
     async fn set_visibility(
@@ -253,11 +262,11 @@ impl Privacy for PostgresStore {
         user_id: &UserId,
         visibility: Visibility,
     ) -> Result<bool, StoreError> {
-        let set = |lease| contacts::set_visibility(lease, user_id, visibility);
+        let set = |connection| contacts::set_visibility(connection, user_id, visibility);
         self.0.pool.call(Purpose::Change, set).await
     }
 
     async fn relations(&self, sights: Vec<Sight>) -> Result<Vec<Relation>, StoreError> {
-        self.0.pool.call(Purpose::Read, |lease| contacts::relations(lease, &sights)).await
+        self.0.pool.call(Purpose::Read, |connection| contacts::relations(connection, &sights)).await
     }
 }

@@ -1,4 +1,4 @@
-//! What was announced, and what was not in time.
+//! Recording announced messages, and claiming chats with unannounced ones.
 
 use std::time::Duration;
 
@@ -6,35 +6,37 @@ use heartline_durability::{Published, Unpublished};
 use tokio_postgres::Row;
 
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{self, Id, duration_ms, head, number, row_limit, signed};
 
-/// How long a chat that was given to one node is not given to another.
+/// How long a claim of a chat lasts.
 const CLAIM: Duration = Duration::from_secs(10);
 
-/// How long it is then left to the others: a node that cannot deliver must not keep for ever what
-/// another one could. It is longer than a node waits from one look to the next.
-const REST: Duration = Duration::from_secs(3);
+/// How long a store may not claim the same chat again, so that other nodes can: a node that cannot
+/// announce must not keep a chat for ever. Longer than the interval of the relay.
+const CLAIM_PAUSE: Duration = Duration::from_secs(3);
 
-/// Ranges that one transaction records; it locks their chats.
+/// Ranges that one transaction records while it locks their chats.
 pub(super) const RANGES_MAX: usize = 500;
 
-/// Marks that one look moves out of the way of the next at most.
+/// Marks that one query moves to a later time at most.
 const MOVED_MAX: usize = 1000;
 
-/// Records ranges.
-pub(super) async fn record(mut lease: Lease<'_>, ranges: &[Published]) -> Result<(), Failure> {
+/// Records announced ranges.
+pub(super) async fn record(
+    mut connection: PooledConnection<'_>,
+    ranges: &[Published],
+) -> Result<(), Failure> {
     const RECORD: &str = "SELECT record_published($1, $2, $3)";
     let chat_ids: Vec<Id> = ranges.iter().map(|range| range.chat_id.into()).collect();
     let firsts: Vec<i64> = ranges.iter().map(|range| signed(range.first)).collect();
     let lasts: Vec<i64> = ranges.iter().map(|range| signed(range.last)).collect();
-    lease.write(RECORD, &[&chat_ids, &firsts, &lasts]).await.map(drop)
+    connection.write(RECORD, &[&chat_ids, &firsts, &lasts]).await.map(drop)
 }
 
-/// Takes the chats that have been marked for long enough and that neither another store has claimed
-/// nor this one until just now, the longest first. Those whose oldest unannounced message has waited
-/// as long are claimed; the marks of the others are moved to that message, out of the way of the
-/// next look.
+/// Selects the chats that have been marked for long enough and that no store has claimed, the
+/// longest first. Chats whose oldest unannounced message has waited as long are claimed; the marks
+/// of the others are moved to the time of that message, so that the next query does not read them.
 pub(super) const CLAIM_UNPUBLISHED: &str = concat!(
     "WITH now AS MATERIALIZED (
         SELECT now_ms() AS ms
@@ -78,17 +80,17 @@ pub(super) const CLAIM_UNPUBLISHED: &str = concat!(
     FROM due d ORDER BY d.created_at"
 );
 
-/// Chats whose oldest unannounced message has waited this long, claimed for this store.
+/// Claims chats whose oldest unannounced message has waited this long.
 pub(super) async fn unpublished(
-    mut lease: Lease<'_>,
+    mut connection: PooledConnection<'_>,
     claimant: i64,
     older_than: Duration,
     limit: usize,
 ) -> Result<Vec<Unpublished>, Failure> {
     let (older_than, claim, rest) =
-        (duration_ms(older_than), duration_ms(CLAIM), duration_ms(REST));
+        (duration_ms(older_than), duration_ms(CLAIM), duration_ms(CLAIM_PAUSE));
     let (limit, moved) = (row_limit(limit.min(u32::MAX as usize)), row_limit(MOVED_MAX));
-    let rows = lease
+    let rows = connection
         .write(CLAIM_UNPUBLISHED, &[&claimant, &older_than, &claim, &limit, &moved, &rest])
         .await?;
     let chat = |row: &Row| {

@@ -1,11 +1,11 @@
-//! Repairing a chat's counter, the one thing that halts a chat.
+//! Repairing the counter of a halted chat.
 
 use heartline_durability::Repair;
 use heartline_protocol::ChatId;
 
 use super::chats;
 use super::failure::Failure;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::rows::{self, Id, get, row_limit, unsigned};
 
 const LOOK: &str = "SELECT c.chat_key, c.head_sequence, c.published_sequence, c.halted, (
@@ -14,7 +14,8 @@ const LOOK: &str = "SELECT c.chat_key, c.head_sequence, c.published_sequence, c.
     )
     FROM chats c WHERE c.chat_id = $1";
 
-/// The update names the value that was looked at, so that it cannot overwrite another repair.
+/// The update compares the counter with the value that was read, so that it cannot overwrite
+/// another repair.
 const REPAIR: &str = "UPDATE chats SET head_sequence = $2, halted = false,
         published_sequence = least(published_sequence, $2)
     WHERE chat_key = $1 AND head_sequence IS NOT DISTINCT FROM $3 RETURNING 1";
@@ -22,7 +23,7 @@ const REPAIR: &str = "UPDATE chats SET head_sequence = $2, halted = false,
 const RECORD: &str = "INSERT INTO repairs (repaired_at, chat_id, head_before, head_after)
     VALUES (now_ms(), $1, $2, $3)";
 
-/// What was announced of numbers that are given away again was something else.
+/// Deletes the recorded ranges: sequences above the new counter will be assigned again.
 const FORGET_RANGES: &str = "DELETE FROM published_ranges WHERE chat_key = $1";
 
 /// A chat is marked while its head is ahead of what was announced.
@@ -37,14 +38,17 @@ const MARK: &str = "INSERT INTO unpublished_chats (chat_key, since)
 const UNMARK: &str = "DELETE FROM unpublished_chats u USING chats c
     WHERE u.chat_key = $1 AND c.chat_key = $1 AND c.head_sequence <= c.published_sequence";
 
-/// Sets a halted chat's counter to exactly its newest number, and lifts the halt.
-pub(super) async fn repair(mut lease: Lease<'_>, chat_id: ChatId) -> Result<Repair, Failure> {
+/// Sets the counter of a halted chat to its newest sequence, and ends the halt.
+pub(super) async fn repair(
+    mut connection: PooledConnection<'_>,
+    chat_id: ChatId,
+) -> Result<Repair, Failure> {
     let id = Id::from(chat_id);
-    lease.begin().await?;
-    chats::lock(&mut lease, &[id]).await?;
-    let rows = lease.query(LOOK, &[&id]).await?;
+    connection.begin().await?;
+    chats::lock(&mut connection, &[id]).await?;
+    let rows = connection.query(LOOK, &[&id]).await?;
     let Some(row) = rows.first() else {
-        lease.roll_back().await?;
+        connection.roll_back().await?;
         return Ok(Repair::NoSuchChat);
     };
     let (chat_key, before): (i64, Option<i64>) = (get(row, 0)?, get(row, 1)?);
@@ -54,25 +58,29 @@ pub(super) async fn repair(mut lease: Lease<'_>, chat_id: ChatId) -> Result<Repa
         && !is_halted
         && newest.is_none_or(|newest| newest == head)
     {
-        lease.roll_back().await?;
+        connection.roll_back().await?;
         return Ok(Repair::NotNeeded { head: unsigned(head) });
     }
-    // Where retention has left no message, what was announced tells which numbers were in use.
+    // If retention has deleted all messages, `published_sequence` tells which sequences were in
+    // use.
     let after = newest.unwrap_or(published);
-    if lease.write(REPAIR, &[&chat_key, &after, &before]).await?.is_empty() {
+    if connection.write(REPAIR, &[&chat_key, &after, &before]).await?.is_empty() {
         return Err(Failure::again("the counter has changed under the repair"));
     }
-    lease.write(RECORD, &[&id, &before, &after]).await?;
-    lease.write(FORGET_RANGES, &[&chat_key]).await?;
-    lease.write(MARK, &[&chat_key]).await?;
-    lease.write(UNMARK, &[&chat_key]).await?;
-    lease.commit().await?;
+    connection.write(RECORD, &[&id, &before, &after]).await?;
+    connection.write(FORGET_RANGES, &[&chat_key]).await?;
+    connection.write(MARK, &[&chat_key]).await?;
+    connection.write(UNMARK, &[&chat_key]).await?;
+    connection.commit().await?;
     Ok(Repair::Done { before: before.map(unsigned), after: unsigned(after) })
 }
 
 /// The chats that are halted, the oldest first.
-pub(super) async fn halted(mut lease: Lease<'_>, limit: usize) -> Result<Vec<ChatId>, Failure> {
+pub(super) async fn halted(
+    mut connection: PooledConnection<'_>,
+    limit: usize,
+) -> Result<Vec<ChatId>, Failure> {
     const HALTED: &str = "SELECT chat_id FROM chats WHERE halted ORDER BY chat_key LIMIT $1";
-    let rows = lease.query(HALTED, &[&row_limit(limit)]).await?;
+    let rows = connection.query(HALTED, &[&row_limit(limit)]).await?;
     rows.iter().map(|row| rows::chat_id(row, 0)).collect()
 }

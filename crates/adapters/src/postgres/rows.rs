@@ -1,4 +1,4 @@
-//! How ids, numbers and times lie in the database.
+//! The representation of ids, numbers and times in the database.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -15,8 +15,8 @@ use ulid::Ulid;
 
 use super::failure::Failure;
 
-/// What a message query selects for [`message`], with `messages` as `m` and the sender as `u`.
-/// It begins at a column of the caller's choice.
+/// The columns of a query for [`message`], with `messages` as `m` and the sender as `u`. The caller
+/// chooses the first column.
 macro_rules! message_columns {
     () => {
         "m.sequence, m.message_id, u.user_id, m.client_message_id, m.created_at, m.content_type,
@@ -24,7 +24,7 @@ macro_rules! message_columns {
     };
 }
 
-/// The newest number of a chat `c`, also while its counter is lost.
+/// The newest sequence of a chat `c`, also while its counter is lost.
 macro_rules! head {
     () => {
         "coalesce(c.head_sequence, (SELECT newest.sequence FROM messages newest
@@ -34,8 +34,7 @@ macro_rules! head {
 
 pub(super) use {head, message_columns};
 
-/// An id that the database holds as a `uuid`: in this form the order of bytes is the order of
-/// ids.
+/// An id as a `uuid` of the database, whose byte order is the order of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(pub(super) Ulid);
 
@@ -78,17 +77,17 @@ fn unreadable(column: usize, error: impl std::fmt::Display) -> Failure {
     Failure::rejected(format!("column {column} of an answer cannot be read: {error}"))
 }
 
-/// A number of the database that is never negative.
+/// A number from the database that is never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A number for the database; one that is too large for it becomes the largest.
+/// A number for the database, at most the largest that fits.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// How many rows at most, as the database wants it.
+/// A limit of rows for the database.
 pub(super) fn row_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -98,62 +97,62 @@ pub(super) fn number(row: &Row, column: usize) -> Result<u64, Failure> {
     Ok(unsigned(get(row, column)?))
 }
 
-/// An instant for the database.
+/// A time for the database.
 pub(super) fn milliseconds(time: Timestamp) -> i64 {
     signed(time.unix_ms)
 }
 
-/// A while for the database.
+/// A duration for the database.
 pub(super) fn duration_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// An instant of the database.
+/// A time from the database.
 pub(super) fn timestamp(row: &Row, column: usize) -> Result<Timestamp, Failure> {
     Ok(Timestamp { unix_ms: number(row, column)? })
 }
 
-/// An instant of the database, if there is one.
+/// A time from the database, if it is not null.
 pub(super) fn some_timestamp(row: &Row, column: usize) -> Result<Option<Timestamp>, Failure> {
     let unix_ms: Option<i64> = get(row, column)?;
     Ok(unix_ms.map(|unix_ms| Timestamp { unix_ms: unsigned(unix_ms) }))
 }
 
-/// A chat's id of the database.
+/// A chat id from the database.
 pub(super) fn chat_id(row: &Row, column: usize) -> Result<ChatId, Failure> {
     Ok(ChatId(get::<Id>(row, column)?.0))
 }
 
-/// An id that is text.
+/// A text id from the database.
 pub(super) fn text_id<T: FromStr<Err: Error>>(row: &Row, column: usize) -> Result<T, Failure> {
     get::<&str>(row, column)?.parse().map_err(|error| unreadable(column, error))
 }
 
-/// A user's id of the database.
+/// A user id from the database.
 pub(super) fn user_id(row: &Row, column: usize) -> Result<UserId, Failure> {
     text_id(row, column)
 }
 
-/// Ids of users.
+/// User ids from the database.
 pub(super) fn user_ids(row: &Row, column: usize) -> Result<Vec<UserId>, Failure> {
     let texts: Vec<&str> = get(row, column)?;
     let parse = |text: &str| text.parse().map_err(|error| unreadable(column, error));
     texts.into_iter().map(parse).collect()
 }
 
-/// Text that the database holds as bytes.
+/// Text that is stored as bytes.
 pub(super) fn utf8(row: &Row, column: usize) -> Result<Option<String>, Failure> {
     let bytes: Option<&[u8]> = get(row, column)?;
     let text = bytes.map(|bytes| std::str::from_utf8(bytes).map(ToOwned::to_owned)).transpose();
     text.map_err(|error| unreadable(column, error))
 }
 
-/// A content type for the database, which leaves the usual one out.
+/// A content type for the database; null for the default one.
 pub(super) fn content_type_bytes(content_type: &str) -> Option<&[u8]> {
     Some(content_type).filter(|kind| *kind != DEFAULT_CONTENT_TYPE).map(str::as_bytes)
 }
 
-/// A content type of the database.
+/// A content type from the database.
 pub(super) fn content_type(row: &Row, column: usize) -> Result<String, Failure> {
     Ok(utf8(row, column)?.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned()))
 }
@@ -182,7 +181,7 @@ pub(super) fn kind_number(kind: ChatKind) -> i16 {
     }
 }
 
-/// A chat's kind of the database.
+/// A chat's kind from the database.
 pub(super) fn kind(row: &Row, column: usize) -> Result<ChatKind, Failure> {
     match get::<i16>(row, column)? {
         0 => Ok(ChatKind::Direct),
@@ -191,7 +190,7 @@ pub(super) fn kind(row: &Row, column: usize) -> Result<ChatKind, Failure> {
     }
 }
 
-/// A role as a number, the mightiest first.
+/// A role as a number, the highest role first.
 pub(super) fn role_number(role: Role) -> i16 {
     match role {
         Role::Owner => 0,
@@ -200,7 +199,7 @@ pub(super) fn role_number(role: Role) -> i16 {
     }
 }
 
-/// Roles of the database.
+/// Roles from the database.
 pub(super) fn roles(row: &Row, column: usize) -> Result<Vec<Role>, Failure> {
     let role = |number| match number {
         0 => Ok(Role::Owner),
@@ -211,7 +210,7 @@ pub(super) fn roles(row: &Row, column: usize) -> Result<Vec<Role>, Failure> {
     get::<Vec<i16>>(row, column)?.into_iter().map(role).collect()
 }
 
-/// A choice of who may see a user, as a number.
+/// A visibility as a number.
 pub(super) fn visibility_number(visibility: Visibility) -> i16 {
     match visibility {
         Visibility::Everyone => 0,
@@ -220,7 +219,7 @@ pub(super) fn visibility_number(visibility: Visibility) -> i16 {
     }
 }
 
-/// A choice of the database, if there is one.
+/// A visibility from the database, if it is not null.
 pub(super) fn visibility(row: &Row, column: usize) -> Result<Option<Visibility>, Failure> {
     match get::<Option<i16>>(row, column)? {
         None => Ok(None),

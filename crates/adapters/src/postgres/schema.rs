@@ -1,4 +1,4 @@
-//! The schema of the database: which version it has, and how an older one becomes a newer one.
+//! The schema of the database and its migrations.
 
 use heartline_protocol::Timestamp;
 use heartline_runtime::Random;
@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::config::PostgresConfig;
 use super::connection::{Connection, MIGRATING};
 use super::failure::Failure;
-use super::lease::Lease;
 use super::open::OpenError;
+use super::pooled_connection::PooledConnection;
 use super::rows::{get, number};
 use super::tls::Tls;
 
@@ -22,11 +22,11 @@ const MIGRATIONS: [&str; 3] = [
 /// The version that this binary reads and writes.
 pub(super) const VERSION: usize = MIGRATIONS.len();
 
-/// Whoever changes the schema holds this lock, on every node the same: "HLCL" in ASCII.
+/// The advisory lock under which a node migrates the schema: "HLCL" in ASCII.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1212957516)";
 
-/// By the rows of the catalogue: a session's memory of names does not hear at once of what
-/// another one has made.
+/// Reads the rows of the catalogue, because the name cache of a database session may miss a table
+/// that another one has just created.
 const EXISTS: &str = "SELECT EXISTS (
         SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = 'heartline' AND c.relname = 'schema_versions'
@@ -34,7 +34,7 @@ const EXISTS: &str = "SELECT EXISTS (
 
 const FOUND: &str = "SELECT coalesce(max(version), 0) FROM heartline.schema_versions";
 
-/// Whoever may not make the schema can be given one.
+/// A role without the right to create the schema can use an existing one.
 const PREPARE: &str = "DO $$ BEGIN
         IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = 'heartline') THEN
             CREATE SCHEMA heartline;
@@ -45,9 +45,9 @@ const PREPARE: &str = "DO $$ BEGIN
         migrated_at timestamptz NOT NULL DEFAULT now()
     );";
 
-/// Brings the database to this binary's version. Each step is one transaction together with its
-/// number, under a lock, so any number of nodes may start at once and a kill leaves the older
-/// schema or the newer one and nothing between.
+/// Migrates the database to the version of this binary. Each step is one transaction together with
+/// its version number, under a lock, so any number of nodes may start at once, and a kill leaves
+/// either the older or the newer schema.
 pub(super) async fn migrate(
     config: &PostgresConfig,
     tls: &Tls,
@@ -80,7 +80,7 @@ async fn steps(
     }
 }
 
-/// Makes one step, if there is one to make. Answers the version that is there then.
+/// Runs the next migration, if there is one. Returns the version afterwards.
 async fn step(
     connection: &mut Connection,
     migrations: &[&str],
@@ -92,7 +92,7 @@ async fn step(
         }
     }
     connection.batch(&format!("BEGIN; {LOCK};")).await?;
-    // Another node may have done it while this one waited for the lock.
+    // Another node may have migrated while this one waited for the lock.
     if !is_there(connection).await? {
         connection.batch(PREPARE).await?;
     }
@@ -121,8 +121,8 @@ async fn version(connection: &mut Connection) -> Result<i32, tokio_postgres::Err
 }
 
 /// The time by the server's own clock.
-pub(super) async fn now(mut lease: Lease<'_>) -> Result<Timestamp, Failure> {
-    let rows = lease.query("SELECT now_ms()", &[]).await?;
+pub(super) async fn now(mut connection: PooledConnection<'_>) -> Result<Timestamp, Failure> {
+    let rows = connection.query("SELECT now_ms()", &[]).await?;
     let row = rows.first().ok_or_else(|| Failure::again("the server did not tell the time"))?;
     Ok(Timestamp { unix_ms: number(row, 0)? })
 }

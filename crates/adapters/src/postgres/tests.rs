@@ -3,6 +3,7 @@ mod contract;
 mod costs;
 mod faults;
 mod halts;
+mod locked_chats;
 mod nodes;
 mod obstacles;
 mod party;

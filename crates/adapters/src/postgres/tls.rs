@@ -21,20 +21,20 @@ use tokio_rustls::TlsConnector;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Makes encrypted connections.
+/// Encrypts connections.
 #[derive(Debug, Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Encrypts without asking who the server is.
+    /// Encrypts without verifying the server.
     pub(super) fn unverified() -> Self {
         let verifier = Arc::new(Anybody(provider()));
         let config = builder().dangerous().with_custom_certificate_verifier(verifier);
         Self::new(config.with_no_client_auth())
     }
 
-    /// Encrypts, for servers whose certificate names them and leads to one of these roots: those
-    /// of a PEM file, or else those that browsers trust.
+    /// Encrypts, and verifies the name and the certificate of the server. The trusted roots are
+    /// those of a PEM file, or else those that browsers trust.
     ///
     /// # Errors
     /// The file cannot be read, or has no certificate.
@@ -146,8 +146,8 @@ impl AsyncWrite for Encrypted {
     }
 }
 
-/// Takes every server for the right one, as `sslmode=require` asks. That the other side holds the
-/// key of the certificate it shows is checked all the same.
+/// Accepts every certificate, as `sslmode=require` says, but verifies that the server holds its
+/// key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Probes every Redis server that holds data: whether it takes writes, and its `INFO`.
+//! Probes every Redis server that holds data: whether it accepts writes, and its `INFO`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Leaves a failing Redis alone, so that an outage never becomes a pile of waiting tasks.
+//! A circuit breaker for Redis, so that tasks do not pile up during an outage.
 //!
-//! Other than the breaker before the store it opens after a handful of failures in a row and
-//! probes twice a second: Redis is asked many times a second, every call has a deadline of its
-//! own, and a node must notice within a second that Redis is back.
+//! Unlike the breaker of the store, this one opens after a few failures in a row and probes twice a
+//! second: a node calls Redis many times a second, every call has its own deadline, and a node must
+//! notice within a second that Redis is back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tracing::{info, warn};
 
 use super::counters::RedisCounters;
 
-/// Failures in a row that open it.
+/// Failures in a row that open the breaker.
 const FAILURES_MAX: u32 = 5;
 
-/// How often one call is let through while it is open.
+/// How often one call is let through while the breaker is open.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The breaker, shared by all callers of one client.

@@ -46,19 +46,19 @@ impl Changes {
             return warn!("malformed transition ignored");
         };
         if node_id != self.node_id {
-            return self.say(Change::Transition(transition));
+            return self.send(Change::Transition(transition));
         }
         if self.is_first_report(&transition) {
-            self.say(Change::Decided(transition));
+            self.send(Change::Decided(transition));
         }
     }
 
     /// Reports that transitions may be missing.
     pub(super) fn gap(&self) {
-        self.say(Change::Gap);
+        self.send(Change::Gap);
     }
 
-    fn say(&self, change: Change) {
+    fn send(&self, change: Change) {
         // There may be no receiver.
         let _ = self.listeners.send(change);
     }

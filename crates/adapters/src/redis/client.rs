@@ -1,8 +1,8 @@
-//! The one way in which this crate speaks to Redis.
+//! The Redis client that every module here uses.
 //!
 //! Every call has a deadline that also covers the wait for a connection, and goes through a
-//! breaker, so that whatever Redis does, a caller has an answer within half a second and nothing
-//! piles up. The connection is made by whoever needs it and finds none.
+//! breaker, so that a call returns within half a second whatever Redis does, and callers do not
+//! pile up. A caller that finds no connection opens one.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -37,7 +37,7 @@ struct Shared {
     connecting: Mutex<()>,
 }
 
-/// The connection in use. The generation tells a connection that failed from its successor.
+/// The connection in use. The generation distinguishes a failed connection from its successor.
 #[derive(Default)]
 struct Live {
     generation: u64,
@@ -54,7 +54,8 @@ pub struct RedisTime {
 }
 
 impl RedisTime {
-    /// The server's time at a later moment. It lags by at most one round trip, and is never ahead.
+    /// The server's time at a later moment. The value lags by at most one round trip, and is never
+    /// ahead.
     pub fn at(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.read_at);
         self.unix_ms + u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
@@ -70,12 +71,12 @@ impl RedisClient {
         Self { shared: Arc::new(shared) }
     }
 
-    /// How it is configured.
+    /// The configuration.
     pub fn config(&self) -> &RedisConfig {
         &self.shared.config
     }
 
-    /// Its metrics.
+    /// The metrics.
     pub fn counters(&self) -> &RedisCounters {
         &self.shared.counters
     }
@@ -102,8 +103,8 @@ impl RedisClient {
         self.pipe_each(pipeline).await.into_iter().collect()
     }
 
-    /// Sends commands together and answers each by its own result, because on a Cluster some may
-    /// fail alone. There a command without a key goes where the one before it goes.
+    /// Sends commands together and returns a result for each, because on a Cluster some may fail
+    /// alone. There a command without a key goes where the one before it goes.
     pub async fn pipe_each(&self, pipeline: &Pipeline) -> Vec<Result<Value, RedisFailure>> {
         if pipeline.is_empty() {
             return Vec::new();
@@ -236,7 +237,7 @@ impl RedisClient {
             return shared.breaker.succeeded();
         };
         shared.counters.failed(failure.kind());
-        // A Cluster of which a part answers is not down, and mends its own connections.
+        // A Cluster of which a part answers is not down, and replaces its own connections.
         let is_partial = shared.config.is_cluster() && results.iter().any(Result::is_ok);
         if !failure.is_infrastructure() || is_partial {
             return shared.breaker.succeeded();

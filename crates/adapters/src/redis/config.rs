@@ -1,4 +1,4 @@
-//! Where Redis is and how it is spoken to.
+//! The configuration of connections to Redis.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates,
 };
 
-/// How long a call may take unless the configuration says otherwise.
+/// The default deadline of a call.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(500);
 
 /// The longest legal key prefix.
 const KEY_PREFIX_LENGTH_MAX: usize = 64;
 
-/// Where Redis is and how it is spoken to.
+/// The configuration of connections to Redis.
 ///
-/// It holds credentials, so neither it nor any error that it causes is ever shown as a whole:
-/// [`RedisConfig::address`] is what logs may say.
+/// The configuration contains credentials, so neither it nor the URL is ever printed: logs use
+/// [`RedisConfig::address`].
 #[derive(Clone)]
 pub struct RedisConfig {
     seeds: Vec<ConnectionInfo>,
     is_cluster: bool,
     key_prefix: String,
     tls_root: Option<Vec<u8>>,
-    /// How long any one call may take, the wait for a connection included.
+    /// The deadline of a call, including the wait for a connection.
     pub deadline: Duration,
 }
 
-/// A Redis URL or key prefix that cannot be used. It never repeats the URL, which may hold a
-/// password.
+/// A Redis URL or key prefix that cannot be used. The error never repeats the URL, which may
+/// contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedisConfigError {
     /// The URL begins with something else.
@@ -91,7 +91,7 @@ impl RedisConfig {
         self.is_cluster
     }
 
-    /// What every key and channel begins with.
+    /// The prefix of every key and channel.
     pub fn key_prefix(&self) -> &str {
         &self.key_prefix
     }

@@ -50,12 +50,12 @@ impl Connection {
                 None => connection.req_packed_command(command).await?,
             },
         };
-        settled(value)
+        reply(value)
     }
 
-    /// Sends commands together and answers each by its own result. A master of a Cluster has until
-    /// `parts_end`, before the call's own deadline, or one that hangs would void what the others
-    /// have answered.
+    /// Sends commands together and returns a result for each. A master of a Cluster has until
+    /// `parts_end`, which is before the deadline of the call: otherwise one master that hangs would
+    /// void the replies of the others.
     pub(super) async fn pipeline(
         &mut self,
         pipeline: &Pipeline,
@@ -71,7 +71,7 @@ impl Connection {
     }
 }
 
-/// Sends what belongs to one slot together, and all slots at the same time.
+/// Sends the commands of each slot together, and all slots at the same time.
 async fn cluster_pipeline(
     connection: &ClusterConnection,
     pipeline: &Pipeline,
@@ -105,15 +105,15 @@ async fn cluster_pipeline(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn each(answer: redis::RedisResult<Vec<Value>>, count: usize) -> Vec<Result<Value, RedisFailure>> {
-    match answer {
-        Ok(values) => values.into_iter().map(settled).collect(),
+fn each(replies: redis::RedisResult<Vec<Value>>, count: usize) -> Vec<Result<Value, RedisFailure>> {
+    match replies {
+        Ok(values) => values.into_iter().map(reply).collect(),
         Err(error) => vec![Err(RedisFailure::from(error)); count],
     }
 }
 
 /// A reply, or the error that Redis replied with.
-fn settled(value: Value) -> Result<Value, RedisFailure> {
+fn reply(value: Value) -> Result<Value, RedisFailure> {
     match value {
         Value::ServerError(error) => Err(error.into()),
         value => Ok(value),

@@ -51,7 +51,7 @@ pub struct RedisDirectoryConfig {
     pub lease: Duration,
     /// This node, which acts on the decisions of its own calls.
     pub node_id: NodeId,
-    /// A shard that any node swept within this time is passed over.
+    /// A shard that any node swept within this time is skipped.
     pub sweep_spacing: Duration,
     /// Whether a user has one session at a time, which then has a key of its own.
     pub single_session: bool,
@@ -68,7 +68,7 @@ impl RedisDirectoryConfig {
 /// Why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisDirectoryError {
-    /// Redis could not be asked.
+    /// Redis could not be read.
     #[error("the directory on Redis cannot be opened: {0}")]
     Redis(#[from] RedisFailure),
     /// The other nodes divide users otherwise.
@@ -81,7 +81,7 @@ pub enum RedisDirectoryError {
         configured: u16,
         /// The number that is stored.
         stored: String,
-        /// Where it is stored.
+        /// The key that stores it.
         key: String,
     },
 }
@@ -285,7 +285,7 @@ impl Answering for RedisDirectory {
         let now = self.clock.now();
         let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
         let unanswered = if pulse.is_silent { now - pulse.answered_at } else { Duration::ZERO };
-        // A node that receives no transitions is as far from the directory as one without answers.
+        // A node that receives no transitions is as cut off as one whose calls fail.
         unanswered.max(self.listening.interrupted_for(now))
     }
 }

@@ -20,7 +20,8 @@ pub enum RedisFailure {
     /// Redis does not know the script, or has forgotten it; the client then sends it in full.
     #[error("Redis does not know the script")]
     UnknownScript,
-    /// Redis refused this very call: it lacks a permission, or is wrong. Asking again is no use.
+    /// Redis rejected this call: a permission is missing, or the call is wrong. A retry does not
+    /// help.
     #[error("Redis refused the call: {0}")]
     Rejected(String),
 }

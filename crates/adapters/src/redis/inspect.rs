@@ -1,7 +1,7 @@
 //! Reads everything that a directory has stored, and lists inconsistencies.
 //!
-//! It only reads. Nodes write meanwhile, so what looks wrong is looked at again twice before it is
-//! reported.
+//! The inspection only reads. Nodes write meanwhile, so an inconsistency is read again twice before
+//! it is reported.
 
 mod examine;
 mod vitals;
@@ -23,16 +23,16 @@ use super::topology::{Master, connect, masters};
 
 pub use self::vitals::{Roster, Sweeps, Vitals, roster, sweeps, vitals};
 
-/// Items looked at with one step of a scan.
+/// Items that one step of a scan reads.
 const PAGE: usize = 500;
 
-/// Items that are looked at at the same time.
+/// Items that are examined at the same time.
 const IN_FLIGHT: usize = 32;
 
-/// Items that are looked at again; with more, something is wrong at large.
+/// Items that are examined again at most; with more, the whole directory is inconsistent.
 const SUSPECTS_MAX: usize = 1000;
 
-/// How long to wait before looking again: longer than any write takes, and than a sweep.
+/// How long to wait before an item is examined again: longer than any write, and than a sweep.
 const PAUSE: Duration = Duration::from_millis(1500);
 
 /// The invariants of the stored data.
@@ -50,12 +50,12 @@ pub enum Rule {
     PresenceIsDerived,
 }
 
-/// Something stored that contradicts the rest.
+/// An inconsistency of the stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
-    /// The key that shows it.
+    /// The key that is inconsistent.
     pub key: String,
-    /// Which rule it breaks.
+    /// The broken rule.
     pub rule: Rule,
     /// The inconsistency, in a sentence.
     pub what: String,
@@ -64,11 +64,11 @@ pub struct Anomaly {
 /// The result of an inspection.
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
-    /// Keys, leases and list entries that were looked at.
+    /// Keys, leases and list entries that were examined.
     pub examined: u64,
     /// The inconsistencies.
     pub anomalies: Vec<Anomaly>,
-    /// False if so much looked wrong that not all of it was looked at again.
+    /// False if there were too many inconsistencies to examine all of them again.
     pub is_complete: bool,
 }
 
@@ -140,7 +140,7 @@ impl Inspector {
         }
     }
 
-    /// What there is to examine about a key.
+    /// The items to examine for a key.
     async fn items(
         &self,
         connection: &mut MultiplexedConnection,
@@ -183,7 +183,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// Those of which something looks wrong at this moment.
+    /// The items that are inconsistent at this moment.
     async fn suspicious(
         &self,
         items: impl IntoIterator<Item = Item>,

@@ -1,16 +1,15 @@
 //! The names of keys and channels.
 //!
 //! Ids need no escaping: their alphabets have neither `/`, which parts the fields of a lease, nor
-//! the braces of a hash tag, nor a character that a pattern would take for more than itself; and
-//! in every key the id comes last.
+//! the braces of a hash tag, nor a wildcard of a pattern; and in every key the id comes last.
 
 use heartline_protocol::{ConnectionId, NodeId, UserId};
 use heartline_routing::{LeaseKey, shard_of};
 
 use super::config::RedisConfig;
 
-/// How keys and channels are named. On a Cluster whatever belongs to a user carries the user's
-/// shard as a hash tag, so that a script finds it all in one slot.
+/// The names of keys and channels. On a Cluster every key of a user has the user's shard as its
+/// hash tag, so that all keys of a script are in one slot.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     prefix: String,
@@ -36,7 +35,7 @@ impl Keys {
         shard_of(user_id, self.shards)
     }
 
-    /// What stands between the name and the id in keys of this shard.
+    /// The hash tag between the name and the id in keys of this shard.
     pub(super) fn tag(&self, shard: u16) -> String {
         if self.is_cluster { format!("{{{shard}}}:") } else { String::new() }
     }
@@ -98,7 +97,7 @@ impl Keys {
         format!("{}server:{node_id}", self.prefix)
     }
 
-    /// Into how many shards users are divided: all nodes must agree.
+    /// The number of shards, on which all nodes must agree.
     pub(super) fn routing_shards(&self) -> String {
         format!("{}routing:shards", self.prefix)
     }

@@ -64,7 +64,7 @@ impl MessageQueue {
         self.arrived.notify_one();
     }
 
-    /// Takes the oldest event, or waits for one. There is one reader.
+    /// Removes the oldest event, or waits for one. There is one reader.
     pub(super) async fn next(&self) -> Event {
         loop {
             if let Some(event) = self.take() {

@@ -6,10 +6,10 @@
 //! | `party:{<session>}:events` | LIST | an entry for each of the last commits | 5 min after that |
 //! | `party:{<session>}:lock` | STRING | who restores the session | after 10 s |
 //! | `party:{<session>}:offer` | HASH | the newest copy that was put forward | after 60 s |
-//! | `party:active` | ZSET | session → last sign of life | each member after 1 h |
+//! | `party:active` | ZSET | session → last activity | each member after 1 h |
 //!
 //! A session is one hash on purpose: half of it can never end before the other half. Commits are
-//! told on the channel `party:{<session>}`, and `party:wanted` asks every node for its copy.
+//! published on the channel `party:{<session>}`, and `party:wanted` asks every node for its copy.
 
 mod keys;
 mod revision;

@@ -11,7 +11,7 @@ use super::failure::RedisFailure;
 use super::keys::Keys;
 use super::script::Script;
 
-/// How long index keys live without being extended: garbage ends although every node has died.
+/// The time to live of index keys, which nodes extend: garbage expires even if every node has died.
 pub(super) const INDEX_TTL: Duration = Duration::from_secs(600);
 
 /// The same for the key that shows a single session.
@@ -29,7 +29,7 @@ pub(super) struct Scripts {
     publish_verb: &'static str,
     /// The node that decides by these calls.
     node_id: NodeId,
-    /// How long leases are made again after Redis was wiped or away.
+    /// The duration of a rebuild, after Redis was wiped or down.
     rebuild: Duration,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Scripts {
 pub(super) struct Standing {
     /// The server's time.
     pub(super) now_ms: u64,
-    /// Names the time since the shard was last wiped or left alone.
+    /// The id of the shard's epoch, which changes when Redis was wiped or down.
     pub(super) epoch_id: String,
-    /// Whether leases are being made again, so that nothing is certain.
+    /// Whether the shard is being rebuilt, so that presence is unknown.
     pub(super) is_rebuilding: bool,
 }
 
@@ -113,7 +113,7 @@ fn name_lease(command: &mut Cmd, lease: &LeaseKey) {
     command.arg(lease.connection_id.to_string());
 }
 
-/// Whole milliseconds, rounded up: something short is not nothing.
+/// Whole milliseconds, rounded up, so that a short duration is not zero.
 pub(super) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

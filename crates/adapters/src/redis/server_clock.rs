@@ -13,7 +13,7 @@ use super::client::{RedisClient, RedisTime, time_ms};
 use super::failure::RedisFailure;
 use super::keys::Keys;
 
-/// How old a reading may be: about one tick. Until then the monotonic clock carries it on.
+/// How old a reading may be: about one tick. Until then the monotonic clock extends it.
 const READING_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Readings of the server's time. A Cluster has a clock per master, so there is one per shard.
@@ -60,14 +60,14 @@ impl ServerClock {
         self.lock().get(&clock).map(|reading| reading.at(now))
     }
 
-    /// Takes over a reading that came with another answer of the same server.
+    /// Stores a reading that came with another reply of the same server.
     pub(super) fn note(&self, shard: u16, unix_ms: u64) {
         let clock = if self.client.config().is_cluster() { shard } else { 0 };
         let read_at = self.client.clock().now();
         self.lock().insert(clock, RedisTime { unix_ms, read_at });
     }
 
-    /// Reads clocks, each as far as its server answers. Answers a failure, if there was one.
+    /// Reads the clocks of the servers that answer. Returns a failure, if there was one.
     async fn read(&self, clocks: &[u16]) -> Option<RedisFailure> {
         let mut pipeline = Pipeline::with_capacity(clocks.len() * 2);
         for clock in clocks {

@@ -1,4 +1,4 @@
-//! Whether a Redis is set up so that it can be relied on.
+//! Checks of the settings of Redis servers.
 
 use std::collections::HashMap;
 
@@ -12,33 +12,33 @@ use super::topology::{connect, masters};
 /// The oldest version that has every command in use.
 const VERSION_MIN: u32 = 7;
 
-/// Room for the connections of about a hundred nodes, and for people.
+/// Enough for the connections of about a hundred nodes, and for operators.
 const MAX_CLIENTS_MIN: u64 = 512;
 
 /// The bytes that Redis must buffer for a subscriber before it disconnects it.
 const SUBSCRIBER_BUFFER_MIN: u64 = 32 * 1024 * 1024;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Leases could vanish or nothing works: a node must not start.
     Refuse,
-    /// It works, until it does not.
+    /// The setting can cause a failure later.
     Warn,
-    /// It could not be found out, for example because the permission is missing.
+    /// The setting could not be read, for example because the permission is missing.
     Unchecked,
 }
 
-/// Something about a server's settings that should be changed or could not be seen.
+/// A setting of a server that should be changed or could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// Which server, as `host:port`.
+    /// The server, as `host:port`.
     pub server: String,
-    /// Which setting.
+    /// The setting.
     pub setting: &'static str,
-    /// Its value; none if it could not be read.
+    /// The value; none if it could not be read.
     pub value: Option<String>,
     /// The remedy, in a sentence.
     pub advice: &'static str,

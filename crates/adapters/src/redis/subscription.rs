@@ -20,26 +20,27 @@ pub(super) use self::channels::Channels;
 /// A published message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Where it was published.
+    /// The channel.
     pub channel: String,
-    /// What was said.
+    /// The content.
     pub payload: Bytes,
 }
 
-/// What a subscription yields.
+/// An event of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A message.
     Message(Message),
-    /// Messages may be missing before this point: the connection was made again, or the reader
-    /// was too slow. Whatever is published from now on is heard, so that a reader who now reads
-    /// the state that the messages speak of is up to date.
+    /// Messages may be missing before this point: the connection was replaced, or the reader was
+    /// too slow. Every message that is published from now on is received, so a reader that now
+    /// reads the state is up to date.
     Lost,
 }
 
-/// A subscription to some channels. It has no task of its own: awaiting [`next`](Self::next) or
-/// [`established`](Self::established) also connects, reconnects and checks the connection, so that
-/// the task that reads it is the only one that can fail. It ends when it is dropped.
+/// A subscription to some channels. The subscription has no task of its own: awaiting
+/// [`next`](Self::next) or [`established`](Self::established) also connects, reconnects and checks
+/// the connection, so that the task that reads it is the only one that can fail. Dropping the
+/// subscription ends it.
 pub struct Subscription {
     messages: Arc<MessageQueue>,
     channels: Arc<Channels>,
@@ -84,7 +85,7 @@ impl Subscription {
         }
     }
 
-    /// Its channels, which may be added and removed.
+    /// The channels of the subscription, which can be changed.
     pub(super) fn channels(&self) -> Arc<Channels> {
         Arc::clone(&self.channels)
     }

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 use super::{RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig};
 
-/// How long leases last in these tests, and so how long a rebuild takes.
+/// The lease, and so the duration of a rebuild, in these tests.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// A client of its own, as a node has one.
@@ -128,7 +128,7 @@ async fn settled(directory: &RedisDirectory) {
     }
 }
 
-/// A server alone and a Cluster, for what must hold on both.
+/// A standalone server and a Cluster, for tests that run on both.
 struct Engines {
     alone: Redis,
     cluster: RedisCluster,

@@ -1,4 +1,4 @@
-//! Which master of a Cluster holds which slots.
+//! The masters of a Cluster and their slots.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Copies of the store: made while a server writes, put back while none does.
+//! Backup of the store, also while a server uses it, and restore, while no server does.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,82 +7,81 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::check::{self, Thoroughness};
-use super::open::{OpenError, open_reader, take_lock};
+use super::open::{OpenError, acquire_lock, open_reader};
 use super::schema::{self, Origin, VERSION};
 
-/// Why there is no backup, in a sentence for the operator.
+/// Why a backup failed, for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The file is there already.
+    /// The file exists already.
     #[error("{} exists already; choose another name, or replace it with --force", .0.display())]
     Exists(PathBuf),
-    /// The copy could not be made.
+    /// The copy could not be written.
     #[error("the copy could not be written to {}: {source}", path.display())]
     Copy {
         /// The file.
         path: PathBuf,
-        /// What the database said.
+        /// The error of the database.
         source: rusqlite::Error,
     },
-    /// The copy could not be kept.
+    /// The copy could not be synced or renamed.
     #[error("the copy could not be written to {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The copy is not whole, and was removed.
+    /// The copy is damaged, and was removed.
     #[error(
         "the copy is damaged, and so may be the store: {0}; run `heartline store check --full`"
     )]
     Damaged(String),
 }
 
-/// Why nothing was restored, in a sentence for the operator.
+/// Why a restore failed, for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A server uses the store, or its directory cannot be written to.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// There is a store already.
+    /// A store exists already.
     #[error(
         "there is a store at {} already; move it away, or replace it with --force", .0.display()
     )]
     Exists(PathBuf),
-    /// The backup is not one.
+    /// The file is not a backup of a store.
     #[error("{} cannot be restored: {problem}", path.display())]
     Unusable {
         /// The backup.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The copy could not be made.
+    /// The store could not be written.
     #[error("the store could not be written to {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Where a file is written before it is whole, which is where its growth can be seen.
+/// The path to which a copy is written before it is complete.
 pub fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".incomplete");
     name.into()
 }
 
-/// Copies the store as it is at one instant, while a server may be writing. The copy gets its
-/// name only when it is whole, checked and on the disk.
+/// Copies a snapshot of the store, while a server may be writing. The copy gets its name only when
+/// it is complete, checked and synced.
 ///
-/// # Errors
-/// The store cannot be read, the file is there already, or the copy is not whole.
+/// # Errors The store cannot be read, the file exists already, or the copy is damaged.
 pub fn back_up(store: &Path, file: &Path, may_replace: bool) -> Result<(), BackupError> {
     let failed = |source| BackupError::Io { path: file.to_owned(), source };
     if file.exists() && !may_replace {
@@ -103,18 +102,17 @@ pub fn back_up(store: &Path, file: &Path, may_replace: bool) -> Result<(), Backu
     keep(&partial, file).map_err(failed)
 }
 
-/// Puts a backup in the place of the store, while no server uses it. The backup is only read and
-/// the store gets its name when it is whole, so a restore that breaks off can be repeated.
+/// Replaces the store with a backup, while no server uses it. The backup is only read, and the
+/// store gets its name when it is complete, so an interrupted restore can be repeated.
 ///
-/// # Errors
-/// A server uses the store, there is one already, or the backup is not one.
+/// # Errors A server uses the store, a store exists already, or the file is not a backup.
 pub fn restore(store: &Path, file: &Path, may_replace: bool) -> Result<(), RestoreError> {
     let failed = |source| RestoreError::Io { path: store.to_owned(), source };
     let unusable = |problem: String| RestoreError::Unusable { path: file.to_owned(), problem };
     if !file.exists() {
         return Err(unusable("there is no such file".to_owned()));
     }
-    let _lock = take_lock(store)?;
+    let _lock = acquire_lock(store)?;
     if store.exists() && !may_replace {
         return Err(RestoreError::Exists(store.to_owned()));
     }
@@ -125,7 +123,7 @@ pub fn restore(store: &Path, file: &Path, may_replace: bool) -> Result<(), Resto
         remove(&partial).map_err(failed)?;
         return Err(unusable(faults.join("; ")));
     }
-    // The old log must go first: with another database it would be taken for its continuation.
+    // The old write-ahead log must be removed first: SQLite would apply it to the new database.
     for suffix in ["-wal", "-shm"] {
         let mut name = store.as_os_str().to_owned();
         name.push(suffix);
@@ -134,7 +132,7 @@ pub fn restore(store: &Path, file: &Path, may_replace: bool) -> Result<(), Resto
     keep(&partial, store).map_err(failed)
 }
 
-/// What is wrong with a copy: it is not a store, of another version, or damaged.
+/// The problems of a copy: not a store, of another version, or damaged.
 fn faults_of(path: &Path) -> Vec<String> {
     let look = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -161,7 +159,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     io::copy(&mut source, &mut target).map(|_| ())
 }
 
-/// Forces a file to the disk and gives it its name, for good.
+/// Syncs a file and its new name to the disk.
 fn keep(partial: &Path, path: &Path) -> io::Result<()> {
     File::open(partial)?.sync_all()?;
     fs::rename(partial, path)?;

@@ -1,4 +1,4 @@
-//! Reading chats: who belongs to them, and how far each has come.
+//! Reading chats, their members and the watermarks of the members.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::pages::HEAD;
 use super::rows::{self, MESSAGE_COLUMNS, chat_bytes, row_limit, unsigned};
-use super::session::{message_range, user_key};
+use super::write_transaction::{message_range, user_key};
 
 const CHAT_COLUMNS: &str = "c.chat_key, c.members_version, c.chat_id, c.kind, c.name, c.created_at";
 
-/// A chat with what the file knows besides.
+/// A chat with its key and version in the file.
 #[derive(Debug, Clone)]
 pub(super) struct WholeChat {
-    /// The file's key for it.
+    /// The key of the chat in the file.
     pub(super) key: i64,
-    /// The version of its membership.
+    /// The version of the membership.
     pub(super) members_version: u64,
     /// The chat with its members.
     pub(super) chat: Chat,
@@ -36,7 +36,7 @@ pub(super) fn find(
     found.map(|bare| with_members(connection, bare)).transpose()
 }
 
-/// A chat as its own row tells it, without members; [`CHAT_COLUMNS`] and [`HEAD`].
+/// A chat from its own row, without members; [`CHAT_COLUMNS`] and [`HEAD`].
 fn bare(row: &Row<'_>) -> rusqlite::Result<WholeChat> {
     Ok(WholeChat {
         key: row.get(0)?,
@@ -63,7 +63,7 @@ fn with_members(connection: &Connection, mut whole: WholeChat) -> rusqlite::Resu
     Ok(whole)
 }
 
-/// A chat for one who may see it: a member, or the server itself.
+/// A chat, if the viewer may see it: a member, or the server itself.
 pub(super) fn visible(
     connection: &Connection,
     chat_id: ChatId,
@@ -83,7 +83,7 @@ pub(super) fn of_user(
     limit: usize,
 ) -> rusqlite::Result<Vec<ChatSummary>> {
     let Some(user_key) = user_key(connection, user_id)? else { return Ok(Vec::new()) };
-    // The user's own chats are few and all the chats are many, whatever the planner thinks.
+    // The CROSS JOIN makes SQLite begin with the chats of the user, which are few.
     let sql = format!(
         "SELECT {CHAT_COLUMNS}, {HEAD}, m.last_acked_sequence
          FROM members m CROSS JOIN chats c ON c.chat_key = m.chat_key
@@ -118,7 +118,7 @@ fn newest(
     statement.query_row([first, end], |row| rows::message(row, chat_id)).optional()
 }
 
-/// Everybody who belongs to a chat; none when there is no such chat.
+/// The members of a chat; none if there is no such chat.
 pub(super) fn audience(
     connection: &Connection,
     chat_id: ChatId,
@@ -137,7 +137,7 @@ pub(super) fn audience(
     Ok(Some(Audience { members_version: unsigned(members_version), user_ids }))
 }
 
-/// How far each member has acknowledged; none when the viewer is not a member.
+/// The watermark of each member; none if the viewer is not a member.
 pub(super) fn watermarks(
     connection: &Connection,
     chat_id: ChatId,

@@ -1,4 +1,4 @@
-//! Whether the file is whole: looked at beside serving after an unclean stop, and on demand.
+//! Checking the file for damage: in the background after an unclean stop, and on demand.
 
 use std::io;
 use std::path::Path;
@@ -10,19 +10,19 @@ use rusqlite::{Connection, ErrorCode, InterruptHandle, OptionalExtension};
 
 use super::open::{OpenError, explain, open_reader};
 
-/// Faults that are told; more of them say nothing new.
+/// Faults that are reported at most.
 const FAULTS_MAX: usize = 20;
 
 /// How thorough a check is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thoroughness {
-    /// The structure of every table: what an unclean stop or a bad disk breaks.
+    /// Checks the structure of every table, which an unclean stop or a bad disk may damage.
     Quick,
-    /// Also that every index agrees with its table.
+    /// Also checks that every index agrees with its table.
     Full,
 }
 
-/// Looks at a whole store, also while a server uses it. Answers what is wrong, or nothing.
+/// Checks a store, also while a server uses it. Returns the faults.
 ///
 /// # Errors
 /// There is no store, or it cannot be read at all.
@@ -31,7 +31,7 @@ pub fn check_store(path: &Path, thoroughness: Thoroughness) -> Result<Vec<String
     faults(&connection, thoroughness).map_err(|error| explain(path, error))
 }
 
-/// What is wrong with the file behind a connection.
+/// The faults of the file of a connection.
 pub(super) fn faults(
     connection: &Connection,
     thoroughness: Thoroughness,
@@ -47,7 +47,7 @@ pub(super) fn faults(
     };
     match ask() {
         Ok(lines) => Ok(lines.into_iter().filter(|line| line != "ok").collect()),
-        // Some damage ends the look itself.
+        // Some damage makes the check itself fail.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             Ok(vec![error.to_string()])
         }
@@ -55,7 +55,7 @@ pub(super) fn faults(
     }
 }
 
-/// What is known of the file's soundness, shared by the check and the writer.
+/// The result of the check, shared with the writer.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     damage: OnceLock<String>,
@@ -63,23 +63,23 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Of a file that must be checked before it is trusted, or need not.
+    /// The health of a file that must be checked, or need not be.
     pub(super) fn new(is_unchecked: bool) -> Self {
         Self { damage: OnceLock::new(), is_unchecked: AtomicBool::new(is_unchecked) }
     }
 
-    /// What was found to be wrong, if anything.
+    /// The damage that was found, if any.
     pub(super) fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }
 
-    /// Whether the next start can do without a check.
+    /// Whether the next start needs no check.
     pub(super) fn is_trusted(&self) -> bool {
         self.damage.get().is_none() && !self.is_unchecked.load(Ordering::Acquire)
     }
 }
 
-/// Marks the store as in use. Answers whether its last use did not end in order.
+/// Marks the store as in use. Returns whether it was not closed cleanly before.
 pub(super) fn mark_open(connection: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT value FROM meta WHERE name = 'is_open'";
     let was_open: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
@@ -87,14 +87,14 @@ pub(super) fn mark_open(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(was_open.unwrap_or(false))
 }
 
-/// A check that runs beside serving. Dropping it breaks it off.
+/// A check in the background. Dropping it interrupts the check.
 pub(super) struct BackgroundCheck {
     interrupt: InterruptHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl BackgroundCheck {
-    /// Starts it. If something is found, nothing is written any more.
+    /// Starts the check. If it finds damage, the store rejects writes.
     pub(super) fn start(connection: Connection, health: Arc<Health>) -> io::Result<Self> {
         let interrupt = connection.get_interrupt_handle();
         let thread = thread::Builder::new()
@@ -103,7 +103,7 @@ impl BackgroundCheck {
         Ok(Self { interrupt, thread: Some(thread) })
     }
 
-    /// Checks on the caller's thread, before anything is served.
+    /// Checks on the caller's thread.
     pub(super) fn finish(connection: &Connection, health: &Health) {
         look(connection, health);
     }
@@ -113,17 +113,17 @@ impl Drop for BackgroundCheck {
     fn drop(&mut self) {
         self.interrupt.interrupt();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told where it happened.
+            // A panic of the thread was printed where it happened.
             let _ = thread.join();
         }
     }
 }
 
 fn look(connection: &Connection, health: &Health) {
-    tracing::info!("the store did not close in order: it is checked while it serves");
+    tracing::info!("store was not closed cleanly: checking it in the background");
     let found = match faults(connection, Thoroughness::Quick) {
         Ok(faults) if faults.is_empty() => {
-            tracing::info!("the store is whole");
+            tracing::info!("store checked: no damage found");
             health.is_unchecked.store(false, Ordering::Release);
             return;
         }
@@ -134,6 +134,6 @@ fn look(connection: &Connection, health: &Health) {
         Err(error) => error.to_string(),
     };
     tracing::error!(found, "the store is damaged: writes stop; restore a backup");
-    // Whoever was first has said enough.
+    // The first finding is kept.
     let _ = health.damage.set(format!("the store is damaged: {found}"));
 }

@@ -1,7 +1,8 @@
-//! Moving the log into the database beside the writer, so that no commit has to wait for it.
+//! Checkpoints: a thread beside the writer moves the write-ahead log into the database, so that no
+//! commit waits for it.
 //!
-//! A commit that finds the log over its bound still moves what is left; that is little, because
-//! this thread has moved the rest, and it is what lets the log begin anew.
+//! A commit that finds the log over its limit still moves the rest, which is little, and only then
+//! can SQLite start the log from its beginning.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,15 +10,15 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
-/// Messages after which the log is moved.
+/// Messages after which a checkpoint runs.
 const MESSAGES: usize = 2000;
 
-/// The thread, and how much has come since it was last asked. Dropping it ends the thread.
+/// The checkpointing thread, and the messages since the last request. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
     requests: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// Where the log is moved on the caller's thread, instead of the thread.
+    /// The connection for checkpoints on the caller's thread, instead of the thread.
     inline: Option<Connection>,
     messages: usize,
 }
@@ -25,7 +26,7 @@ pub(super) struct Checkpointer {
 impl Checkpointer {
     /// Starts the thread on a connection of its own.
     pub(super) fn start(connection: Connection) -> io::Result<Self> {
-        // One request that waits is as good as many.
+        // One waiting request is enough.
         let (requests, receiver) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("sqlite-log".to_owned())
@@ -33,12 +34,12 @@ impl Checkpointer {
         Ok(Self { requests: Some(requests), thread: Some(thread), inline: None, messages: 0 })
     }
 
-    /// A checkpointer without a thread: it moves the log when the commit is reported.
+    /// A checkpointer without a thread: checkpoints run when a commit is reported.
     pub(super) fn inline(connection: Connection) -> Self {
         Self { requests: None, thread: None, inline: Some(connection), messages: 0 }
     }
 
-    /// So many messages were committed.
+    /// Counts committed messages, and requests a checkpoint after enough of them.
     pub(super) fn committed(&mut self, messages: usize) {
         self.messages += messages;
         if self.messages < MESSAGES {
@@ -46,7 +47,7 @@ impl Checkpointer {
         }
         self.messages = 0;
         if let Some(requests) = &self.requests {
-            // Full: it has been asked and not begun yet.
+            // If the channel is full, a request is waiting already.
             let _ = requests.try_send(());
         }
         if let Some(connection) = &self.inline {
@@ -59,7 +60,7 @@ impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told where it happened.
+            // A panic of the thread was printed where it happened.
             let _ = thread.join();
         }
     }
@@ -74,7 +75,7 @@ fn run(connection: &Connection, requests: &Receiver<()>) {
 fn checkpoint(connection: &Connection) {
     let sql = "PRAGMA wal_checkpoint(PASSIVE)";
     if let Err(error) = connection.query_row(sql, [], |_| Ok(())) {
-        // The log goes on growing, and the commit beyond its bound tries again.
+        // The log grows further, and the commit that exceeds its limit tries again.
         tracing::warn!(%error, "the log could not be moved into the database");
     }
 }

@@ -1,4 +1,4 @@
-//! Who shares an active chat with whom.
+//! The users who share an active chat with a user.
 
 use std::collections::HashSet;
 
@@ -7,25 +7,25 @@ use heartline_protocol::{Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::rows::{self, milliseconds, row_limit};
-use super::session::{message_range, user_key};
+use super::write_transaction::{message_range, user_key};
 
-/// Chats of one user that are looked at, the youngest first: each costs a seek.
+/// Chats of one user that are searched, the newest first: each costs a seek.
 const CHATS_MAX: usize = 2000;
 
-/// A user's chats, the youngest first.
+/// A user's chats, the newest first.
 pub(super) const CHATS: &str =
     "SELECT chat_key FROM members WHERE user_key = ?1 ORDER BY chat_key DESC LIMIT ?2";
 
-/// When something was last said in a chat.
+/// The time of the newest message of a chat.
 pub(super) const NEWEST: &str =
     "SELECT created_at FROM messages WHERE id > ?1 AND id < ?2 ORDER BY id DESC LIMIT 1";
 
-/// Which chats count.
+/// The conditions under which a chat is active.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Active {
-    /// Something was said since then.
+    /// The newest message is not older than this.
     pub(super) since: Timestamp,
-    /// They have no more members than this.
+    /// The chat has no more members than this.
     pub(super) members_max: usize,
 }
 
@@ -52,14 +52,14 @@ fn of_user(
     {
         let chat_key = row.get(0)?;
         if is_active(connection, chat_key, active.since)? {
-            meet(connection, chat_key, active.members_max, &mut met, &mut companions)?;
+            add_members(connection, chat_key, active.members_max, &mut met, &mut companions)?;
         }
     }
     companions.truncate(COMPANIONS_MAX);
     Ok(companions)
 }
 
-/// Whether a chat's newest message is young enough.
+/// Whether the newest message of a chat is recent enough.
 fn is_active(connection: &Connection, chat_key: i64, since: Timestamp) -> rusqlite::Result<bool> {
     let (first, end) = message_range(chat_key);
     let mut statement = connection.prepare_cached(NEWEST)?;
@@ -67,8 +67,8 @@ fn is_active(connection: &Connection, chat_key: i64, since: Timestamp) -> rusqli
     Ok(newest.is_some_and(|created_at| created_at >= milliseconds(since)))
 }
 
-/// Adds the members of a chat who were not met yet, unless there are too many.
-fn meet(
+/// Adds the members of a chat, unless there are too many.
+fn add_members(
     connection: &Connection,
     chat_key: i64,
     members_max: usize,
@@ -77,7 +77,7 @@ fn meet(
 ) -> rusqlite::Result<()> {
     let sql = "SELECT user_key FROM members WHERE chat_key = ?1 LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    // One more than counts tells whether there are too many.
+    // One more than the limit is read, to find out whether there are too many.
     let limit = row_limit(members_max.saturating_add(1));
     let members = statement.query_map([chat_key, limit], |row| row.get(0))?;
     let members = members.collect::<rusqlite::Result<Vec<i64>>>()?;

@@ -1,50 +1,50 @@
-//! Where the store is and how careful it is.
+//! The configuration of the SQLite store.
 
 use std::path::{Path, PathBuf};
 
-/// The database's name in a data directory unless told otherwise.
+/// The default name of the database file in the data directory.
 pub const DATABASE_FILE: &str = "heartline.db";
 
-/// What is kept free on the disk unless told otherwise.
+/// The default reserve of free space on the disk.
 pub const DISK_RESERVE_BYTES: u64 = 64 * 1024 * 1024;
 
 const EXPECTED: &str = "expected sqlite:PATH, or sqlite:PATH?synchronous=full";
 
-/// Where the store is and how careful it is.
+/// The configuration of a SQLite store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteConfig {
     /// The database file; its directory must exist.
     pub path: PathBuf,
-    /// Whether every commit is forced to the disk. False loses acknowledged messages when the
-    /// power fails, and is refused unless `allow_unsafe`.
+    /// Whether every commit is synced to the disk. False loses acknowledged messages when the power
+    /// fails, and is rejected unless `allow_unsafe`.
     pub synchronous_full: bool,
-    /// Whether the operator has said that losing acknowledged messages is acceptable.
+    /// Whether the operator accepts that acknowledged messages may be lost.
     pub allow_unsafe: bool,
-    /// Writes are refused while the disk has less than this.
+    /// Writes are rejected while the disk has less free space than this.
     pub disk_reserve_bytes: u64,
-    /// Threads that read beside the one that writes.
+    /// The number of reading threads.
     pub readers: usize,
-    /// Where the work runs.
+    /// The threads on which the store runs.
     pub execution: Execution,
 }
 
-/// Where the work of a store runs.
+/// The threads on which a store runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execution {
-    /// On threads of the store, so that no task waits for the disk.
+    /// Threads of the store, so that no task blocks on the disk.
     Threads,
-    /// On the task that asks. For simulated time, which would jump ahead while a thread of the
-    /// store works; it blocks the runtime, so no server uses it.
+    /// The calling task. For simulated time, which would jump ahead while a thread of the store
+    /// works; this blocks the runtime, so no server uses it.
     Inline,
 }
 
-/// A URL that names no SQLite store.
+/// An invalid URL of a SQLite store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{url:?} is not the URL of a SQLite store: {problem}")]
 pub struct UrlError {
-    /// What was given.
+    /// The URL.
     pub url: String,
-    /// What is wrong with it, and what would be right.
+    /// The problem, and what is expected.
     pub problem: String,
 }
 
@@ -68,8 +68,7 @@ impl SqliteConfig {
 
     /// Reads `sqlite:PATH?synchronous=full|normal`. A relative path lies in the data directory.
     ///
-    /// # Errors
-    /// The URL has another scheme, no path, or a parameter that does not exist.
+    /// # Errors The URL has another scheme, no path, or an unknown parameter.
     pub fn from_url(url: &str, data_dir: &Path) -> Result<Self, UrlError> {
         let wrong = |problem: String| UrlError { url: url.to_owned(), problem };
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| wrong(EXPECTED.to_owned()))?;
@@ -119,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn the_care_for_the_disk_can_be_chosen() {
+    fn synchronous_can_be_set() {
         assert!(read("sqlite:a.db?synchronous=full").unwrap().synchronous_full);
         assert!(!read("sqlite:a.db?synchronous=normal").unwrap().synchronous_full);
     }
 
     #[test]
-    fn other_urls_are_refused_with_what_is_expected() {
+    fn an_invalid_url_is_explained() {
         let table = [
             ("postgres://x", "expected sqlite:PATH"),
             ("sqlite:", "it names no file"),

@@ -1,4 +1,4 @@
-//! Who may see whom: contacts, the choice of each, and what is between two.
+//! Contacts, visibility settings and relations between users.
 
 use heartline_durability::contacts::CONTACTS_MAX;
 use heartline_durability::{ContactsFull, Relation, Sight};
@@ -7,21 +7,21 @@ use heartline_protocol::{Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::{self, row_limit, unsigned, visibility_number};
-use super::session::{Session, user_key};
+use super::write_transaction::{WriteTransaction, user_key};
 
-/// The own contacts of a user. They are few and all the users are many, whatever the planner
-/// thinks.
+/// The contacts that a user has added. The CROSS JOIN makes SQLite begin with the contacts, which
+/// are few.
 pub(super) const OF_USER: &str = "SELECT u.user_id
     FROM contacts c CROSS JOIN users u ON u.user_key = c.contact_key
     WHERE c.user_key = ?1 AND u.user_id > ?2 ORDER BY u.user_id LIMIT ?3";
 
-/// What an observer `o` may know of a user `u`.
+/// The relation of an observer `o` to a user `u`.
 pub(super) const RELATION: &str = "SELECT u.visibility, u.last_seen,
         EXISTS (SELECT 1 FROM contacts WHERE user_key = u.user_key AND contact_key = o.user_key)
         AND EXISTS (SELECT 1 FROM contacts WHERE user_key = o.user_key AND contact_key = u.user_key)
     FROM users u LEFT JOIN users o ON o.user_id = ?1 WHERE u.user_id = ?2";
 
-/// What a user has chosen for their presence; none if nothing.
+/// The visibility that a user has set; none if the user has set nothing.
 pub(super) fn visibility(
     connection: &Connection,
     user_id: &UserId,
@@ -32,19 +32,19 @@ pub(super) fn visibility(
     Ok(found.optional()?.flatten())
 }
 
-/// Chooses who may see a user's presence. Answers whether that is a change.
+/// Sets who may see a user's presence. Returns whether that changed anything.
 pub(super) fn set_visibility(
-    session: &mut Session<'_>,
+    transaction: &mut WriteTransaction<'_>,
     user_id: &UserId,
     visibility: Visibility,
 ) -> rusqlite::Result<bool> {
-    let user_key = session.named_user(user_id)?;
+    let user_key = transaction.named_user(user_id)?;
     let sql = "UPDATE users SET visibility = ?2 WHERE user_key = ?1 AND visibility IS NOT ?2";
-    let mut statement = session.connection.prepare_cached(sql)?;
+    let mut statement = transaction.connection.prepare_cached(sql)?;
     Ok(statement.execute([user_key, visibility_number(visibility)])? > 0)
 }
 
-/// A user's own contacts in the order of their ids.
+/// The contacts that a user has added, in the order of their ids.
 pub(super) fn of_user(
     connection: &Connection,
     user_id: &UserId,
@@ -59,26 +59,26 @@ pub(super) fn of_user(
     contacts.collect()
 }
 
-/// Makes somebody a user's contact. Answers whether that is a change.
+/// Adds a contact. Returns whether that changed anything.
 pub(super) fn put(
-    session: &mut Session<'_>,
+    transaction: &mut WriteTransaction<'_>,
     user_id: &UserId,
     contact_id: &UserId,
 ) -> rusqlite::Result<Result<bool, ContactsFull>> {
-    // Who is refused names nobody whom the store has not known.
-    if let Some(user_key) = session.user(user_id)? {
-        if let Some(contact_key) = session.user(contact_id)?
-            && is_contact(session.connection, user_key, contact_key)?
+    // A refused request creates no rows of users.
+    if let Some(user_key) = transaction.user(user_id)? {
+        if let Some(contact_key) = transaction.user(contact_id)?
+            && is_contact(transaction.connection, user_key, contact_key)?
         {
             return Ok(Ok(false));
         }
-        if is_full(session.connection, user_key)? {
+        if is_full(transaction.connection, user_key)? {
             return Ok(Err(ContactsFull));
         }
     }
-    let row = [session.named_user(user_id)?, session.named_user(contact_id)?];
+    let row = [transaction.named_user(user_id)?, transaction.named_user(contact_id)?];
     let sql = "INSERT INTO contacts (user_key, contact_key) VALUES (?1, ?2)";
-    session.connection.prepare_cached(sql)?.execute(row)?;
+    transaction.connection.prepare_cached(sql)?.execute(row)?;
     Ok(Ok(true))
 }
 
@@ -92,19 +92,19 @@ fn is_full(connection: &Connection, user_key: i64) -> rusqlite::Result<bool> {
     connection.prepare_cached(sql)?.exists([user_key, row_limit(CONTACTS_MAX - 1)])
 }
 
-/// Ends that. Answers whether it is a change.
+/// Removes a contact. Returns whether that changed anything.
 pub(super) fn remove(
-    session: &mut Session<'_>,
+    transaction: &mut WriteTransaction<'_>,
     user_id: &UserId,
     contact_id: &UserId,
 ) -> rusqlite::Result<bool> {
-    let Some(user_key) = session.user(user_id)? else { return Ok(false) };
-    let Some(contact_key) = session.user(contact_id)? else { return Ok(false) };
+    let Some(user_key) = transaction.user(user_id)? else { return Ok(false) };
+    let Some(contact_key) = transaction.user(contact_id)? else { return Ok(false) };
     let sql = "DELETE FROM contacts WHERE user_key = ?1 AND contact_key = ?2";
-    Ok(session.connection.prepare_cached(sql)?.execute([user_key, contact_key])? > 0)
+    Ok(transaction.connection.prepare_cached(sql)?.execute([user_key, contact_key])? > 0)
 }
 
-/// What is between users, one answer per question and in order.
+/// The relation of each pair of users, in order.
 pub(super) fn relations(
     connection: &Connection,
     sights: &[Sight],

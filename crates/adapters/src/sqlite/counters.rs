@@ -1,4 +1,4 @@
-//! What went wrong, counted for the operator's alerts.
+//! Counters of the store, for the operator's alerts.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 pub struct SqliteCounters {
     /// Chats halted because their counter was missing or disagreed with their messages.
     pub counter_corruptions: Counter,
-    /// Chats halted because a number was about to be given twice.
+    /// Chats halted because a sequence was about to be assigned twice.
     pub duplicate_sequences: Counter,
     /// Transactions committed.
     pub commits: Counter,

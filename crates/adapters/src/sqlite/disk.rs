@@ -1,4 +1,4 @@
-//! How much room the disk has left.
+//! The reserve of free space on the disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use heartline_durability::{Chain, StoreError};
 use heartline_routing::Clock;
 use tokio::time::Instant;
 
-/// How long one look at the disk counts: a look costs a system call, a commit far more.
+/// How long a measurement of the free space is used.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Keeps a reserve free, so that a full disk is met by a refusal and not in the middle of a write.
+/// Keeps a reserve free, so that writes are rejected before the disk is full.
 #[derive(Debug)]
 pub(super) struct DiskGuard {
     directory: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct DiskGuard {
 }
 
 impl DiskGuard {
-    /// A guard of the disk that holds this database.
+    /// A guard of the disk of this database.
     pub(super) fn new(database: &Path, reserve_bytes: u64) -> Self {
         Self::with(database, reserve_bytes, free_bytes)
     }
@@ -33,8 +33,8 @@ impl DiskGuard {
         Self { directory, reserve_bytes, free_bytes, looked_at: None, refusal: None }
     }
 
-    /// Why nothing may be written now. A disk that cannot be asked is no reason: the write itself
-    /// will tell.
+    /// Why writes are rejected now, if they are. If the free space cannot be measured, writes are
+    /// allowed.
     pub(super) fn refusal(&mut self, clock: Clock) -> Option<StoreError> {
         let now = clock.now();
         let is_fresh = self.looked_at.is_some_and(|at| now.duration_since(at) < LOOK_INTERVAL);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_disk_refuses_until_it_has_room_again() {
+    async fn writes_are_rejected_until_the_reserve_is_free_again() {
         let database = Path::new("/data/heartline.db");
         let mut guard = DiskGuard::with(database, 100, |_| Ok(99));
         let refusal = guard.refusal(Clock::system()).unwrap();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn this_disk_can_be_asked() {
+    fn the_free_space_of_this_disk_can_be_measured() {
         let mut guard = DiskGuard::new(Path::new("heartline.db"), 0);
         assert!(guard.refusal(Clock::system()).is_none());
         assert!(free_bytes(Path::new(".")).unwrap() > 0);

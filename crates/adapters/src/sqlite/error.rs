@@ -1,9 +1,10 @@
-//! How the database's failures reach the plane.
+//! Failures of the database, as store errors.
 
 use std::error::Error;
 use std::fmt;
 
 use heartline_durability::StoreError;
+use rusqlite::ErrorCode;
 
 /// A step that the database failed.
 #[derive(Debug)]
@@ -37,4 +38,19 @@ pub(super) fn rejected(step: &'static str, error: rusqlite::Error) -> StoreError
 /// A failure that may have written something.
 pub(super) fn unknown(step: &'static str, error: rusqlite::Error) -> StoreError {
     StoreError::unknown(SqliteFailure { step, error })
+}
+
+/// Whether an error concerns the rows that the statement used, and not the whole database: a
+/// constraint, or a value that cannot be read.
+pub(super) fn concerns_rows(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)
+        }
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => true,
+        _ => false,
+    }
 }

@@ -1,51 +1,77 @@
-//! What the writer is asked to do: pieces of work that wait together and are committed together.
+//! Jobs for the writer: all jobs that wait at the same time are committed in one transaction.
 
-use heartline_durability::{NewMessage, StoreError};
+use std::collections::HashSet;
+
+use heartline_durability::{AppendError, Appended, NewMessage, StoreError};
+use heartline_protocol::ChatId;
 use tokio::sync::{mpsc, oneshot};
 
-use super::append::Answer;
-use super::session::Session;
+use super::append::MessageOutcome;
+use super::write_transaction::WriteTransaction;
 
-/// Messages that one transaction takes at most; what is beyond waits for the next.
+/// Messages of one transaction at most; further jobs wait for the next one.
 const GROUP_MESSAGES_MAX: usize = 4096;
 
-/// Other pieces of work that one transaction takes at most.
+/// Other writes of one transaction at most.
 const GROUP_WORKS_MAX: usize = 256;
 
-/// Where an answer goes.
+/// The sender of a job's result.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// One thing for the writer to do.
+/// One job for the writer.
 pub(super) enum Job {
-    /// Messages to be stored.
+    /// Store messages.
     Append(AppendJob),
-    /// Anything else that writes.
+    /// Write something else.
     Work(Box<dyn Work>),
-    /// Finish what came before this, then end.
+    /// Finish the jobs before this one, then end.
     Close(oneshot::Sender<()>),
 }
 
+/// The results of a batch, in its order.
+pub(super) type AppendResults = Vec<Result<Appended, AppendError>>;
+
 /// A batch of messages to be stored.
 pub(super) struct AppendJob {
-    pub(super) batch: Vec<NewMessage>,
-    pub(super) answers: Vec<Answer>,
-    pub(super) reply: Reply<Vec<Answer>>,
+    batch: Vec<NewMessage>,
+    /// The outcome of each message of the batch, or the failure of its chat.
+    outcomes: Vec<Option<Result<MessageOutcome, StoreError>>>,
+    reply: oneshot::Sender<AppendResults>,
 }
 
-/// A piece of work that writes in a transaction and is answered when that is committed.
+impl AppendJob {
+    pub(super) fn new(batch: Vec<NewMessage>, reply: oneshot::Sender<AppendResults>) -> Self {
+        let outcomes = batch.iter().map(|_| None).collect();
+        Self { batch, outcomes, reply }
+    }
+
+    /// Replies once the transaction is committed, or has failed.
+    fn reply(self, committed: &Result<(), StoreError>) {
+        let Self { batch, outcomes, reply } = self;
+        let results = batch.into_iter().zip(outcomes).map(|(message, outcome)| {
+            committed.clone()?;
+            let numbered = outcome.expect("every message of a commit has an outcome")??;
+            Ok(numbered.appended(message))
+        });
+        // The caller may have gone.
+        let _ = reply.send(results.collect());
+    }
+}
+
+/// A write that is part of a transaction, and whose result is sent after the commit.
 pub(super) trait Work: Send {
-    /// Does it and keeps the result.
-    fn run(&mut self, session: &mut Session<'_>) -> rusqlite::Result<()>;
+    /// Runs the write and keeps its result.
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()>;
 
-    /// Tells the result that was kept, or why there is none.
-    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
+    /// Sends the result, or the failure.
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
 
-    /// Whether nobody waits for it any more.
+    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool;
 }
 
-/// A piece of work made of a function, and of what is to be done once its result is committed,
-/// whether or not somebody still waits for it.
+/// A write made of a function, and a second function that runs once the result is committed, even
+/// if the caller has gone.
 pub(super) struct Piece<T, F, Then> {
     function: Option<F>,
     then: Then,
@@ -62,22 +88,22 @@ impl<T, F, Then> Piece<T, F, Then> {
 impl<T, F, Then> Work for Piece<T, F, Then>
 where
     T: Send,
-    F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send,
+    F: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<T> + Send,
     Then: FnOnce(&T) + Send,
 {
-    fn run(&mut self, session: &mut Session<'_>) -> rusqlite::Result<()> {
-        let function = self.function.take().expect("a piece of work runs once");
-        self.result = Some(function(session)?);
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()> {
+        let function = self.function.take().expect("a write runs once");
+        self.result = Some(function(transaction)?);
         Ok(())
     }
 
-    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
         let Self { then, result, reply, .. } = *self;
-        let result = committed.map(|()| result.expect("what is committed was run"));
+        let result = committed.map(|()| result.expect("a committed write has run"));
         if let Ok(result) = &result {
             then(result);
         }
-        // Who has gone does not want to know.
+        // The caller may have gone.
         let _ = reply.send(result);
     }
 
@@ -86,28 +112,26 @@ where
     }
 }
 
-/// What is committed together.
+/// The jobs of one transaction.
 #[derive(Default)]
 pub(super) struct Group {
-    /// Batches of messages; they run first and as one piece, so that each head is written once.
-    pub(super) appends: Vec<AppendJob>,
-    /// Why the batches failed, if they did.
-    pub(super) appends_failed: Option<StoreError>,
-    /// The rest, each with why it failed, if it did.
+    /// Batches of messages; they run first and together, so that each head is written once.
+    pub(super) appends: Appends,
+    /// The other writes, each with its own failure.
     pub(super) works: Vec<(Box<dyn Work>, Option<StoreError>)>,
-    /// Who asked for the end.
+    /// The caller that waits for the writer's end.
     pub(super) close: Option<oneshot::Sender<()>>,
     messages: usize,
 }
 
 impl Group {
-    /// Takes a job and everything that waits behind it, as far as one transaction goes.
+    /// Collects a job and the jobs that wait behind it, up to the limits of one transaction.
     pub(super) fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>) -> Self {
         let mut group = Self::default();
-        group.take(first);
+        group.add(first);
         while group.has_room() {
             let Ok(job) = jobs.try_recv() else { break };
-            group.take(job);
+            group.add(job);
         }
         group
     }
@@ -118,13 +142,13 @@ impl Group {
             && self.works.len() < GROUP_WORKS_MAX
     }
 
-    /// What nobody waits for any more is not begun.
-    fn take(&mut self, job: Job) {
+    /// Adds a job, unless its caller has gone.
+    fn add(&mut self, job: Job) {
         match job {
             Job::Append(job) if job.reply.is_closed() => {}
             Job::Append(job) => {
                 self.messages += job.batch.len();
-                self.appends.push(job);
+                self.appends.jobs.push(job);
             }
             Job::Work(work) if work.is_abandoned() => {}
             Job::Work(work) => self.works.push((work, None)),
@@ -132,26 +156,78 @@ impl Group {
         }
     }
 
-    /// How many messages it holds.
+    /// The number of messages.
     pub(super) fn messages(&self) -> usize {
         self.messages
     }
 
     /// Whether there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
-        self.appends.is_empty() && self.works.is_empty()
+        self.appends.jobs.is_empty() && self.works.is_empty()
     }
 
-    /// Answers everybody: with what they asked for, with their own failure, or with the group's.
-    pub(super) fn answer(&mut self, committed: &Result<(), StoreError>) {
-        let verdict = |own: Option<StoreError>| own.map_or_else(|| committed.clone(), Err);
-        for job in self.appends.drain(..) {
-            let answers = verdict(self.appends_failed.clone()).map(|()| job.answers);
-            // Who has gone does not want to know.
-            let _ = job.reply.send(answers);
+    /// The failures of single parts of the transaction.
+    pub(super) fn failures(&self) -> impl Iterator<Item = &StoreError> {
+        let works = self.works.iter().filter_map(|(_, failure)| failure.as_ref());
+        self.appends.failure.iter().chain(works)
+    }
+
+    /// Sends every caller its result, its own failure or the failure of the transaction.
+    pub(super) fn reply(&mut self, committed: &Result<(), StoreError>) {
+        for job in self.appends.jobs.drain(..) {
+            job.reply(committed);
         }
         for (work, failure) in self.works.drain(..) {
-            work.answer(verdict(failure));
+            work.reply(failure.map_or_else(|| committed.clone(), Err));
         }
+    }
+}
+
+/// The batches of messages of one transaction.
+#[derive(Default)]
+pub(super) struct Appends {
+    jobs: Vec<AppendJob>,
+    /// The first failure of a chat.
+    failure: Option<StoreError>,
+}
+
+impl Appends {
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The chats of all messages, in the order of their first message.
+    pub(super) fn chat_ids(&self) -> Vec<ChatId> {
+        let mut seen = HashSet::new();
+        let messages = self.jobs.iter().flat_map(|job| &job.batch);
+        messages.map(|message| message.chat_id).filter(|chat_id| seen.insert(*chat_id)).collect()
+    }
+
+    /// Sets the outcome of every message, or of the messages of one chat.
+    pub(super) fn store(
+        &mut self,
+        chat_id: Option<ChatId>,
+        mut store: impl FnMut(&NewMessage) -> rusqlite::Result<MessageOutcome>,
+    ) -> rusqlite::Result<()> {
+        for (message, outcome) in self.of_chat(chat_id) {
+            *outcome = Some(Ok(store(message)?));
+        }
+        Ok(())
+    }
+
+    /// Fails every message, or the messages of one chat.
+    pub(super) fn fail(&mut self, chat_id: Option<ChatId>, failure: &StoreError) {
+        for (_, outcome) in self.of_chat(chat_id) {
+            *outcome = Some(Err(failure.clone()));
+        }
+        self.failure.get_or_insert_with(|| failure.clone());
+    }
+
+    fn of_chat(
+        &mut self,
+        chat_id: Option<ChatId>,
+    ) -> impl Iterator<Item = (&NewMessage, &mut Option<Result<MessageOutcome, StoreError>>)> {
+        let messages = self.jobs.iter_mut().flat_map(|job| job.batch.iter().zip(&mut job.outcomes));
+        messages.filter(move |(message, _)| chat_id.is_none_or(|id| message.chat_id == id))
     }
 }

@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often the lock is tried for, and how long to wait in between: a process that was killed a
-/// moment ago may not have ended yet, nor one that it was about to start.
+/// How often the lock is tried, and how long to wait in between: a process that was killed a moment
+/// ago may not have ended yet, nor a child that it was starting.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The store of one process, for as long as this value lives. Closing the file releases it, also
-/// when the process is killed.
+/// The lock of the store, held until it is dropped. The system releases it also if the process is
+/// killed.
 #[derive(Debug)]
 pub(super) struct StoreLock {
     _file: File,
 }
 
-/// Why the lock was not taken.
+/// Why the lock was not acquired.
 #[derive(Debug)]
 pub(super) enum LockError {
-    /// Another process has it; the text is what it wrote about itself.
+    /// Another process holds the lock; the text is its own description in the lock file.
     Held(String),
-    /// The machine refused.
+    /// The system returned an error.
     Io(io::Error),
 }
 
-/// Where the lock of a database is.
+/// The path of the lock file of a database.
 pub(super) fn lock_path(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");
@@ -36,8 +36,8 @@ pub(super) fn lock_path(database: &Path) -> PathBuf {
 }
 
 impl StoreLock {
-    /// Takes the lock or says who has it.
-    pub(super) fn take(database: &Path) -> Result<Self, LockError> {
+    /// Acquires the lock, or returns its holder.
+    pub(super) fn acquire(database: &Path) -> Result<Self, LockError> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -50,7 +50,7 @@ impl StoreLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
-                // Who it is only helps; the lock itself is what counts.
+                // The description only helps the operator; the lock works without it.
                 let is_known = file.read_to_string(&mut owner).is_ok() && !owner.trim().is_empty();
                 let owner = if is_known { owner.trim() } else { "an unknown process" };
                 return Err(LockError::Held(owner.to_owned()));

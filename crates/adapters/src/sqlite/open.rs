@@ -1,4 +1,4 @@
-//! Opening the file: the settings that durability depends on, proved; every obstacle a sentence.
+//! Opening the file: applies and verifies the settings that durability depends on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,34 @@ use super::lock::{LockError, StoreLock};
 use super::schema::{self, Origin, VERSION};
 
 /// How long a commit waits for another process that is writing, such as a `sqlite3` shell. Below
-/// the deadline of a send, so that the wait is answered by the store and not by the deadline.
+/// the deadline of a send, so that the send fails with the error of the store.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Pages of the log after which a commit also writes them into the database: 32 MiB. Smaller
-/// means more often, larger means a longer stall each time.
+/// Pages of the write-ahead log after which a commit also runs a checkpoint: 32 MiB. A smaller
+/// limit means more checkpoints, a larger one means a longer pause each time.
 const CHECKPOINT_PAGES: u32 = 8000;
 
 /// Bytes of a page of a new store. A commit writes every page that it touches to the log, and a
 /// message touches a few, so smaller pages write less.
 const PAGE_BYTES: u32 = 2048;
 
-/// The log is cut back to this after it was larger.
+/// The size to which a larger write-ahead log is truncated.
 const LOG_BYTES_KEPT: u32 = 64 * 1024 * 1024;
 
-/// Why a store cannot be opened, in a sentence for the operator.
+/// Why a store cannot be opened, for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another server has it.
+    /// Another server uses the store.
     #[error(
         "the store {} is in use by another Heartline ({owner}); stop it first", path.display()
     )]
     Locked {
         /// The database.
         path: PathBuf,
-        /// Who, as it wrote itself into the lock file.
+        /// The description of that server in the lock file.
         owner: String,
     },
-    /// The directory is missing, or not for this user to write to.
+    /// The directory is missing, or not writable for this user.
     #[error(
         "cannot write beside the store {}: {source}; check that its directory exists, belongs to \
          this user, and is on a disk that is not read-only", path.display()
@@ -46,16 +46,16 @@ pub enum OpenError {
     Directory {
         /// The database.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is no such store, and none should be made.
+    /// The store does not exist, and must not be created.
     #[error("there is no store at {}", .0.display())]
     Missing(PathBuf),
-    /// The file holds something else.
+    /// The file is not a store.
     #[error("{} is not a Heartline store; name another file", .0.display())]
     Foreign(PathBuf),
-    /// A newer Heartline has written it.
+    /// The schema is of a newer Heartline.
     #[error(
         "the store {} has schema {found}, and this version of Heartline knows schemas up to \
          {VERSION}; run the newer version, or restore a backup", path.display()
@@ -66,7 +66,7 @@ pub enum OpenError {
         /// Its schema.
         found: usize,
     },
-    /// It would not be durable, and nobody has said that this is acceptable.
+    /// The store would not be durable, and the configuration does not allow that.
     #[error(
         "the store {} would not be durable: {problem}; acknowledged messages could be lost, so \
          this needs store.allow_unsafe = true", path.display()
@@ -74,21 +74,21 @@ pub enum OpenError {
     Unsafe {
         /// The database.
         path: PathBuf,
-        /// Which setting.
+        /// The setting.
         problem: String,
     },
-    /// The database's own refusal.
+    /// The database returned an error.
     #[error("the store {} cannot be opened: {source}", path.display())]
     Database {
         /// The database.
         path: PathBuf,
-        /// What it said.
+        /// The error of the database.
         source: rusqlite::Error,
     },
 }
 
-/// Takes the lock, opens the database for writing, proves its settings and brings its schema up
-/// to date.
+/// Acquires the lock, opens the database for writing, verifies its settings and migrates its
+/// schema.
 pub(super) fn open_writer(config: &SqliteConfig) -> Result<(StoreLock, Connection), OpenError> {
     let path = &config.path;
     if !config.synchronous_full && !config.allow_unsafe {
@@ -97,7 +97,7 @@ pub(super) fn open_writer(config: &SqliteConfig) -> Result<(StoreLock, Connectio
             problem: "synchronous=normal does not force commits to the disk".to_owned(),
         });
     }
-    let lock = take_lock(path)?;
+    let lock = acquire_lock(path)?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     let from = match schema::origin(&connection).map_err(|error| explain(path, error))? {
         Origin::Empty => 0,
@@ -112,15 +112,15 @@ pub(super) fn open_writer(config: &SqliteConfig) -> Result<(StoreLock, Connectio
     Ok((lock, connection))
 }
 
-/// Takes the lock of a database.
-pub(super) fn take_lock(path: &Path) -> Result<StoreLock, OpenError> {
-    StoreLock::take(path).map_err(|error| match error {
+/// Acquires the lock of a database.
+pub(super) fn acquire_lock(path: &Path) -> Result<StoreLock, OpenError> {
+    StoreLock::acquire(path).map_err(|error| match error {
         LockError::Held(owner) => OpenError::Locked { path: path.to_owned(), owner },
         LockError::Io(source) => OpenError::Directory { path: path.to_owned(), source },
     })
 }
 
-/// Opens an existing store for reading beside whoever writes.
+/// Opens an existing store for reading, also while another process writes.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     if !path.exists() {
         return Err(OpenError::Missing(path.to_owned()));
@@ -135,7 +135,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
         Ok((connection, origin))
     };
     match open().map_err(|error| explain(path, error))? {
-        // An older one can be copied and checked as it is.
+        // A store with an older schema can be copied and checked.
         (connection, Origin::Heartline(found)) if found <= VERSION => Ok(connection),
         (_, Origin::Heartline(found)) => Err(OpenError::Newer { path: path.to_owned(), found }),
         (_, Origin::Empty | Origin::Foreign) => Err(OpenError::Foreign(path.to_owned())),
@@ -145,7 +145,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
 /// A second connection that may write, for the owner of the lock.
 pub(super) fn open_beside(path: &Path) -> Result<Connection, OpenError> {
     let connection = connect(path, OpenFlags::empty())?;
-    // What it moves into the database must be on the disk before the log begins anew.
+    // Pages that it moves into the database must be synced before SQLite overwrites the log.
     let set = connection.pragma_update(None, "synchronous", 2_i64);
     set.map_err(|error| explain(path, error))?;
     Ok(connection)
@@ -162,10 +162,11 @@ fn connect(path: &Path, create: OpenFlags) -> Result<Connection, OpenError> {
     open().map_err(|error| explain(path, error))
 }
 
-/// Sets what durability and speed depend on, and reads back what durability depends on. Files are
-/// not mapped into memory: a bad disk must give an error, and there it would give a signal. The
-/// cache is small because every commit that splits a page walks its whole table: 64 MiB cost half
-/// a millisecond each, and what is not in it is in the system's own cache.
+/// Applies the settings that durability and speed depend on, and verifies those that durability
+/// depends on. Files are not mapped into memory: a bad disk must cause an error, and a mapping
+/// would cause a signal. The cache is small, because every commit that splits a page walks the
+/// whole cache: 64 MiB cost half a millisecond each, and other pages are in the cache of the
+/// system.
 fn configure(connection: &Connection, config: &SqliteConfig) -> Result<(), OpenError> {
     let path = &config.path;
     let level = if config.synchronous_full { 2_i64 } else { 1 };
@@ -194,7 +195,7 @@ fn configure(connection: &Connection, config: &SqliteConfig) -> Result<(), OpenE
     Err(OpenError::Unsafe { path: path.clone(), problem })
 }
 
-/// The database's word for what the operator should hear.
+/// The error of the database, for the operator.
 pub(super) fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match source.sqlite_error_code() {

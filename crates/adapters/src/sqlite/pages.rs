@@ -1,4 +1,4 @@
-//! Reading back: pages of a chat, and the manifest of a user's chats.
+//! Reading pages of a chat, and the manifest of a user's chats.
 
 use heartline_durability::{LogPage, LogRead, Position};
 use heartline_protocol::server_frame::ManifestChat;
@@ -6,9 +6,9 @@ use heartline_protocol::{ChatId, UserId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::{self, MESSAGE_COLUMNS, chat_bytes, message_row_id, row_limit, unsigned};
-use super::session::{is_member, message_range, user_key};
+use super::write_transaction::{is_member, message_range, user_key};
 
-/// The newest number of a chat `c`, also while its counter is lost.
+/// The newest sequence of a chat `c`, also while its counter is lost.
 pub(super) const HEAD: &str = "coalesce(c.head_sequence,
     (SELECT max(id) & 0xffffffff FROM messages
      WHERE id > c.chat_key << 32 AND id < (c.chat_key + 1) << 32), 0)";
@@ -40,7 +40,7 @@ fn chat_of(connection: &Connection, chat_id: ChatId) -> rusqlite::Result<Option<
         .optional()
 }
 
-/// Takes messages in the direction of the read until the page is full.
+/// Reads messages in the direction of the read until the page is full.
 fn fill(
     connection: &Connection,
     read: &LogRead,
@@ -57,7 +57,7 @@ fn fill(
          WHERE m.id > ?1 AND m.id < ?2 ORDER BY m.id {order} LIMIT ?3"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    // One more than asked for tells whether there are more.
+    // One message more than the limit is read, to find out whether there are more.
     let limit = row_limit(read.limit.saturating_add(1));
     let mut rows = statement.query(params![above, below, limit])?;
     let mut content_bytes = 0_usize;
@@ -82,7 +82,7 @@ pub(super) fn manifest(
     limit: usize,
 ) -> rusqlite::Result<Vec<ManifestChat>> {
     let Some(user_key) = user_key(connection, user_id)? else { return Ok(Vec::new()) };
-    // The user's own chats are few and all the chats are many, whatever the planner thinks.
+    // The CROSS JOIN makes SQLite begin with the chats of the user, which are few.
     let sql = format!(
         "SELECT c.chat_id, {HEAD}, m.last_acked_sequence
          FROM members m CROSS JOIN chats c ON c.chat_key = m.chat_key

@@ -1,4 +1,4 @@
-//! Party sessions that are kept for good, in the same file as everything else.
+//! The archive of party sessions, in the same file as the chats.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use tokio::time::timeout;
 
 use super::SqliteStore;
 use super::rows::{row_limit, signed, unsigned, user_id};
-use super::session::Session;
+use super::write_transaction::WriteTransaction;
 use crate::document;
 use crate::geography::{Rectangle, distance_metres};
 
-/// How long a call may take; the writer may have much to do before it.
+/// How long a call may take, including the wait for the writer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl PartyArchive for SqliteStore {
     async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
-        for bite in document::bites(sessions) {
-            let put = move |session: &mut Session<'_>| {
-                bite.iter().try_for_each(|archived| put(session.connection, archived))
+        for chunk in document::chunks(sessions) {
+            let put = move |transaction: &mut WriteTransaction<'_>| {
+                chunk.iter().try_for_each(|archived| put(transaction.connection, archived))
             };
             within(self.0.writer.write(put)).await?;
         }
@@ -62,7 +62,7 @@ impl PartyArchive for SqliteStore {
     }
 }
 
-/// Waits for an answer of the store, as long as a call may take.
+/// Waits for a call to the store, at most until the deadline.
 async fn within<T>(
     answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, PartyArchiveError> {
@@ -70,7 +70,7 @@ async fn within<T>(
     answer.map_err(PartyArchiveError::new)
 }
 
-/// Keeps a session that is newer than what is there, and notes who has taken part in any case.
+/// Stores a session that is newer than the archived one, and records its participants in any case.
 fn put(connection: &Connection, archived: &Archived) -> rusqlite::Result<()> {
     let sql = "INSERT INTO party_archive AS a (session_id, incarnation, version, status, members,
             active_at, creator, discoverable, latitude, longitude, is_permanent, details, document)
@@ -108,7 +108,7 @@ fn put(connection: &Connection, archived: &Archived) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// A session with all that is kept of it.
+/// An archived session with all its fields.
 fn get(connection: &Connection, session_id: &str) -> rusqlite::Result<Option<Archived>> {
     let sql = "SELECT archive_key, incarnation, version, document, active_at,
             session_id, status, details, members
@@ -139,7 +139,7 @@ fn get(connection: &Connection, session_id: &str) -> rusqlite::Result<Option<Arc
     Ok(Some(archived))
 }
 
-/// Goes through the places of a rectangle and keeps the nearest.
+/// Reads the sessions in a rectangle and keeps the nearest.
 fn nearby(
     connection: &Connection,
     area: &SearchArea,
@@ -162,7 +162,7 @@ fn nearby(
         if distance <= area.radius_metres {
             nearest.push((distance, row.get(0)?));
         }
-        // However many there are, only a few are held at a time.
+        // Only a few candidates are held at a time, however many there are.
         if nearest.len() > limit.saturating_mul(2).max(1024) {
             keep_nearest(&mut nearest, limit);
         }
@@ -209,7 +209,7 @@ fn idle(connection: &Connection, before_ms: u64, limit: usize) -> rusqlite::Resu
     ids.collect()
 }
 
-/// What columns from this one on say: id, status, details, members.
+/// A session from four columns: id, status, details, members.
 fn discovered(
     row: &Row<'_>,
     first: usize,
@@ -242,7 +242,7 @@ fn status_number(status: Status) -> i64 {
     }
 }
 
-/// A status of the file.
+/// A status from the file.
 fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<Status> {
     match row.get(column)? {
         0_i64 => Ok(Status::Active),

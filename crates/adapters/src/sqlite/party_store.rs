@@ -1,9 +1,10 @@
-//! Live party sessions of a single node: memory, written through to the file.
+//! Live party sessions of a single node: a cache in memory, written through to the file.
 //!
-//! The file decides: a commit is compared with it and written to it in the writer's transaction,
-//! together with whatever else waits, and only what is committed changes memory and is told. All
-//! of that happens on the writer's thread in the order of the commits, so memory is never ahead
-//! of the file, notices are never out of order, and a caller who has gone loses nothing.
+//! The file is the source of truth: a commit is compared with it and written to it in the writer's
+//! transaction, together with other waiting writes; only a committed change is applied to the cache
+//! and sent to watchers. All of that happens on the writer's thread in the order of the commits, so
+//! the cache is never ahead of the file, notices are in order, and a caller that has gone loses
+//! nothing.
 
 mod file;
 mod live_sessions;
@@ -27,18 +28,18 @@ use tracing::warn;
 pub(super) use live_sessions::LiveSessions;
 
 use super::SqliteStore;
-use super::session::Session;
+use super::write_transaction::WriteTransaction;
 use live_sessions::Watcher;
 use session_cache::CachedSession;
 
-/// How long a session that nobody uses stays in memory unless told otherwise.
+/// The default time for which an unused session stays in memory.
 pub const SESSION_TTL: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// How long a call may take; the writer may have much to do before it.
+/// How long a call may take, including the wait for the writer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// One node's way to the party sessions of a store. Several of one store share its sessions and
-/// hear each other, each with what it watches.
+/// The party sessions of a store for one node. Several nodes of one process share the sessions, and
+/// each is notified of the sessions that it watches.
 #[derive(Debug)]
 pub struct SqlitePartyStore {
     store: SqliteStore,
@@ -47,16 +48,16 @@ pub struct SqlitePartyStore {
 }
 
 impl SqlitePartyStore {
-    /// Opens the sessions of a store. The first to do so says how long they stay in memory when
-    /// nobody uses them. A file that is full or damaged does not keep a node from starting: then
-    /// every call says so.
+    /// Opens the sessions of a store. The first caller decides how long unused sessions stay in
+    /// memory. A full or damaged file does not stop a node from starting: later calls return the
+    /// error.
     pub async fn open(store: &SqliteStore, session_ttl: Duration) -> Self {
         let live = match store.0.party.get() {
             Some(live) => Arc::clone(live),
             None => {
                 let now_ms = store.0.clock.wall().unix_ms;
-                let clear = move |session: &mut Session<'_>| {
-                    file::clear_logs(session.connection, now_ms, session_ttl)
+                let clear = move |transaction: &mut WriteTransaction<'_>| {
+                    file::clear_logs(transaction.connection, now_ms, session_ttl)
                 };
                 if let Err(error) = within(store.0.writer.write(clear)).await {
                     warn!(%error, "the logs of old party sessions were not cleared away");
@@ -80,11 +81,11 @@ impl SqlitePartyStore {
         self.live.session(session_id).is_some()
     }
 
-    /// Has a function write, and its result taken over in memory once it is committed.
+    /// Runs a function in a transaction, and applies its result to memory once it is committed.
     async fn write<T, F, Then>(&self, function: F, then: Then) -> Result<T, PartyStoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+        F: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<T> + Send + 'static,
         Then: FnOnce(&LiveSessions, &T) + Send + 'static,
     {
         let live = Arc::clone(&self.live);
@@ -92,8 +93,8 @@ impl SqlitePartyStore {
         within(self.store.0.writer.write_then(function, then)).await
     }
 
-    /// A session from memory, or else from the file, from where it is in memory again. It is read
-    /// in the writer's turn, so that no commit comes between.
+    /// A session from memory, or else from the file, which caches it again. The writer's thread
+    /// reads the file, so that no commit comes in between.
     async fn session(
         &self,
         session_id: &str,
@@ -102,19 +103,21 @@ impl SqlitePartyStore {
             return Ok(Some(session));
         }
         let (id, installed) = (session_id.to_owned(), session_id.to_owned());
-        let read = move |session: &mut Session<'_>| file::load(session.connection, &id);
+        let read =
+            move |transaction: &mut WriteTransaction<'_>| file::load(transaction.connection, &id);
         self.write(read, move |live, session| live.install(&installed, session.as_ref())).await
     }
 
-    /// Lets sessions go from memory that nobody has used for long, and with them their logs: who
-    /// comes back after so long starts from the whole session.
+    /// Evicts unused sessions from memory, and deletes their logs: a client that comes back later
+    /// starts from the whole session.
     async fn sweep(&self) -> Result<(), PartyStoreError> {
         let gone = self.live.sweep();
         if gone.is_empty() {
             return Ok(());
         }
-        let forget =
-            move |session: &mut Session<'_>| file::forget_entries(session.connection, &gone);
+        let forget = move |transaction: &mut WriteTransaction<'_>| {
+            file::forget_entries(transaction.connection, &gone)
+        };
         self.write(forget, |_, ()| {}).await
     }
 }
@@ -129,8 +132,9 @@ impl SessionStore for SqlitePartyStore {
         let now_ms = self.live.now_ms();
         let commit = Arc::new(commit);
         let written = Arc::clone(&commit);
-        let write =
-            move |session: &mut Session<'_>| file::commit(session.connection, &written, now_ms);
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            file::commit(transaction.connection, &written, now_ms)
+        };
         let then =
             move |live: &LiveSessions, answer: &Committed| live.committed(&commit, *answer, now_ms);
         self.write(write, then).await
@@ -170,8 +174,9 @@ impl SessionStore for SqlitePartyStore {
 
     async fn remove(&self, session_id: &str, revision: Revision) -> Result<bool, PartyStoreError> {
         let (id, removed_id) = (session_id.to_owned(), session_id.to_owned());
-        let write =
-            move |session: &mut Session<'_>| file::remove(session.connection, &id, revision);
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            file::remove(transaction.connection, &id, revision)
+        };
         let then = move |live: &LiveSessions, was_removed: &bool| {
             if *was_removed {
                 live.removed(&removed_id);
@@ -207,7 +212,9 @@ impl SessionActivity for SqlitePartyStore {
             return Ok(Vec::new());
         }
         let asked = unknown.clone();
-        let write = move |session: &mut Session<'_>| file::keep(session.connection, &asked, now_ms);
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            file::keep(transaction.connection, &asked, now_ms)
+        };
         let then = move |live: &LiveSessions, kept: &Vec<String>| live.kept(kept, now_ms);
         let kept = self.write(write, then).await?;
         Ok(unknown.into_iter().filter(|session_id| !kept.contains(session_id)).collect())
@@ -219,7 +226,9 @@ impl SessionActivity for SqlitePartyStore {
 
     async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError> {
         let (id, inactive_id) = (session_id.to_owned(), session_id.to_owned());
-        let write = move |session: &mut Session<'_>| file::inactive(session.connection, &id);
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            file::inactive(transaction.connection, &id)
+        };
         self.write(write, move |live, ()| live.inactive(&inactive_id)).await
     }
 
@@ -228,7 +237,7 @@ impl SessionActivity for SqlitePartyStore {
     }
 }
 
-/// Waits for an answer of the store, as long as a call may take.
+/// Waits for a call to the store, at most until the deadline.
 async fn within<T>(
     answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, PartyStoreError> {

@@ -1,4 +1,4 @@
-//! People: what they are called, when they were here, how far they have read, and their going.
+//! Users: display names, last-seen times, watermarks and deletion.
 
 use heartline_durability::{Edited, Profile, Watermark};
 use heartline_protocol::server_frame::{ChatKind, Role};
@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::chats;
 use super::edit::{apply, set_role};
 use super::rows::{self, milliseconds, sequence_of, signed, unsigned};
-use super::session::{Session, message_range};
+use super::write_transaction::{WriteTransaction, message_range};
 use heartline_durability::chat_rules::{self, Change};
 
-/// A user's profile; one who never came has an empty one.
+/// A user's profile; empty for an unknown user.
 pub(super) fn profile(connection: &Connection, user_id: &UserId) -> rusqlite::Result<Profile> {
     let sql = "SELECT display_name, last_seen FROM users WHERE user_id = ?1";
     let found = connection
@@ -23,56 +23,59 @@ pub(super) fn profile(connection: &Connection, user_id: &UserId) -> rusqlite::Re
     Ok(Profile { user_id: user_id.clone(), display_name, last_seen })
 }
 
-/// Sets what a user wants to be called.
+/// Sets the display name of a user.
 pub(super) fn set_display_name(
-    session: &mut Session<'_>,
+    transaction: &mut WriteTransaction<'_>,
     user_id: &UserId,
     display_name: Option<&str>,
 ) -> rusqlite::Result<Profile> {
-    let user_key = session.named_user(user_id)?;
+    let user_key = transaction.named_user(user_id)?;
     let sql = "UPDATE users SET display_name = ?2 WHERE user_key = ?1";
-    session.connection.prepare_cached(sql)?.execute(params![user_key, display_name])?;
-    profile(session.connection, user_id)
+    transaction.connection.prepare_cached(sql)?.execute(params![user_key, display_name])?;
+    profile(transaction.connection, user_id)
 }
 
-/// Raises when users were last online.
+/// Raises last-seen times.
 pub(super) fn record_last_seen(
-    session: &mut Session<'_>,
+    transaction: &mut WriteTransaction<'_>,
     seen: &[(UserId, Timestamp)],
 ) -> rusqlite::Result<()> {
     for (user_id, at) in seen {
-        let user_key = session.named_user(user_id)?;
+        let user_key = transaction.named_user(user_id)?;
         let sql = "UPDATE users SET last_seen = ?2
             WHERE user_key = ?1 AND (last_seen IS NULL OR last_seen < ?2)";
-        session.connection.prepare_cached(sql)?.execute([user_key, milliseconds(*at)])?;
+        transaction.connection.prepare_cached(sql)?.execute([user_key, milliseconds(*at)])?;
     }
     Ok(())
 }
 
 /// Raises watermarks, each clamped to its chat's head.
 pub(super) fn record_watermarks(
-    session: &mut Session<'_>,
+    transaction: &mut WriteTransaction<'_>,
     watermarks: &[Watermark],
 ) -> rusqlite::Result<()> {
     for Watermark { user_id, chat_id, last_acked_sequence } in watermarks {
-        let Some(chat) = session.chat(*chat_id)? else { continue };
-        let Some(user_key) = session.user(user_id)? else { continue };
+        let Some(chat) = transaction.chat(*chat_id)? else { continue };
+        let Some(user_key) = transaction.user(user_id)? else { continue };
         let acked = signed((*last_acked_sequence).min(chat.head));
         let sql = "UPDATE members SET last_acked_sequence = ?3
             WHERE chat_key = ?1 AND user_key = ?2 AND last_acked_sequence < ?3";
-        session.connection.prepare_cached(sql)?.execute([chat.key, user_key, acked])?;
+        transaction.connection.prepare_cached(sql)?.execute([chat.key, user_key, acked])?;
     }
     Ok(())
 }
 
-/// Removes a person: at once all that names them, the content of their messages by and by.
-pub(super) fn delete(session: &mut Session<'_>, user_id: &UserId) -> rusqlite::Result<Vec<Edited>> {
-    let Some(user_key) = session.user(user_id)? else { return Ok(Vec::new()) };
+/// Deletes a user: profile, memberships and contacts at once, the content of messages later.
+pub(super) fn delete(
+    transaction: &mut WriteTransaction<'_>,
+    user_id: &UserId,
+) -> rusqlite::Result<Vec<Edited>> {
+    let Some(user_key) = transaction.user(user_id)? else { return Ok(Vec::new()) };
     let mut edited = Vec::new();
-    for chat_id in chats_of(session.connection, user_key)? {
-        edited.push(leave(session, chat_id, user_id)?);
+    for chat_id in chats_of(transaction.connection, user_key)? {
+        edited.push(leave(transaction, chat_id, user_id)?);
     }
-    plan_erasures(session.connection, user_key)?;
+    plan_erasures(transaction.connection, user_key)?;
     for sql in [
         "UPDATE users SET display_name = NULL, last_seen = NULL, visibility = NULL
             WHERE user_key = ?1",
@@ -80,7 +83,7 @@ pub(super) fn delete(session: &mut Session<'_>, user_id: &UserId) -> rusqlite::R
         "DELETE FROM contacts WHERE contact_key = ?1",
         "DELETE FROM idempotency_keys WHERE user_key = ?1",
     ] {
-        session.connection.prepare_cached(sql)?.execute([user_key])?;
+        transaction.connection.prepare_cached(sql)?.execute([user_key])?;
     }
     Ok(edited)
 }
@@ -92,24 +95,28 @@ fn chats_of(connection: &Connection, user_key: i64) -> rusqlite::Result<Vec<Chat
     statement.query_map([user_key], |row| rows::chat_id(row, 0))?.collect()
 }
 
-/// Takes one who is no more out of a chat. A pair that is no pair any more may be made anew.
-fn leave(session: &mut Session<'_>, chat_id: ChatId, user_id: &UserId) -> rusqlite::Result<Edited> {
-    let whole = chats::find(session.connection, chat_id)?.expect("a member's chat exists");
+/// Removes a deleted user from a chat. The other member of a direct chat may create a new one.
+fn leave(
+    transaction: &mut WriteTransaction<'_>,
+    chat_id: ChatId,
+    user_id: &UserId,
+) -> rusqlite::Result<Edited> {
+    let whole = chats::find(transaction.connection, chat_id)?.expect("a member's chat exists");
     if whole.chat.members.len() <= 1 {
-        return apply(session, whole, Change::End);
+        return apply(transaction, whole, Change::End);
     }
     if let Some(heir) = chat_rules::heir(&whole.chat, user_id) {
-        set_role(session, whole.key, &heir, Role::Owner)?;
+        set_role(transaction, whole.key, &heir, Role::Owner)?;
     }
     if whole.chat.kind == ChatKind::Direct {
         let sql = "UPDATE chats SET direct_low = NULL, direct_high = NULL WHERE chat_key = ?1";
-        session.connection.prepare_cached(sql)?.execute([whole.key])?;
+        transaction.connection.prepare_cached(sql)?.execute([whole.key])?;
     }
-    apply(session, whole, Change::Go(user_id.clone()))
+    apply(transaction, whole, Change::Go(user_id.clone()))
 }
 
-/// Notes every chat in which the person has said something, with its newest number, so that what
-/// they say after coming back is not taken for what they said before.
+/// Records every chat to which the user has sent messages, with its newest sequence, so that
+/// messages that the user sends after coming back stay.
 fn plan_erasures(connection: &Connection, user_key: i64) -> rusqlite::Result<()> {
     let spoken = "SELECT chat_key FROM speakers WHERE user_key = ?1";
     let newest = "SELECT max(id) FROM messages WHERE id > ?1 AND id < ?2";

@@ -7,7 +7,7 @@ use heartline_durability::{
     Actor, Announcements, AppendError, Appended, ChatEdit, ChatLog, ChatSummary, Chats, Contacts,
     ContactsFull, Created, EditError, Edited, Idempotency, LazyStore, LogPage, LogRead, NewChat,
     NewMessage, People, Privacy, Profile, Published, Relation, Repair, Sight, StoreError,
-    Unpublished, Upkeep, Watermark, log,
+    Unpublished, Upkeep, Watermark,
 };
 use heartline_fanout::{Audience, Audiences};
 use heartline_protocol::rest::Visibility;
@@ -15,16 +15,15 @@ use heartline_protocol::server_frame::{Chat, ManifestChat};
 use heartline_protocol::{ChatId, Timestamp, UserId};
 
 use super::companions::Active;
+use super::write_transaction::WriteTransaction;
 use super::{
     SqliteStore, chats, companions, contacts, create, edit, forget, pages, people, publish, repair,
-    session,
 };
 
 #[async_trait]
 impl ChatLog for SqliteStore {
     async fn append(&self, batch: Vec<NewMessage>) -> Vec<Result<Appended, AppendError>> {
-        let count = batch.len();
-        log::answers(count, self.0.writer.append(batch).await)
+        self.0.writer.append(batch).await
     }
 
     async fn read(&self, read: LogRead) -> Result<Option<LogPage>, StoreError> {
@@ -46,7 +45,7 @@ impl ChatLog for SqliteStore {
 #[async_trait]
 impl Announcements for SqliteStore {
     async fn record_published(&self, ranges: Vec<Published>) -> Result<(), StoreError> {
-        self.0.writer.write(|session| publish::record(session, ranges)).await
+        self.0.writer.write(|transaction| publish::record(transaction, ranges)).await
     }
 
     async fn unpublished(
@@ -66,11 +65,12 @@ impl Upkeep for SqliteStore {
         let mut changed = 0;
         loop {
             let left = limit - changed;
-            let write =
-                move |session: &mut session::Session<'_>| forget::forget(session, retention, left);
-            let bite = self.0.writer.write(write).await?;
-            changed += bite.changed;
-            if bite.is_last || changed >= limit {
+            let write = move |transaction: &mut WriteTransaction<'_>| {
+                forget::forget(transaction, retention, left)
+            };
+            let forgotten = self.0.writer.write(write).await?;
+            changed += forgotten.changed;
+            if forgotten.is_last || changed >= limit {
                 return Ok(changed);
             }
         }
@@ -81,10 +81,10 @@ impl Upkeep for SqliteStore {
     }
 
     async fn repair_counter(&self, chat_id: ChatId) -> Result<Repair, StoreError> {
-        self.0.writer.write(move |session| repair::repair(session, chat_id)).await
+        self.0.writer.write(move |transaction| repair::repair(transaction, chat_id)).await
     }
 
-    /// An empty transaction of the writer.
+    /// Runs an empty transaction.
     async fn probe(&self) -> Result<(), StoreError> {
         self.0.writer.write(|_| Ok(())).await
     }
@@ -97,8 +97,8 @@ impl Chats for SqliteStore {
         chat: NewChat,
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Created, EditError>, StoreError> {
-        let write = move |session: &mut session::Session<'_>| {
-            create::create(session, &chat, idempotency.as_ref())
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            create::create(transaction, &chat, idempotency.as_ref())
         };
         self.0.writer.write(write).await
     }
@@ -131,8 +131,8 @@ impl Chats for SqliteStore {
         edit: ChatEdit,
         idempotency: Option<Idempotency>,
     ) -> Result<Result<Edited, EditError>, StoreError> {
-        let write = move |session: &mut session::Session<'_>| {
-            edit::edit(session, chat_id, &actor, &edit, idempotency.as_ref())
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            edit::edit(transaction, chat_id, &actor, &edit, idempotency.as_ref())
         };
         self.0.writer.write(write).await
     }
@@ -151,11 +151,14 @@ impl Chats for SqliteStore {
 #[async_trait]
 impl LazyStore for SqliteStore {
     async fn record_watermarks(&self, watermarks: Vec<Watermark>) -> Result<(), StoreError> {
-        self.0.writer.write(move |session| people::record_watermarks(session, &watermarks)).await
+        self.0
+            .writer
+            .write(move |transaction| people::record_watermarks(transaction, &watermarks))
+            .await
     }
 
     async fn record_last_seen(&self, seen: Vec<(UserId, Timestamp)>) -> Result<(), StoreError> {
-        self.0.writer.write(move |session| people::record_last_seen(session, &seen)).await
+        self.0.writer.write(move |transaction| people::record_last_seen(transaction, &seen)).await
     }
 }
 
@@ -191,15 +194,15 @@ impl People for SqliteStore {
         display_name: Option<String>,
     ) -> Result<Profile, StoreError> {
         let user_id = user_id.clone();
-        let write = move |session: &mut session::Session<'_>| {
-            people::set_display_name(session, &user_id, display_name.as_deref())
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            people::set_display_name(transaction, &user_id, display_name.as_deref())
         };
         self.0.writer.write(write).await
     }
 
     async fn delete_user(&self, user_id: &UserId) -> Result<Vec<Edited>, StoreError> {
         let user_id = user_id.clone();
-        self.0.writer.write(move |session| people::delete(session, &user_id)).await
+        self.0.writer.write(move |transaction| people::delete(transaction, &user_id)).await
     }
 }
 
@@ -223,7 +226,10 @@ impl Contacts for SqliteStore {
         contact_id: &UserId,
     ) -> Result<Result<bool, ContactsFull>, StoreError> {
         let (user_id, contact_id) = (user_id.clone(), contact_id.clone());
-        self.0.writer.write(move |session| contacts::put(session, &user_id, &contact_id)).await
+        self.0
+            .writer
+            .write(move |transaction| contacts::put(transaction, &user_id, &contact_id))
+            .await
     }
 
     async fn remove_contact(
@@ -232,7 +238,10 @@ impl Contacts for SqliteStore {
         contact_id: &UserId,
     ) -> Result<bool, StoreError> {
         let (user_id, contact_id) = (user_id.clone(), contact_id.clone());
-        self.0.writer.write(move |session| contacts::remove(session, &user_id, &contact_id)).await
+        self.0
+            .writer
+            .write(move |transaction| contacts::remove(transaction, &user_id, &contact_id))
+            .await
     }
 }
 
@@ -249,8 +258,8 @@ impl Privacy for SqliteStore {
         visibility: Visibility,
     ) -> Result<bool, StoreError> {
         let user_id = user_id.clone();
-        let write = move |session: &mut session::Session<'_>| {
-            contacts::set_visibility(session, &user_id, visibility)
+        let write = move |transaction: &mut WriteTransaction<'_>| {
+            contacts::set_visibility(transaction, &user_id, visibility)
         };
         self.0.writer.write(write).await
     }

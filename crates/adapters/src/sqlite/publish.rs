@@ -1,4 +1,4 @@
-//! What was announced, and what was not in time.
+//! Recording announced messages, and finding unannounced ones.
 
 use std::time::Duration;
 
@@ -7,26 +7,30 @@ use heartline_protocol::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::rows::{self, milliseconds, row_limit, signed, unsigned};
-use super::session::Session;
+use super::write_transaction::WriteTransaction;
 
-/// Records ranges in any order: what follows a hole waits in memory, because only this process
-/// could fill the hole. A chat that is gone has nothing left to record.
-pub(super) fn record(session: &mut Session<'_>, ranges: Vec<Published>) -> rusqlite::Result<()> {
+/// Records announced ranges in any order: ranges after a gap are kept in memory, because only this
+/// process can fill the gap. Ranges of a deleted chat are ignored.
+pub(super) fn record(
+    transaction: &mut WriteTransaction<'_>,
+    ranges: Vec<Published>,
+) -> rusqlite::Result<()> {
     for Published { chat_id, first, last } in ranges {
-        let Some(chat) = session.chat(chat_id)? else {
-            session.forget_early(chat_id);
+        let Some(chat) = transaction.chat(chat_id)? else {
+            transaction.forget_early(chat_id);
             continue;
         };
         if first > chat.head {
             continue;
         }
-        let published = session.announced(chat_id, chat.published, (first, last.min(chat.head)));
+        let published =
+            transaction.announced(chat_id, chat.published, (first, last.min(chat.head)));
         if published > chat.published {
             let sql = "UPDATE chats SET published_sequence = ?2 WHERE chat_key = ?1";
-            let mut statement = session.connection.prepare_cached(sql)?;
+            let mut statement = transaction.connection.prepare_cached(sql)?;
             statement.execute(params![chat.key, signed(published)])?;
             drop(statement);
-            session.remember_published(chat_id, published);
+            transaction.remember_published(chat_id, published);
         }
     }
     Ok(())

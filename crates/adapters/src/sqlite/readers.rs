@@ -10,17 +10,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::error::rejected;
 
-/// Reads that may wait; who comes then waits to be let in.
+/// Reads that may wait; further callers wait until one has been taken.
 const QUEUE_READS_MAX: usize = 256;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The way to the reading threads. Dropping it finishes what waits, then ends them.
+/// The handle of the reading threads. Dropping it finishes the waiting reads, then ends the
+/// threads.
 #[derive(Debug)]
 pub(super) struct Readers {
     reads: Option<mpsc::Sender<Read>>,
     threads: Vec<JoinHandle<()>>,
-    /// Reads on the tasks that ask, instead of the threads.
+    /// The connection for reads on the calling tasks, instead of the threads.
     inline: Option<Mutex<(Connection, mpsc::Receiver<Read>)>>,
 }
 
@@ -40,14 +41,14 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Readers without threads: every read is done on the task that asks for it.
+    /// Readers without threads: every read runs on the calling task.
     pub(super) fn inline(connection: Connection) -> Self {
         let (reads, receiver) = mpsc::channel(QUEUE_READS_MAX);
         let inline = Some(Mutex::new((connection, receiver)));
         Self { reads: Some(reads), threads: Vec::new(), inline }
     }
 
-    /// Has a function read, in one transaction: everything it sees is of the same instant.
+    /// Runs a function in a read transaction, which sees one snapshot.
     pub(super) async fn read<T, F>(&self, function: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -59,10 +60,10 @@ impl Readers {
                 return;
             }
             let result = in_one_instant(connection, function);
-            // Who has gone does not want to know.
+            // The caller may have gone.
             let _ = reply.send(result.map_err(|error| rejected("a read", error)));
         });
-        let reads = self.reads.as_ref().expect("the way is there until it is dropped");
+        let reads = self.reads.as_ref().expect("the sender is there until the drop");
         reads.send(read).await.map_err(|_| StoreError::rejected("the store is closed"))?;
         self.run_waiting();
         answer.await.unwrap_or_else(|_| Err(StoreError::rejected("a reader has ended")))
@@ -70,7 +71,7 @@ impl Readers {
 }
 
 impl Readers {
-    /// Does every read that waits, where no thread does.
+    /// Runs every waiting read, if there are no threads.
     fn run_waiting(&self) {
         let Some(inline) = &self.inline else { return };
         let (connection, reads) = &mut *inline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +85,7 @@ impl Drop for Readers {
     fn drop(&mut self) {
         self.reads = None;
         for thread in self.threads.drain(..) {
-            // A panic of the thread was told where it happened.
+            // A panic of the thread was printed where it happened.
             let _ = thread.join();
         }
     }
@@ -92,7 +93,7 @@ impl Drop for Readers {
 
 fn serve(connection: &Connection, reads: &Mutex<mpsc::Receiver<Read>>) {
     loop {
-        // One thread waits for the next read, the others wait for their turn to wait.
+        // One thread waits for the next read; the others wait for the mutex.
         let next = reads.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(read) = next else { return };
         read(connection);

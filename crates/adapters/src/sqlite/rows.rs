@@ -1,4 +1,4 @@
-//! How ids, numbers and times lie in the file.
+//! The representation of ids, numbers and times in the file.
 
 use std::str::FromStr;
 
@@ -10,59 +10,59 @@ use rusqlite::Row;
 use rusqlite::types::Type;
 use ulid::Ulid;
 
-/// The largest number that a message's id has room for.
+/// The largest sequence that fits into the row id of a message.
 pub(super) const SEQUENCE_MAX: u64 = u32::MAX as u64;
 
-/// What a message query selects for [`message`], with `users` joined by the sender.
+/// The columns of a query for [`message`], with `users` joined by the sender.
 pub(super) const MESSAGE_COLUMNS: &str =
     "m.id, m.message_id, u.user_id, m.client_message_id, m.created_at, m.content_type, m.content";
 
-/// The id of a message: its chat's key above its sequence.
+/// The row id of a message: the key of the chat in the high bits, the sequence in the low bits.
 pub(super) fn message_row_id(chat_key: i64, sequence: u64) -> i64 {
     (chat_key << 32) | signed(sequence.min(SEQUENCE_MAX))
 }
 
-/// The sequence in a message's id.
+/// The sequence in the row id of a message.
 pub(super) fn sequence_of(row_id: i64) -> u64 {
     unsigned(row_id & signed(SEQUENCE_MAX))
 }
 
-/// A number of the file that is never negative.
+/// A number from the file that is never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A number for the file; one that is too large for it becomes the largest.
+/// A number for the file, at most the largest that fits.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// How many rows at most, as the file's language wants it.
+/// A limit of rows for a statement.
 pub(super) fn row_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// An instant for the file.
+/// A time for the file.
 pub(super) fn milliseconds(time: Timestamp) -> i64 {
     signed(time.unix_ms)
 }
 
-/// An instant of the file.
+/// A time from the file.
 pub(super) fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     Ok(Timestamp { unix_ms: unsigned(row.get(column)?) })
 }
 
-/// A chat's id as the file holds it: in this form the order of bytes is the order of ids.
+/// A chat id for the file; its byte order is the order of ids.
 pub(super) fn chat_bytes(chat_id: ChatId) -> [u8; 16] {
     chat_id.0.to_bytes()
 }
 
-/// A chat's id of the file.
+/// A chat id from the file.
 pub(super) fn chat_id(row: &Row<'_>, column: usize) -> rusqlite::Result<ChatId> {
     Ok(ChatId(Ulid::from_bytes(row.get(column)?)))
 }
 
-/// An id that is text.
+/// A text id from the file.
 pub(super) fn text_id<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
 where
     T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
@@ -73,7 +73,7 @@ where
     })
 }
 
-/// A user's id of the file.
+/// A user id from the file.
 pub(super) fn user_id(row: &Row<'_>, column: usize) -> rusqlite::Result<UserId> {
     text_id(row, column)
 }
@@ -103,7 +103,7 @@ pub(super) fn kind_number(kind: ChatKind) -> i64 {
     }
 }
 
-/// A chat's kind of the file.
+/// A chat's kind from the file.
 pub(super) fn kind(row: &Row<'_>, column: usize) -> rusqlite::Result<ChatKind> {
     match row.get(column)? {
         0_i64 => Ok(ChatKind::Direct),
@@ -112,7 +112,7 @@ pub(super) fn kind(row: &Row<'_>, column: usize) -> rusqlite::Result<ChatKind> {
     }
 }
 
-/// A role as a number, the mightiest first.
+/// A role as a number, the highest role first.
 pub(super) fn role_number(role: Role) -> i64 {
     match role {
         Role::Owner => 0,
@@ -121,7 +121,7 @@ pub(super) fn role_number(role: Role) -> i64 {
     }
 }
 
-/// A role of the file.
+/// A role from the file.
 pub(super) fn role(row: &Row<'_>, column: usize) -> rusqlite::Result<Role> {
     match row.get(column)? {
         0_i64 => Ok(Role::Owner),
@@ -131,7 +131,7 @@ pub(super) fn role(row: &Row<'_>, column: usize) -> rusqlite::Result<Role> {
     }
 }
 
-/// A choice of who may see a user, as a number.
+/// A visibility as a number.
 pub(super) fn visibility_number(visibility: Visibility) -> i64 {
     match visibility {
         Visibility::Everyone => 0,
@@ -140,7 +140,7 @@ pub(super) fn visibility_number(visibility: Visibility) -> i64 {
     }
 }
 
-/// A choice of the file, if there is one.
+/// A visibility from the file, if it is not null.
 pub(super) fn visibility(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Visibility>> {
     match row.get(column)? {
         None => Ok(None),

@@ -1,8 +1,8 @@
-//! The schema of the file: which version it has, and how an older one becomes a newer one.
+//! The schema of the file and its migrations.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// What `PRAGMA application_id` says of a file that Heartline made: "HLCL" in ASCII.
+/// The `application_id` of a file of Heartline: "HLCL" in ASCII.
 pub(super) const APPLICATION_ID: i32 = 0x484c_434c;
 
 /// One script per version, in order. A script that was released is never changed.
@@ -15,18 +15,18 @@ const MIGRATIONS: [&str; 3] = [
 /// The version that this binary reads and writes.
 pub(super) const VERSION: usize = MIGRATIONS.len();
 
-/// What a file says of itself.
+/// The origin of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// An empty file, or none yet.
     Empty,
     /// A Heartline store of this version.
     Heartline(usize),
-    /// A database of something else.
+    /// A database of another application.
     Foreign,
 }
 
-/// Reads what a file is.
+/// Reads the origin of a file.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -40,8 +40,8 @@ pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     })
 }
 
-/// Brings the file from `from` to this binary's version. Each step is one transaction together
-/// with its number, so a kill leaves the older schema or the newer one and nothing between.
+/// Migrates the file from `from` to the version of this binary. Each step is one transaction
+/// together with its version number, so a kill leaves either the older or the newer schema.
 pub(super) fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
     migrate_with(connection, from, &MIGRATIONS)
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_migration_that_breaks_off_leaves_the_older_schema() {
+    fn an_interrupted_migration_leaves_the_older_schema() {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate_with(&mut connection, 0, &["CREATE TABLE a (x)"]).unwrap();
         let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)"];
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_told_apart() {
+    fn a_database_of_another_application_is_recognised() {
         let connection = Connection::open_in_memory().unwrap();
         assert_eq!(origin(&connection).unwrap(), Origin::Empty);
         connection.execute_batch("CREATE TABLE cookies (x)").unwrap();

@@ -1,33 +1,34 @@
-//! The one thread that writes: it takes everything that waits, does it in one transaction with
-//! one sync of the disk, and only then answers.
+//! The one thread that writes: it runs all waiting jobs in one transaction with one sync of the
+//! disk, and only then replies.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use heartline_durability::{Chain, NewMessage, StoreError};
+use heartline_durability::{AppendError, Chain, NewMessage, StoreError};
+use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 use heartline_runtime::Random;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::append::{self, Answer};
+use super::append;
 use super::check::Health;
 use super::checkpoint::Checkpointer;
 use super::counters::SqliteCounters;
 use super::disk::DiskGuard;
-use super::error::{rejected, unknown};
-use super::job::{AppendJob, Group, Job, Piece};
-use super::session::{Memory, Session};
+use super::error::{concerns_rows, rejected, unknown};
+use super::job::{AppendJob, AppendResults, Appends, Group, Job, Piece};
+use super::write_transaction::{Memory, WriteTransaction};
 
-/// Jobs that may wait; who comes then waits to be let in.
+/// Jobs that may wait; further callers wait until one has been taken.
 const QUEUE_JOBS_MAX: usize = 1024;
 
-/// How long a planted early acknowledgement is ahead of its commit.
+/// How long an early acknowledgement, which only a test build sends, precedes its commit.
 const PLANTED_HEAD_START: Duration = Duration::from_millis(20);
 
-/// What the writer needs to begin.
+/// The parts of a writer.
 #[derive(Debug)]
 pub(super) struct WriterParts {
     pub(super) connection: Connection,
@@ -39,12 +40,12 @@ pub(super) struct WriterParts {
     pub(super) health: Arc<Health>,
 }
 
-/// The way to the writer's thread. Dropping it finishes what waits, then ends the thread.
+/// The handle of the writer's thread. Dropping it finishes the waiting jobs, then ends the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
-    /// Does the jobs on the tasks that ask, instead of the thread.
+    /// Runs the jobs on the calling tasks, instead of the thread.
     inline: Option<Inline>,
 }
 
@@ -59,7 +60,7 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), inline: None })
     }
 
-    /// A writer without a thread: every job is done on the task that asks for it.
+    /// A writer without a thread: every job runs on the task that submits it.
     pub(super) fn inline(parts: WriterParts) -> Self {
         let (jobs, receiver) = mpsc::channel(QUEUE_JOBS_MAX);
         let loop_ = WriterLoop { parts, memory: Memory::default() };
@@ -67,25 +68,28 @@ impl Writer {
         Self { jobs: Some(jobs), thread: None, inline: Some(inline) }
     }
 
-    /// Has messages stored.
-    pub(super) async fn append(&self, batch: Vec<NewMessage>) -> Result<Vec<Answer>, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        let answers = Vec::new();
-        self.submit(Job::Append(AppendJob { batch, answers, reply })).await?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+    /// Stores messages.
+    pub(super) async fn append(&self, batch: Vec<NewMessage>) -> AppendResults {
+        let count = batch.len();
+        let (reply, results) = oneshot::channel();
+        let results = match self.submit(Job::Append(AppendJob::new(batch, reply))).await {
+            Ok(()) => results.await.map_err(|_| ended()),
+            Err(error) => Err(error),
+        };
+        results.unwrap_or_else(|error| vec![Err(AppendError::Store(error)); count])
     }
 
-    /// Has a function run in a transaction; its result counts once that is committed.
+    /// Runs a function in a transaction, and returns its result once that is committed.
     pub(super) async fn write<T, F>(&self, function: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+        F: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
         self.write_then(function, |_| {}).await
     }
 
-    /// The same; what comes then is done on the writer's thread, in the order of the commits and
-    /// before anybody is answered, also if who asked has gone meanwhile.
+    /// The same; `then` runs on the writer's thread, in the order of the commits and before any
+    /// caller has its result, even if this caller has gone meanwhile.
     pub(super) async fn write_then<T, F, Then>(
         &self,
         function: F,
@@ -93,31 +97,31 @@ impl Writer {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+        F: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<T> + Send + 'static,
         Then: FnOnce(&T) + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         self.submit(Job::Work(Box::new(Piece::new(function, then, reply)))).await?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        result.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Finishes what was asked for so far, then ends; whatever comes later is refused.
+    /// Finishes the jobs that were submitted so far, then ends; later jobs are rejected.
     pub(super) async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if self.submit(Job::Close(reply)).await.is_ok() {
-            // It ends in either case: an answer, or a thread that is gone.
+            // An error means that the thread has ended already.
             let _ = closed.await;
         }
     }
 
-    /// How many jobs wait.
+    /// The number of waiting jobs.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.jobs.as_ref().map_or(0, |jobs| jobs.max_capacity() - jobs.capacity())
     }
 
     async fn submit(&self, job: Job) -> Result<(), StoreError> {
-        let jobs = self.jobs.as_ref().expect("the way is there until it is dropped");
+        let jobs = self.jobs.as_ref().expect("the sender is there until the drop");
         jobs.send(job).await.map_err(|_| StoreError::rejected("the store is closed"))?;
         if let Some(inline) = &self.inline {
             inline.run_waiting();
@@ -130,7 +134,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told where it happened.
+            // A panic of the thread was printed where it happened.
             let _ = thread.join();
         }
         if let Some(inline) = self.inline.take() {
@@ -139,12 +143,12 @@ impl Drop for Writer {
     }
 }
 
-/// The writer's loop where no thread runs it; empty once it is closed.
+/// The writer's loop, if no thread runs it; empty once it is closed.
 #[derive(Debug)]
 struct Inline(Mutex<Option<(WriterLoop, mpsc::Receiver<Job>)>>);
 
 impl Inline {
-    /// Does every job that waits.
+    /// Runs every waiting job.
     fn run_waiting(&self) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((writer, jobs)) = slot.as_mut() else { return };
@@ -190,21 +194,21 @@ impl WriterLoop {
         self.end(jobs, close);
     }
 
-    /// Commits a job together with those that wait behind it. Answers who asked for the end.
+    /// Commits a job together with the jobs that wait behind it. Returns the reply of a closing job.
     fn step(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
         let mut group = Group::gather(first, jobs);
         if !group.is_empty() {
             let messages = group.messages();
             let committed = self.commit(&mut group);
             self.report(&group, &committed);
-            group.answer(&committed);
+            group.reply(&committed);
             self.parts.checkpointer.committed(messages);
         }
         group.close
     }
 
     fn end(self, jobs: mpsc::Receiver<Job>, close: Option<oneshot::Sender<()>>) {
-        // Who still waits is told, because the receiver goes; what is in it was never begun.
+        // Callers of the jobs in it get an error; those jobs never began.
         drop(jobs);
         self.finish();
         if let Some(close) = close {
@@ -212,8 +216,8 @@ impl WriterLoop {
         }
     }
 
-    /// Does all the work of a group in one transaction. Its own failure concerns everybody;
-    /// failures of single pieces are kept with them.
+    /// Runs all jobs of a group in one transaction. Its failure concerns every job; a failure of a
+    /// single job is kept with the job.
     fn commit(&mut self, group: &mut Group) -> Result<(), StoreError> {
         if let Some(damage) = self.parts.health.damage() {
             return Err(StoreError::rejected(format!("the store is damaged: {damage}")));
@@ -221,11 +225,7 @@ impl WriterLoop {
         if let Some(refusal) = self.parts.disk.refusal(self.parts.clock) {
             return Err(refusal);
         }
-        let begin = |writer: &mut Self| {
-            execute(&writer.parts.connection, "BEGIN IMMEDIATE")?;
-            writer.memory.refresh(&writer.parts.connection)
-        };
-        if let Err(error) = begin(self) {
+        if let Err(error) = self.begin() {
             self.roll_back();
             return Err(rejected("beginning a transaction", error));
         }
@@ -233,9 +233,9 @@ impl WriterLoop {
             self.roll_back();
             return Err(rejected("a write", error));
         }
-        // Exists only to prove that the tests catch a server that acknowledges too early.
+        // Proves in a test build that the tests catch a server that acknowledges too early.
         if cfg!(feature = "planted-early-ack") {
-            group.answer(&Ok(()));
+            group.reply(&Ok(()));
             thread::sleep(PLANTED_HEAD_START);
         }
         execute(&self.parts.connection, "COMMIT").map_err(|error| {
@@ -244,40 +244,65 @@ impl WriterLoop {
         })
     }
 
-    /// Runs every piece inside a savepoint of its own; one that is alone has the transaction for
-    /// it, which saves a copy of every page that it touches. Fails only when all of it failed, or
-    /// when the database has given up the transaction, as it does when the disk is full or fails.
+    fn begin(&mut self) -> rusqlite::Result<()> {
+        execute(&self.parts.connection, "BEGIN IMMEDIATE")?;
+        self.memory.refresh(&self.parts.connection)
+    }
+
+    /// Runs every job inside a savepoint of its own, unless the appends are alone: a savepoint
+    /// copies every page that the job changes. Fails only if all jobs failed, or if the database
+    /// has ended the transaction, as it does when the disk is full or fails.
     fn run_all(&mut self, group: &mut Group) -> rusqlite::Result<()> {
-        let Group { appends, appends_failed, works, .. } = group;
-        let has_appends = !appends.is_empty();
-        let mut store = |session: &mut Session<'_>| {
-            for job in appends.iter_mut() {
-                job.answers = append::append(session, std::mem::take(&mut job.batch))?;
-            }
-            session.write_heads()
-        };
+        let Group { appends, works, .. } = group;
         if works.is_empty() {
-            return store(&mut self.session());
+            return match store(&mut self.transaction(), appends, None) {
+                Err(error) if concerns_rows(&error) => {
+                    self.roll_back();
+                    self.begin()?;
+                    self.store_by_chat(appends)
+                }
+                result => result,
+            };
         }
-        if has_appends {
-            *appends_failed = self.run_piece(store)?;
+        if !appends.is_empty() {
+            match self.run_piece(|transaction| store(transaction, appends, None))? {
+                Err(error) if concerns_rows(&error) => self.store_by_chat(appends)?,
+                Err(error) => appends.fail(None, &rejected("a write", error)),
+                Ok(()) => {}
+            }
         }
-        for (work, failed) in works {
-            *failed = self.run_piece(|session| work.run(session))?;
+        for (work, failure) in works {
+            let result = self.run_piece(|transaction| work.run(transaction))?;
+            *failure = result.err().map(|error| rejected("a write", error));
         }
         Ok(())
     }
 
+    /// Stores the messages of each chat inside a savepoint of its own, after one of the chats has
+    /// failed: that chat fails again, alone.
+    fn store_by_chat(&mut self, appends: &mut Appends) -> rusqlite::Result<()> {
+        for chat_id in appends.chat_ids() {
+            let chat_id = Some(chat_id);
+            let result = self.run_piece(|transaction| store(transaction, appends, chat_id))?;
+            if let Err(error) = result {
+                appends.fail(chat_id, &rejected("a write", error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a part of the transaction inside a savepoint. The outer result fails if the database
+    /// has ended the transaction.
     fn run_piece(
         &mut self,
-        piece: impl FnOnce(&mut Session<'_>) -> rusqlite::Result<()>,
-    ) -> rusqlite::Result<Option<StoreError>> {
+        piece: impl FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<rusqlite::Result<()>> {
         execute(&self.parts.connection, "SAVEPOINT piece")?;
-        let result = piece(&mut self.session());
+        let result = piece(&mut self.transaction());
         let connection = &self.parts.connection;
         let Err(error) = result else {
             execute(connection, "RELEASE piece")?;
-            return Ok(None);
+            return Ok(Ok(()));
         };
         self.memory.clear();
         if connection.is_autocommit() {
@@ -285,11 +310,11 @@ impl WriterLoop {
         }
         execute(connection, "ROLLBACK TO piece")?;
         execute(connection, "RELEASE piece")?;
-        Ok(Some(rejected("a write", error)))
+        Ok(Err(error))
     }
 
-    fn session(&mut self) -> Session<'_> {
-        Session {
+    fn transaction(&mut self) -> WriteTransaction<'_> {
+        WriteTransaction {
             connection: &self.parts.connection,
             memory: &mut self.memory,
             counters: &self.parts.counters,
@@ -298,7 +323,7 @@ impl WriterLoop {
         }
     }
 
-    /// Ends a transaction that failed, if the database has not, and forgets what it had seen.
+    /// Rolls back a failed transaction, unless the database has, and clears the memory.
     fn roll_back(&mut self) {
         self.memory.clear();
         if !self.parts.connection.is_autocommit()
@@ -313,16 +338,14 @@ impl WriterLoop {
             Ok(()) => self.parts.counters.commits.inc(),
             Err(_) => self.parts.counters.failures.inc(),
         };
-        let own = group.works.iter().filter_map(|(_, failure)| failure.as_ref());
-        for failure in committed.as_ref().err().into_iter().chain(&group.appends_failed).chain(own)
-        {
+        for failure in committed.as_ref().err().into_iter().chain(group.failures()) {
             let outcome = failure.outcome;
             tracing::warn!(?outcome, error = %Chain(failure), "store write failed");
         }
     }
 
-    /// The orderly end: what is in the log goes into the database, and the flag says so. A file
-    /// whose check was broken off, or found something, is checked again next time.
+    /// Moves the write-ahead log into the database and records the clean stop. A file whose check
+    /// was interrupted, or found damage, is checked again at the next start.
     fn finish(self) {
         drop(self.parts.checkpointer);
         let is_open = i64::from(!self.parts.health.is_trusted());
@@ -334,6 +357,16 @@ impl WriterLoop {
             tracing::warn!(%error, "the store could not be closed in order; it will be checked");
         }
     }
+}
+
+/// Stores the messages of one chat, or all messages, and writes the heads.
+fn store(
+    transaction: &mut WriteTransaction<'_>,
+    appends: &mut Appends,
+    chat_id: Option<ChatId>,
+) -> rusqlite::Result<()> {
+    appends.store(chat_id, |message| append::append(transaction, message))?;
+    transaction.write_heads()
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::directory::{Listed, record};
 use crate::harness::{Node, PATIENCE, PROMPT, Setting, free_address, until};
 
-/// Two nodes that never had a Redis; the second one knows where the first one is.
+/// Two nodes without Redis; the second has the address of the first.
 async fn pair() -> (Node, Node) {
     let listed = Listed::default();
     let a = Node::start(Setting::new("a", None, &listed)).await;
@@ -26,7 +26,7 @@ async fn pair() -> (Node, Node) {
     (a, b)
 }
 
-/// Waits until both know each other, and that nobody has a Redis.
+/// Waits until both know each other, and that neither has Redis.
 async fn acquainted(a: &Node, b: &Node) {
     for (node, other) in [(a, b), (b, a)] {
         let knows = || {
@@ -60,7 +60,7 @@ async fn nodes_find_each_other_without_redis_and_envelopes_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_own_address_among_the_peers_is_no_peer() {
+async fn a_node_ignores_its_own_address_among_the_peers() {
     let listed = Listed::default();
     let address = free_address();
     let node = Node::start(Setting {
@@ -74,7 +74,7 @@ async fn its_own_address_among_the_peers_is_no_peer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_secret_is_refused_counted_and_told_nothing() {
+async fn a_wrong_secret_is_rejected_and_counted() {
     let (mut a, b) = pair().await;
     let listed = Listed::default();
     let stranger = Node::start(Setting {
@@ -85,7 +85,7 @@ async fn a_wrong_secret_is_refused_counted_and_told_nothing() {
     .await;
     until("being refused", PATIENCE, || refusals(&a, "unauthorized") > 0).await;
     assert!(stranger.link.peers().is_empty());
-    // Also by a sender that knows whom it wants.
+    // The same for a sender that names the receiver.
     listed.lock().unwrap().push(record(&a.id, a.address.to_string()));
     until("a being known", PATIENCE, || stranger.link.peers() == std::slice::from_ref(&a.id)).await;
     until("being without Redis", PATIENCE, || !stranger.link.broker_is_healthy()).await;
@@ -168,8 +168,8 @@ async fn a_receiver_that_stalls_bounds_its_sender_and_hurts_nobody_else() {
     // Everything that was accepted arrives, in order.
     let heard = b.hears(taken, PATIENCE).await;
     assert_eq!(heard.messages, Vec::from_iter(1..=taken));
-    // The refused ones used up their numbers, so b sees a gap. It is told at b's next check, which
-    // comes before or after the last message.
+    // The refused ones used up their numbers, so b sees a gap. The gap is reported at b's next
+    // check, before or after the last message.
     if heard.resyncs == 0 {
         b.resyncs(PATIENCE).await;
     }
@@ -178,7 +178,7 @@ async fn a_receiver_that_stalls_bounds_its_sender_and_hurts_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_between_nodes_is_noticed_within_seconds_and_told_when_it_heals() {
+async fn a_cut_between_nodes_is_detected_within_seconds_and_reported_as_a_gap() {
     let listed = Listed::default();
     let address = free_address();
     let proxy = FaultProxy::start(address).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_cut_between_nodes_is_noticed_within_seconds_and_told_when_it_heals() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_on_the_port_are_shown_out() {
+async fn connections_without_the_secret_are_closed() {
     let (a, _b) = pair().await;
     let mut silent = TcpStream::connect(a.address).await.unwrap();
     let mut loud = TcpStream::connect(a.address).await.unwrap();

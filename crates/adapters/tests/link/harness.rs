@@ -1,4 +1,4 @@
-//! Whole links, as the server puts them together.
+//! Complete links, assembled as the server does.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,25 +23,25 @@ use crate::directory::{Listed, ListedNodes, record};
 
 pub(crate) const SECRET: &str = "a secret of the cluster";
 
-/// How long anything that must happen may take here, on a busy machine.
+/// The longest wait for an event, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long after a fault everybody sends the way that works.
+/// The time after a fault by which every node uses the transport that works.
 pub(crate) const SWITCHED: Duration = Duration::from_secs(5);
 
-/// How long an envelope may take from then on.
+/// The longest delivery time of an envelope from then on.
 pub(crate) const PROMPT: Duration = Duration::from_secs(1);
 
-/// What differs between the nodes of a test.
+/// The settings of a node in a test.
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
-    /// Where Redis is, from this node; none for a link without.
+    /// The URL of Redis for this node; none for a link without Redis.
     pub(crate) redis: Option<String>,
     pub(crate) secret: &'static str,
     pub(crate) peers: Vec<String>,
-    /// Where it listens; any free port if none.
+    /// The address on which the node listens; any free port if none.
     pub(crate) listen: Option<SocketAddr>,
-    /// Where others are told that it listens; there if none.
+    /// The address that the node announces; the same if none.
     pub(crate) advertise: Option<SocketAddr>,
     pub(crate) listed: Listed,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Node {
     pub(crate) metrics: LinkMetrics,
     pub(crate) inbox: mpsc::Receiver<Envelope>,
     listed: Listed,
-    /// Everything that belongs to the node, and ends with it.
+    /// The tasks of the node, which end with it.
     tasks: JoinSet<()>,
 }
 
@@ -114,13 +114,13 @@ impl Node {
         Self { id, address, link, metrics, inbox, listed, tasks }
     }
 
-    /// Shows the node to those who ask the directory.
+    /// Lists the node in the directory.
     pub(crate) fn announce(&self) {
         let record = record(&self.id, self.address.to_string());
         self.listed.lock().unwrap().push(record);
     }
 
-    /// Ends the node without a word, and waits until its address is free.
+    /// Kills the node, and waits until its address is free.
     pub(crate) async fn kill(mut self) {
         self.tasks.shutdown().await;
     }
@@ -130,7 +130,7 @@ impl Node {
         self.link.send(to, message(sequence)).await
     }
 
-    /// Waits for the message with this number, and answers what came before it.
+    /// Waits for the message with this number, and returns the events before it.
     pub(crate) async fn hears(&mut self, sequence: u64, within: Duration) -> Heard {
         let until = Clock::system().now() + within;
         let mut heard = Heard::default();
@@ -171,7 +171,7 @@ impl Node {
         timeout(within, resync).await.expect("the loss is told");
     }
 
-    /// Takes what has come.
+    /// Removes and returns the received events.
     pub(crate) fn empty(&mut self) -> Heard {
         let mut heard = Heard::default();
         while let Ok(envelope) = self.inbox.try_recv() {
@@ -190,7 +190,7 @@ impl Node {
     }
 }
 
-/// What a node heard.
+/// An event that a node received.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) messages: Vec<u64>,
@@ -208,7 +208,7 @@ pub(crate) fn message(sequence: u64) -> Envelope {
     })
 }
 
-/// Waits until something is true.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, within: Duration, is_true: impl Fn() -> bool) {
     let begun_at = Clock::system().now();
     while !is_true() {
@@ -220,7 +220,7 @@ pub(crate) async fn until(what: &str, within: Duration, is_true: impl Fn() -> bo
     }
 }
 
-/// Nodes that know each other, each with a network of its own to Redis.
+/// Nodes that know each other, each with its own proxy to Redis.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) proxies: HashMap<NodeId, FaultProxy>,
@@ -240,12 +240,12 @@ impl Cluster {
         }
         nodes.iter().for_each(Node::announce);
         let cluster = Self { nodes, proxies };
-        cluster.settle().await;
+        cluster.wait_until_known().await;
         cluster
     }
 
-    /// Waits until everybody knows everybody and has heard how they are.
-    pub(crate) async fn settle(&self) {
+    /// Waits until every node has the status of every other.
+    pub(crate) async fn wait_until_known(&self) {
         let others = self.nodes.len() - 1;
         for node in &self.nodes {
             let is_settled = || {
@@ -273,12 +273,12 @@ impl Cluster {
     }
 }
 
-/// An address of loopback where nobody listens.
+/// A free address on loopback.
 pub(crate) fn free_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-/// Waits until so long after a moment.
+/// Waits until a time after an instant.
 pub(crate) async fn after(moment: Instant, duration: Duration) {
     tokio::time::sleep_until(moment + duration).await;
 }

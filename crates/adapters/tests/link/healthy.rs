@@ -1,4 +1,4 @@
-//! While all is well.
+//! Links without faults.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_node_that_nobody_has_listed_yet_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_that_redis_ends_is_told_as_a_gap() {
+async fn a_subscription_that_redis_ends_is_reported_as_a_gap() {
     let redis = Redis::start();
     let mut cluster = Cluster::start(redis.port(), &["a", "b"]).await;
     let mut gaps = cluster.nodes[1].link.gaps();

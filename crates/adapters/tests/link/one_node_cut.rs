@@ -30,7 +30,7 @@ async fn survives(cut: fn(&FaultProxy)) {
     }
     cluster.all_reach_all(200).await;
     cluster.proxies[&b].heal();
-    cluster.settle().await;
+    cluster.wait_until_known().await;
     for node in &cluster.nodes {
         until("nobody being cut off", PATIENCE, || node.link.cut_off().is_empty()).await;
     }
@@ -59,13 +59,13 @@ async fn a_node_that_redis_refuses_is_reached_directly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_deaf_node_missed_is_told_before_redis_returns() {
+async fn a_gap_of_a_node_that_does_not_hear_redis_is_reported_before_redis_returns() {
     let redis = Redis::start();
     let mut cluster = Cluster::start(redis.port(), &["a", "b"]).await;
     cluster.all_reach_all(1).await;
     let b = cluster.nodes[1].id.clone();
     cluster.proxies[&b].cut_downstream();
-    // Redis takes it and says that somebody listens, and nobody hears it.
+    // Redis accepts the parcel and counts a subscriber, which does not receive it.
     cluster.nodes[0].send(&b, 50).await.unwrap();
     cluster.nodes[1].resyncs(SWITCHED).await;
 }

@@ -22,14 +22,14 @@ async fn survives(fail: impl FnOnce(&Redis), recover: impl FnOnce(&Redis)) {
         assert_eq!(node.link.peers().len(), 2, "the nodes that were known last");
     }
     cluster.all_reach_all(100).await;
-    // Nobody is better off, so nobody is worse off.
+    // All nodes are cut off alike, so none counts as cut off from the others.
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(!cluster.nodes[0].link.is_worse_off());
     recover(&redis);
     for node in &mut cluster.nodes {
         node.resyncs(PATIENCE).await;
     }
-    cluster.settle().await;
+    cluster.wait_until_known().await;
     for node in &cluster.nodes {
         until("nobody being cut off", PATIENCE, || node.link.cut_off().is_empty()).await;
     }
@@ -50,7 +50,7 @@ async fn nodes_reach_each_other_while_redis_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_sent_in_the_moment_of_the_failure_arrives_once() {
+async fn envelopes_sent_during_the_failure_arrive_once() {
     let redis = Redis::start();
     let mut cluster = Cluster::start(redis.port(), &["a", "b"]).await;
     cluster.all_reach_all(1).await;
@@ -62,7 +62,7 @@ async fn what_is_sent_in_the_moment_of_the_failure_arrives_once() {
     let mut heard = cluster.nodes[1].hears(199, Duration::from_secs(5)).await.messages;
     // Redis has them too, and delivers them late.
     redis.resume();
-    cluster.settle().await;
+    cluster.wait_until_known().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     heard.extend(cluster.nodes[1].empty().messages);
     heard.sort_unstable();

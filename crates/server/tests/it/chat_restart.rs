@@ -144,7 +144,7 @@ async fn a_server_killed_on_a_big_store_is_ready_again_within_two_seconds() {
     let mut ana = server.connect("ana").await;
     assert_eq!(ana.page(&chat, head - 2, None).await, (vec![head - 1, head], false, head));
     assert_eq!(ana.send_acked(&chat, "one-more", "hello").await["sequence"], head + 1);
-    server.logged(&["the store is whole"]).await;
+    server.logged(&["store checked: no damage found"]).await;
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
     ),
     (16, "no replay on a node that is alone", "a_replay_is_everything_since_then_or_one_full_sync"),
     (17, "a replay is never better than a whole state", "a_replay_is_all_that_followed"),
-    (18, "log and state are written apart", "a_step_is_taken_only_from_where_the_session_is"),
+    (18, "log and state are written apart", "a_commit_succeeds_only_at_the_expected_revision"),
     (
         19,
         "who has left edits and listens on",
@@ -89,7 +89,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
     (25, "switching sessions is silent", "joining_another_session_leaves_the_first_with_events"),
     (26, "a name that was set is not shown", "a_name_that_was_set_before_joining_is_shown"),
     (27, "a dead node's members stay", "the_members_of_a_dead_node_are_out_and_another_leads"),
-    (28, "members vanish after an hour", "every_key_ends_by_itself_and_keeping_puts_that_off"),
+    (28, "members vanish after an hour", "every_key_expires_and_keep_extends_it"),
     (29, "two leaders after four hours", "one_member_leads_a_party_whose_keys_have_ended_in_redis"),
     (
         30,
@@ -142,11 +142,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "an older state overwrites a newer one",
         "nodes_that_archive_the_same_sessions_end_at_the_newest",
     ),
-    (
-        41,
-        "indexes grow without bound",
-        "active_sessions_are_those_with_a_sign_of_life_the_oldest_first",
-    ),
+    (41, "indexes grow without bound", "active_sessions_are_listed_by_their_last_activity"),
     (42, "SQL reaches clients", "nothing_of_the_inside_is_told_when_engines_are_away"),
     (43, "a redirect leaves the site", "the_way_into_a_session_never_leaves_the_site"),
     (44, "depth is hidden in fragments", "depth_is_counted_through_named_fragments"),
@@ -167,25 +163,29 @@ const FAULTS: [(u8, &str, &str); 56] = [
     (
         51,
         "subscriptions to Redis leak",
-        "many_are_watched_and_left_at_once_and_what_is_left_is_not_heard_and_not_subscribed",
+        "many_sessions_are_watched_and_unwatched_at_once_and_unsubscribed",
     ),
     (
         52,
         "a subscriber is told too early, or is deaf",
-        "from_when_watching_answers_every_step_is_told_in_order",
+        "every_commit_after_watch_returns_is_notified_in_order",
     ),
     (
         53,
         "nothing is caught up after an outage",
         "a_lost_last_notification_is_found_out_without_another_edit",
     ),
-    (54, "WATCH on a shared connection", "of_many_who_commit_at_once_each_step_is_taken_by_one"),
+    (
+        54,
+        "WATCH on a shared connection",
+        "of_many_concurrent_commits_one_succeeds_at_each_revision",
+    ),
     (
         60,
         "a flush forgets what came meanwhile",
         "what_changes_while_it_is_written_is_written_again",
     ),
-    (61, "empty sessions stay in memory", "what_nobody_uses_leaves_memory_and_stays_in_the_file"),
+    (61, "empty sessions stay in memory", "an_unused_session_leaves_memory_and_stays_in_the_file"),
     (62, "a write before its row is dropped", "what_was_put_is_there"),
 ];
 

@@ -1,4 +1,4 @@
-//! The two stores answer alike, whatever is asked of them.
+//! The two stores return the same results for the same calls.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ const ROLES: [Role; 3] = [Role::Owner, Role::Admin, Role::Member];
 const VISIBILITIES: [Visibility; 3] =
     [Visibility::Everyone, Visibility::ContactsOnly, Visibility::Nobody];
 
-/// What may be asked of a store. Numbers name chats, users, messages and the like.
+/// A call to a store. Numbers stand for chats, users and messages.
 #[derive(Debug, Clone)]
 enum Step {
     Create { creator: usize, others: Vec<usize>, is_direct: bool, key: Option<u8> },
@@ -88,16 +88,16 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is asked of: a store, and the chats in the order in which they were made.
+/// A store, and the chats in the order in which they were created.
 struct Subject<S> {
     store: S,
     chats: Vec<ChatId>,
 }
 
 impl<S: StorePorts + Audiences> Subject<S> {
-    /// Does a step and answers what it came to, without what differs by nature.
+    /// Runs a step and returns its result, without ids and times.
     async fn step(&mut self, step: &Step) -> String {
-        let told = match step {
+        let text = match step {
             Step::Create { creator, others, is_direct, key } => {
                 self.create(*creator, others, *is_direct, *key).await
             }
@@ -107,7 +107,7 @@ impl<S: StorePorts + Audiences> Subject<S> {
                 let who = actor.unwrap_or(0);
                 let key = key.map(|key| idempotency(who, "edit", key, &(chat, &edit)));
                 let actor = actor.map_or(Actor::Service, |who| Actor::User(user(USERS[who])));
-                told(&self.store.edit(chat_id, actor, edit, key).await.unwrap())
+                text_of(&self.store.edit(chat_id, actor, edit, key).await.unwrap())
             }
             Step::Append(sent) => {
                 let batch = sent.iter().filter_map(|(chat, who, name, is_usual)| {
@@ -117,7 +117,7 @@ impl<S: StorePorts + Audiences> Subject<S> {
                     }
                     Some(new)
                 });
-                told(&self.store.append_all(batch.collect()).await.unwrap())
+                text_of(&self.store.append_all(batch.collect()).await.unwrap())
             }
             Step::Publish(ranges) => {
                 let range = |(chat, first, last): &(usize, u64, u64)| {
@@ -125,29 +125,29 @@ impl<S: StorePorts + Audiences> Subject<S> {
                     Some(Published { chat_id, first: *first, last: *last })
                 };
                 let ranges = ranges.iter().filter_map(range).collect();
-                told(&self.store.record_published(ranges).await.unwrap())
+                text_of(&self.store.record_published(ranges).await.unwrap())
             }
             Step::Acknowledge(chat, who, last_acked_sequence) => {
                 let Some(chat_id) = self.chat(*chat) else { return String::new() };
                 let user_id = user(USERS[*who]);
                 let last_acked_sequence = *last_acked_sequence;
                 let watermark = Watermark { user_id, chat_id, last_acked_sequence };
-                told(&self.store.record_watermarks(vec![watermark]).await.unwrap())
+                text_of(&self.store.record_watermarks(vec![watermark]).await.unwrap())
             }
             Step::Name(..) | Step::See(..) | Step::Choose(..) | Step::Put(..) => {
                 self.person(step).await
             }
             Step::TakeAway(..) | Step::Delete(..) => self.person(step).await,
             Step::Forget(limit) => {
-                // To the end, because what is forgotten first is each store's own choice.
+                // Runs to the end, because each store chooses itself what it deletes first.
                 let mut changed = Vec::new();
                 while changed.last().is_none_or(|changed| changed == limit) {
                     changed.push(self.store.forget(None, *limit).await.unwrap());
                 }
-                told(&changed)
+                text_of(&changed)
             }
         };
-        self.blur(told)
+        self.blur(text)
     }
 
     async fn create(
@@ -172,7 +172,7 @@ impl<S: StorePorts + Audiences> Subject<S> {
         {
             self.chats.push(created.chat.chat_id);
         }
-        told(&created)
+        text_of(&created)
     }
 
     async fn person(&self, step: &Step) -> String {
@@ -180,32 +180,32 @@ impl<S: StorePorts + Audiences> Subject<S> {
         match step {
             Step::Name(who, name) => {
                 let name = name.map(|name| format!("name {name}"));
-                told(&self.store.set_display_name(&id(who), name).await.unwrap())
+                text_of(&self.store.set_display_name(&id(who), name).await.unwrap())
             }
             Step::See(who, unix_ms) => {
                 let seen = vec![(id(who), Timestamp { unix_ms: *unix_ms })];
-                told(&self.store.record_last_seen(seen).await.unwrap())
+                text_of(&self.store.record_last_seen(seen).await.unwrap())
             }
             Step::Choose(who, choice) => {
                 let choice = VISIBILITIES[*choice];
-                told(&self.store.set_visibility(&id(who), choice).await.unwrap())
+                text_of(&self.store.set_visibility(&id(who), choice).await.unwrap())
             }
             Step::Put(one, other) => {
-                told(&self.store.put_contact(&id(one), &id(other)).await.unwrap())
+                text_of(&self.store.put_contact(&id(one), &id(other)).await.unwrap())
             }
             Step::TakeAway(one, other) => {
-                told(&self.store.remove_contact(&id(one), &id(other)).await.unwrap())
+                text_of(&self.store.remove_contact(&id(one), &id(other)).await.unwrap())
             }
             Step::Delete(who) => {
                 let mut edited = self.store.delete_user(&id(who)).await.unwrap();
                 edited.sort_by_key(|edited| self.place(edited.chat.chat_id));
-                told(&edited)
+                text_of(&edited)
             }
             _ => unreachable!("the others are not about people"),
         }
     }
 
-    /// Everything that can be seen from outside.
+    /// Everything that the ports can read.
     async fn look(&self) -> String {
         let mut seen = BTreeMap::new();
         for (place, chat_id) in self.chats.iter().enumerate() {
@@ -227,7 +227,7 @@ impl<S: StorePorts + Audiences> Subject<S> {
             let watermarks = self.store.watermarks(*chat_id, &viewer).await.unwrap();
             let chat = self.store.chat(*chat_id, None).await.unwrap();
             let seen_here = (after, before.unwrap(), audience, watermarks, chat);
-            seen.insert(format!("chat {place}"), told(&seen_here));
+            seen.insert(format!("chat {place}"), text_of(&seen_here));
         }
         for name in USERS {
             let user_id = user(name);
@@ -245,7 +245,7 @@ impl<S: StorePorts + Audiences> Subject<S> {
             let mut companions = companions.unwrap();
             companions.iter_mut().for_each(|companions| companions.sort_unstable());
             let seen_here = (manifest, chats, contacts, profile, relations, companions);
-            seen.insert(name.to_owned(), told(&seen_here));
+            seen.insert(name.to_owned(), text_of(&seen_here));
         }
         let waiting = self.store.unpublished(std::time::Duration::ZERO, 99).await.unwrap();
         let mut waiting: Vec<_> = waiting
@@ -253,7 +253,7 @@ impl<S: StorePorts + Audiences> Subject<S> {
             .map(|chat| (self.place(chat.chat_id), chat.published_sequence, chat.head_sequence))
             .collect();
         waiting.sort_unstable();
-        seen.insert("unpublished".to_owned(), told(&waiting));
+        seen.insert("unpublished".to_owned(), text_of(&waiting));
         self.blur(format!("{seen:#?}"))
     }
 
@@ -265,15 +265,15 @@ impl<S: StorePorts + Audiences> Subject<S> {
         self.chats.iter().position(|known| *known == chat_id).expect("a chat that was made")
     }
 
-    /// Puts the place of a chat for its id, and takes message ids and today's times out.
-    fn blur(&self, mut told: String) -> String {
+    /// Replaces the id of a chat with its index, and removes message ids and current times.
+    fn blur(&self, mut text: String) -> String {
         for (place, chat_id) in self.chats.iter().enumerate() {
-            told = told.replace(&chat_id.to_string(), &format!("chat {place}"));
+            text = text.replace(&chat_id.to_string(), &format!("chat {place}"));
         }
-        let told = cut(&told, "msg_", 26);
+        let text = cut(&text, "msg_", 26);
         // Thirteen digits until the year 2286; those of the steps have four.
         let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count();
-        let mut parts = told.split("unix_ms: ");
+        let mut parts = text.split("unix_ms: ");
         let mut blurred = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let end = digits(part);
@@ -284,11 +284,11 @@ impl<S: StorePorts + Audiences> Subject<S> {
     }
 }
 
-fn told(answer: &impl Debug) -> String {
-    format!("{answer:?}")
+fn text_of(value: &impl Debug) -> String {
+    format!("{value:?}")
 }
 
-/// Takes so many characters out behind every mark.
+/// Removes so many characters after every mark.
 fn cut(text: &str, mark: &str, length: usize) -> String {
     let mut parts = text.split(mark);
     let first = parts.next().unwrap_or_default().to_owned();
@@ -317,7 +317,7 @@ impl Edit {
     }
 }
 
-/// An embedded store of one case's own, removed with it.
+/// The directory of an embedded store, removed on drop.
 struct Directory(std::path::PathBuf);
 
 impl Drop for Directory {
@@ -332,7 +332,7 @@ async fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
     std::fs::create_dir(&directory.0).unwrap();
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::in_directory(&directory.0) };
     let sqlite = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
-    // One database for all cases, because making one costs more than a case.
+    // One database for all cases, because creating one costs more than a case.
     static SCRATCH: OnceLock<Scratch> = OnceLock::new();
     let scratch = SCRATCH.get_or_init(Scratch::new);
     let postgres = scratch.open().await;
@@ -357,7 +357,7 @@ proptest! {
     })]
 
     #[test]
-    fn both_stores_answer_alike(steps in prop::collection::vec(step(), 20..60)) {
+    fn both_stores_return_the_same_results(steps in prop::collection::vec(step(), 20..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(compare(&steps))?;
     }

@@ -1,5 +1,6 @@
 use heartline_durability::contract::Contract;
 use heartline_fanout::contract::AudienceContract;
+use heartline_protocol::ChatId;
 use heartline_routing::Clock;
 use heartline_runtime::Random;
 
@@ -17,6 +18,23 @@ async fn the_store_keeps_every_promise_of_its_ports() {
     scratch.check_marks();
     store.close().await;
     assert_eq!(store.counters().connections.get(), 0);
+}
+
+#[tokio::test]
+async fn a_chat_that_cannot_be_written_fails_alone() {
+    let scratch = Scratch::new();
+    let store = scratch.open().await;
+    let break_chat = async |chat_id: ChatId| {
+        let id = format!("{:032x}", chat_id.0.0);
+        let key = format!("SELECT chat_key FROM heartline.chats WHERE chat_id = '{id}'");
+        let key = scratch.sql(&key);
+        scratch.sql(&format!(
+            "ALTER TABLE heartline.messages
+            ADD CONSTRAINT broken CHECK (chat_key <> {key}) NOT VALID"
+        ));
+    };
+    Contract::new(&store).prove_failing_chat(break_chat).await;
+    assert_eq!(store.counters().connections_lost.get(), 0);
 }
 
 #[tokio::test]

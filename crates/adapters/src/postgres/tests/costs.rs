@@ -1,8 +1,8 @@
-//! What the frequent calls read, in a database that is large and uneven.
+//! The number of pages that frequent calls read in a large database.
 
 use super::scratch::{Scratch, group, message, page, user};
 use crate::append_all::AppendAll;
-use crate::postgres::connection::Patience;
+use crate::postgres::connection::Timeouts;
 use crate::postgres::{open, pages, publish};
 use heartline_durability::Chats;
 
@@ -41,16 +41,16 @@ async fn fill(scratch: &Scratch) -> heartline_protocol::ChatId {
     chat_id
 }
 
-/// The pages that the last of some statements touches, in a session like those of the store. It
-/// is run a few times, because the first time the session learns the tables.
+/// The pages that a statement touches, in a database session with the settings of the store. The
+/// statement runs a few times, because the first run also reads the catalogue.
 fn pages_touched(scratch: &Scratch, prepare: &str, execute: &str) -> u64 {
     let config = scratch.config();
-    let settings = open::settings(&config, Patience::of_calls(config.deadlines));
+    let settings = open::settings(&config, Timeouts::of_calls(config.deadlines));
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF) {execute};");
     let explained = scratch.sql(&format!("{settings} {prepare}; {explain} {explain} {explain}"));
     let plans: Vec<&str> = explained.split("QUERY PLAN").collect();
     let last = plans.last().unwrap();
-    // The first line about buffers is of the whole, and the last plan is the last third.
+    // The first line about buffers is the total; the last plan is the last third.
     let roots: Vec<&str> = last.lines().filter(|line| line.starts_with("  Buffers:")).collect();
     let root = roots.last().unwrap_or_else(|| panic!("no buffers in {explained}"));
     let number = |name: &str| {
@@ -74,7 +74,7 @@ async fn a_call_touches_a_few_pages_however_long_the_chat_and_whatever_the_stati
     };
     for statistics in ["SELECT 1", "ANALYZE"] {
         scratch.sql(statistics);
-        // The same name again is a retry, which looks as far.
+        // The same name again is a retry, which reads as much.
         let fresh = format!("SELECT '{statistics}'; {}", append("x"));
         assert!(pages_touched(&scratch, &fresh, &append("y")) <= PAGES_MAX, "append");
         let record = format!(

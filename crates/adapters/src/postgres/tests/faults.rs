@@ -17,13 +17,13 @@ use crate::postgres::config::Deadlines;
 use crate::postgres::pool::Purpose;
 use crate::postgres::{PostgresConfig, PostgresStore};
 
-/// A call is answered by then at the latest: its own deadline, and what a busy machine adds.
+/// The longest time of a call: its own deadline, and the delay of a busy machine.
 const ANSWERED: Duration = Duration::from_secs(7);
 
-/// A database that is well again takes messages by then, also one that others keep busy.
+/// The longest time until a restarted database on a busy machine stores messages.
 const RECOVERED: Duration = Duration::from_secs(60);
 
-/// A chat of somebody called ana, made by somebody patient.
+/// Creates a chat of ana, with long deadlines.
 async fn prepare(url: &str) -> ChatId {
     let store =
         PostgresStore::open(&patient(url), Clock::system(), Random::system()).await.unwrap();
@@ -32,7 +32,7 @@ async fn prepare(url: &str) -> ChatId {
     chat_id
 }
 
-/// The store as a server opens it, with a connection at hand.
+/// The store as a server opens it, with one open connection.
 async fn open(url: &str, chat_id: ChatId) -> PostgresStore {
     let config = PostgresConfig::from_url(url).unwrap();
     let store = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
@@ -50,11 +50,11 @@ async fn send_until(store: &PostgresStore, chat_id: ChatId, name: &str) -> Appen
             }
         }
     };
-    tokio::time::timeout(RECOVERED, sent).await.expect("it goes on")
+    tokio::time::timeout(RECOVERED, sent).await.expect("the database recovers")
 }
 
-/// Sends one message after the other until it is told to stop, each until it is acknowledged.
-/// Answers the numbers that it was told.
+/// Sends one message after the other until `stop` is set, each until it is acknowledged. Returns
+/// the acknowledged sequences.
 async fn send_on(
     store: PostgresStore,
     chat_id: ChatId,
@@ -62,9 +62,9 @@ async fn send_on(
     stop: Arc<AtomicBool>,
     failures: Arc<AtomicUsize>,
 ) -> Vec<(String, u64)> {
-    let mut told = Vec::new();
+    let mut acknowledged = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let name = format!("lane{lane}.{}", told.len());
+        let name = format!("lane{lane}.{}", acknowledged.len());
         let sequence = loop {
             match send(&store, chat_id, "ana", &name).await {
                 Ok(appended) => break appended.message.sequence,
@@ -74,13 +74,13 @@ async fn send_on(
                 }
             }
         };
-        told.push((name, sequence));
+        acknowledged.push((name, sequence));
     }
-    told
+    acknowledged
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_is_there_after_a_power_cut_and_the_pool_heals_by_itself() {
+async fn acknowledged_messages_survive_a_power_cut_and_the_pool_recovers() {
     let postgres = Arc::new(Postgres::start());
     let chat_id = prepare(&postgres.url()).await;
     let store = open(&postgres.url(), chat_id).await;
@@ -89,7 +89,7 @@ async fn what_was_acknowledged_is_there_after_a_power_cut_and_the_pool_heals_by_
         .map(|lane| send_on(store.clone(), chat_id, lane, stop.clone(), failures.clone()))
         .collect();
     for cut in 1..=3 {
-        // In the midst of it, and again when it goes on.
+        // The cut comes while messages are being stored.
         let head = page(&store, chat_id, 0).await.unwrap().head_sequence;
         while page(&store, chat_id, 0).await.unwrap().head_sequence < head + 50 {}
         let engine = Arc::clone(&postgres);
@@ -102,13 +102,13 @@ async fn what_was_acknowledged_is_there_after_a_power_cut_and_the_pool_heals_by_
         assert!(failures.load(Ordering::Relaxed) > 0, "cut {cut} was noticed");
     }
     stop.store(true, Ordering::Relaxed);
-    let mut told = Vec::new();
+    let mut acknowledged = Vec::new();
     while let Some(lane) = lanes.join_next().await {
-        told.extend(lane.unwrap());
+        acknowledged.extend(lane.unwrap());
     }
     let stored = whole(&store, chat_id).await;
-    assert_eq!(stored.len(), told.len(), "each was stored once, however often it was sent");
-    for (name, sequence) in told {
+    assert_eq!(stored.len(), acknowledged.len(), "each was stored once, however often it was sent");
+    for (name, sequence) in acknowledged {
         let message = &stored[usize::try_from(sequence).unwrap() - 1];
         assert_eq!(message.client_message_id.as_str(), name);
     }
@@ -116,7 +116,7 @@ async fn what_was_acknowledged_is_there_after_a_power_cut_and_the_pool_heals_by_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_hangs_is_not_waited_for_beyond_the_deadline() {
+async fn calls_to_a_database_that_hangs_fail_at_their_deadline() {
     let postgres = Postgres::start();
     let chat_id = prepare(&postgres.url()).await;
     let store = open(&postgres.url(), chat_id).await;
@@ -133,8 +133,8 @@ async fn a_database_that_hangs_is_not_waited_for_beyond_the_deadline() {
             store.probe(),
         )
     };
-    let answers = tokio::time::timeout(ANSWERED, calls).await;
-    let (sent, read, edited, probed) = answers.expect("every call is answered in time");
+    let results = tokio::time::timeout(ANSWERED, calls).await;
+    let (sent, read, edited, probed) = results.expect("every call returns in time");
     assert_eq!(sent.unwrap_err().outcome, Outcome::Unknown, "it may be stored later");
     assert_eq!(read.unwrap_err().outcome, Outcome::Rejected);
     assert_eq!(edited.unwrap_err().outcome, Outcome::Rejected, "its commit was not asked for");
@@ -149,22 +149,22 @@ async fn a_database_that_hangs_is_not_waited_for_beyond_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stands_still_in_a_transaction_keeps_nobody_from_sending() {
+async fn a_node_that_stalls_in_a_transaction_does_not_stop_sends() {
     let scratch = Scratch::new();
     let chat_id = prepare(&scratch.url).await;
-    // Silence is ended after less than half of this.
+    // A stalled transaction is ended after a quarter of this.
     let deadlines = Deadlines { write: Duration::from_secs(12), read: Duration::from_secs(12) };
     let config = PostgresConfig { deadlines, ..scratch.config() };
     let still = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     let other = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
     let (locked, is_locked) = tokio::sync::oneshot::channel();
     let locked = std::sync::Mutex::new(Some(locked));
-    let stand_still = still.0.pool.call(Purpose::Change, |mut lease| {
+    let stalled = still.0.pool.call(Purpose::Change, |mut connection| {
         let locked = locked.lock().unwrap().take();
         async move {
-            lease.begin().await?;
-            chats::lock(&mut lease, &[chat_id.into()]).await?;
-            locked.expect("it is tried once").send(()).expect("somebody waits");
+            connection.begin().await?;
+            chats::lock(&mut connection, &[chat_id.into()]).await?;
+            locked.expect("one attempt").send(()).expect("the test waits");
             std::future::pending::<Result<(), _>>().await
         }
     });
@@ -173,13 +173,13 @@ async fn a_node_that_stands_still_in_a_transaction_keeps_nobody_from_sending() {
         send(&other, chat_id, "ana", "m").await
     };
     tokio::select! {
-        _ = stand_still => unreachable!("it stands still"),
+        _ = stalled => unreachable!("the call is stalled"),
         sent = send => assert_eq!(sent.unwrap().message.sequence, 1),
     }
 }
 
 #[tokio::test]
-async fn connections_that_an_administrator_ends_are_replaced_unnoticed() {
+async fn terminated_connections_are_replaced_without_a_failed_call() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
     let chat_id = group(&store, "ana", &[]).await;
@@ -190,7 +190,7 @@ async fn connections_that_an_administrator_ends_are_replaced_unnoticed() {
         );
         let name = format!("m{round}");
         if round % 2 == 1 {
-            // Something that is not simply done twice.
+            // An edit is not idempotent.
             let rename = ChatEdit::Rename(Some(name.clone()));
             let edited = store.edit(chat_id, Actor::Service, rename, None).await.unwrap();
             assert!(edited.unwrap().has_changed);
@@ -203,7 +203,7 @@ async fn connections_that_an_administrator_ends_are_replaced_unnoticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_goes_away_leaves_no_connection_in_a_strange_state() {
+async fn a_dropped_call_leaves_no_connection_inside_a_transaction() {
     let scratch = Scratch::new();
     let config = PostgresConfig { pool_size: 2, ..scratch.config() };
     let store = PostgresStore::open(&config, Clock::system(), Random::system()).await.unwrap();
@@ -211,7 +211,7 @@ async fn a_caller_who_goes_away_leaves_no_connection_in_a_strange_state() {
     for round in 0..20_u64 {
         let edit = ChatEdit::Rename(Some(format!("name {round}")));
         let edit = store.edit(chat_id, Actor::Service, edit, None);
-        // Dropped at some point of its transaction, which no test can choose.
+        // The call is dropped at an arbitrary point of its transaction.
         let _ = tokio::time::timeout(Duration::from_micros(300 * round), edit).await;
         send(&store, chat_id, "ana", &format!("m{round}")).await.unwrap();
     }
@@ -220,7 +220,7 @@ async fn a_caller_who_goes_away_leaves_no_connection_in_a_strange_state() {
 }
 
 #[tokio::test]
-async fn what_no_standby_has_is_not_acknowledged() {
+async fn a_message_that_no_synchronous_standby_has_is_not_acknowledged() {
     let postgres = Postgres::start();
     let chat_id = prepare(&postgres.url()).await;
     let store = open(&postgres.url(), chat_id).await;
@@ -243,7 +243,7 @@ async fn what_no_standby_has_is_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn calls_that_the_breaker_should_hear_of_fail_at_once_while_the_database_is_away() {
+async fn calls_fail_at_once_while_the_database_is_down() {
     let postgres = Postgres::start();
     let chat_id = prepare(&postgres.url()).await;
     let store = open(&postgres.url(), chat_id).await;
@@ -259,9 +259,9 @@ async fn calls_that_the_breaker_should_hear_of_fail_at_once_while_the_database_i
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_does_not_keep_the_next_one_from_being_asked() {
+async fn the_next_server_is_tried_if_the_first_does_not_answer() {
     let scratch = Scratch::new();
-    // Its machine takes connections, and nobody answers on them.
+    // The machine accepts connections, but never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = scratch.url.replace('@', &format!("@127.0.0.1:{port},"));

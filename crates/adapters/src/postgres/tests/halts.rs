@@ -1,4 +1,4 @@
-//! Counters that are wrong.
+//! Chats with a wrong counter.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_wrong_counter_halts_its_chat_alone_until_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn a_stranger_learns_nothing_of_a_halt() {
+async fn a_sender_who_is_not_a_member_does_not_learn_of_a_halt() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
     let chat_id = group(&store, "ana", &[]).await;
@@ -61,7 +61,7 @@ async fn a_stranger_learns_nothing_of_a_halt() {
 }
 
 #[tokio::test]
-async fn nobody_has_acknowledged_what_a_chat_without_a_counter_does_not_have() {
+async fn watermarks_of_a_chat_without_a_counter_stop_at_its_newest_message() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
     let chat_id = group(&store, "ana", &[]).await;
@@ -79,7 +79,7 @@ async fn nobody_has_acknowledged_what_a_chat_without_a_counter_does_not_have() {
 }
 
 #[tokio::test]
-async fn a_chat_that_is_repaired_and_used_while_another_node_would_halt_it_goes_on() {
+async fn a_chat_that_is_repaired_while_another_node_waits_to_halt_it_is_not_halted() {
     let scratch = Scratch::new();
     let (one, other) = (scratch.open().await, scratch.open().await);
     let chat_id = group(&one, "ana", &[]).await;
@@ -91,29 +91,29 @@ async fn a_chat_that_is_repaired_and_used_while_another_node_would_halt_it_goes_
     let locked = std::sync::Mutex::new(Some(locked));
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let repair = one.0.pool.call(Purpose::Change, |mut lease| {
-        let locked = locked.lock().unwrap().take().expect("it is tried once");
+    let repair = one.0.pool.call(Purpose::Change, |mut connection| {
+        let locked = locked.lock().unwrap().take().expect("one attempt");
         let scratch = &scratch;
         async move {
-            lease.begin().await?;
-            chats::lock(&mut lease, &[chat_id.into()]).await?;
-            locked.send(()).expect("somebody waits");
+            connection.begin().await?;
+            chats::lock(&mut connection, &[chat_id.into()]).await?;
+            locked.send(()).expect("the test waits");
             while scratch.sql(waiting) == "0" {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            lease.write("UPDATE chats SET head_sequence = 6", &[]).await?;
-            const SAY: &str = "INSERT INTO messages (chat_key, sequence, sender_key, created_at,
+            connection.write("UPDATE chats SET head_sequence = 6", &[]).await?;
+            const INSERT: &str = "INSERT INTO messages (chat_key, sequence, sender_key, created_at,
                     message_id, client_message_id, content)
                 SELECT chat_key, 6, sender_key, created_at, gen_random_uuid(), 'm6', content
                 FROM messages WHERE sequence = 5";
-            lease.write(SAY, &[]).await?;
-            lease.commit().await
+            connection.write(INSERT, &[]).await?;
+            connection.commit().await
         }
     });
     let halt = async {
         is_locked.await.unwrap();
-        let halt = other.0.pool.call(Purpose::Note, |mut lease| async move {
-            append::halt_wrong(&mut lease, &[chat_id.into()]).await.map(|halted| halted.len())
+        let halt = other.0.pool.call(Purpose::Note, |mut connection| async move {
+            append::halt_wrong(&mut connection, &[chat_id.into()]).await.map(|halted| halted.len())
         });
         halt.await
     };

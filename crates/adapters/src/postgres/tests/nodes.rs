@@ -13,7 +13,7 @@ use super::scratch::{Scratch, group, message, page, send, whole};
 use crate::append_all::AppendAll;
 use crate::postgres::PostgresStore;
 
-/// Reads a chat to its end number `last`, a page after the other, as somebody who listens would.
+/// Reads a chat page by page up to the sequence `last`, and checks that no sequence is missing.
 async fn follow(store: PostgresStore, chat_id: ChatId, last: u64) {
     let mut seen = 0;
     while seen < last {
@@ -26,7 +26,7 @@ async fn follow(store: PostgresStore, chat_id: ChatId, last: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_nodes_number_one_chat_without_holes_in_the_order_of_their_commits() {
+async fn two_nodes_assign_the_sequences_of_a_chat_without_gaps_in_commit_order() {
     const SENDERS: usize = 50;
     const EACH: usize = 10;
     let scratch = Scratch::new();
@@ -38,27 +38,27 @@ async fn two_nodes_number_one_chat_without_holes_in_the_order_of_their_commits()
         .map(|sender| {
             let store = stores[sender % 2].clone();
             async move {
-                let mut told = Vec::new();
+                let mut acknowledged = Vec::new();
                 for number in 0..EACH {
                     let name = format!("s{sender}.{number}");
                     let appended = send(&store, chat_id, "ana", &name).await.unwrap();
                     assert!(!appended.duplicate);
-                    told.push(appended.message.sequence);
+                    acknowledged.push(appended.message.sequence);
                 }
-                assert!(told.is_sorted(), "one sender's messages keep their order");
-                told
+                assert!(acknowledged.is_sorted(), "one sender's messages keep their order");
+                acknowledged
             }
         })
         .collect();
-    let told: BTreeSet<u64> = senders.join_all().await.into_iter().flatten().collect();
-    assert_eq!(told, (1..=last).collect());
+    let acknowledged: BTreeSet<u64> = senders.join_all().await.into_iter().flatten().collect();
+    assert_eq!(acknowledged, (1..=last).collect());
     assert_eq!(whole(&stores[0], chat_id).await.len(), SENDERS * EACH);
     reader.join_all().await;
     scratch.check_marks();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_of_many_chats_cross_without_waiting_for_each_other_for_ever() {
+async fn batches_of_the_same_chats_in_any_order_do_not_deadlock() {
     let scratch = Scratch::new();
     let stores = [scratch.open().await, scratch.open().await];
     let mut chats = Vec::new();
@@ -111,7 +111,7 @@ async fn a_retry_on_another_node_finds_what_the_first_has_stored() {
 }
 
 #[tokio::test]
-async fn what_one_node_announces_is_left_to_it_until_it_is_dead() {
+async fn a_claimed_chat_is_left_to_its_node_until_the_claim_expires() {
     let scratch = Scratch::new();
     let (one, other) = (scratch.open().await, scratch.open().await);
     let chat_id = group(&one, "ana", &[]).await;
@@ -130,7 +130,7 @@ async fn what_one_node_announces_is_left_to_it_until_it_is_dead() {
     );
     assert_eq!(left, "t", "for ten seconds");
 
-    // The one is dead for ten seconds.
+    // The first node has been dead for ten seconds.
     scratch.sql("UPDATE heartline.unpublished_chats SET claimed_until = heartline.now_ms() - 1");
     send(&one, chat_id, "ana", "m2").await.unwrap();
     assert_eq!(look(&other).await, found(0, 2), "the other one takes it over");
@@ -145,7 +145,7 @@ async fn what_one_node_announces_is_left_to_it_until_it_is_dead() {
 }
 
 #[tokio::test]
-async fn a_node_that_could_not_announce_leaves_it_to_others_after_a_while() {
+async fn a_node_that_cannot_announce_a_chat_leaves_it_to_others() {
     let scratch = Scratch::new();
     let (one, other) = (scratch.open().await, scratch.open().await);
     let chat_id = group(&one, "ana", &[]).await;
@@ -169,7 +169,7 @@ async fn a_node_that_could_not_announce_leaves_it_to_others_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_look_takes_no_more_than_it_asked_for() {
+async fn a_query_claims_no_more_chats_than_its_limit() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
     let mut chats = BTreeSet::new();
@@ -187,7 +187,7 @@ async fn a_look_takes_no_more_than_it_asked_for() {
 }
 
 #[tokio::test]
-async fn a_node_whose_clock_is_ahead_removes_nothing_that_is_young() {
+async fn a_node_whose_clock_is_ahead_deletes_no_recent_message() {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let scratch = Scratch::new();
     let ahead = Clock::simulated(Clock::system().wall().plus(365 * DAY));

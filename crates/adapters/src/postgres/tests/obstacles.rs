@@ -1,4 +1,4 @@
-//! What stands in the way of opening a store, and what does not.
+//! Stores that cannot be opened, and the errors that say why.
 
 use heartline_durability::{Chain, ChatLog, Chats};
 use heartline_engines::Postgres;
@@ -16,7 +16,7 @@ async fn refusal(config: &PostgresConfig) -> OpenError {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_sync_is_refused_unless_told() {
+async fn a_server_without_fsync_is_rejected_unless_allowed() {
     let postgres = Postgres::start_with(&[("fsync", "off")]);
     let config = PostgresConfig::from_url(&postgres.url()).unwrap();
     let sentence = refusal(&config).await.to_string();
@@ -24,8 +24,8 @@ async fn a_server_that_does_not_sync_is_refused_unless_told() {
     assert!(sentence.contains("store.allow_unsafe = true"), "{sentence}");
     assert_eq!(postgres.sql(&postgres.url(), "SELECT to_regnamespace('heartline')"), "");
 
-    let told = PostgresConfig { allow_unsafe: true, ..config.clone() };
-    let store = PostgresStore::open(&told, Clock::system(), Random::system()).await.unwrap();
+    let allowed = PostgresConfig { allow_unsafe: true, ..config.clone() };
+    let store = PostgresStore::open(&allowed, Clock::system(), Random::system()).await.unwrap();
     store.close().await;
 
     postgres.restart_with(&[("fsync", "on"), ("full_page_writes", "off")]);
@@ -57,7 +57,7 @@ async fn commits_wait_for_the_disk_whatever_the_role_is_set_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_start_at_once_change_the_schema_once() {
+async fn nodes_that_start_together_migrate_the_schema_once() {
     let scratch = Scratch::new();
     let config = scratch.config();
     let nodes: JoinSet<PostgresStore> =
@@ -78,7 +78,7 @@ async fn nodes_that_start_at_once_change_the_schema_once() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_and_an_older_one_is_brought_up_to_date() {
+async fn a_newer_schema_is_rejected_and_an_existing_one_is_kept() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
     let chat_id = group(&store, "ana", &[]).await;
@@ -92,7 +92,7 @@ async fn a_newer_schema_is_refused_and_an_older_one_is_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn a_database_that_cannot_hold_every_name_is_refused() {
+async fn a_database_that_is_not_utf8_is_rejected() {
     let postgres = Postgres::shared();
     let latin = "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0";
     postgres.sql(&postgres.url(), latin);
@@ -102,7 +102,7 @@ async fn a_database_that_cannot_hold_every_name_is_refused() {
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_hears_why_and_the_password_is_not_told() {
+async fn a_rejected_connection_is_explained_without_the_password() {
     let postgres = Postgres::shared();
     postgres.sql(&postgres.url(), "CREATE ROLE locked LOGIN PASSWORD 's3cret' CONNECTION LIMIT 0");
     let url = format!("postgres://locked:s3cret@127.0.0.1:{}/postgres", postgres.port());
@@ -122,7 +122,7 @@ async fn who_is_not_let_in_hears_why_and_the_password_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_role_without_rights_is_told_what_it_needs_and_content_with_that() {
+async fn a_role_that_may_not_create_the_schema_can_use_an_existing_one() {
     let scratch = Scratch::new();
     let database = scratch.sql("SELECT current_database()");
     scratch.sql("CREATE ROLE modest LOGIN");

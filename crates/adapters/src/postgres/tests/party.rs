@@ -19,7 +19,7 @@ async fn the_archive_keeps_every_promise_of_its_port() {
     let scratch = Scratch::new();
     let store = scratch.open().await;
     ArchiveContract::new(&store).run().await;
-    // What is there already is in nobody's way.
+    // Existing sessions do not disturb.
     ArchiveContract::new(&store).run().await;
     assert_eq!(store.counters().connections_lost.get(), 0);
     store.close().await;
@@ -33,7 +33,7 @@ async fn nodes_that_archive_the_same_sessions_end_at_the_newest() {
         let store = scratch.open().await;
         nodes.spawn(async move {
             for round in 0..ROUNDS {
-                // Every node has its own order of sessions and its own idea of what is newest.
+                // Every node has its own order of sessions and its own newest revision.
                 let mut batch: Vec<_> =
                     (0..SESSIONS).map(|session| archived(session, round * 3 + node)).collect();
                 batch.rotate_left((round * 7 + node * 5) as usize % SESSIONS);
@@ -57,7 +57,7 @@ async fn nodes_that_archive_the_same_sessions_end_at_the_newest() {
 }
 
 #[tokio::test]
-async fn what_is_looked_for_is_found_by_an_index() {
+async fn searches_use_an_index() {
     let scratch = Scratch::new();
     scratch.open().await.close().await;
     scratch.sql(

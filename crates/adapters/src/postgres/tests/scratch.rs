@@ -17,7 +17,7 @@ use crate::postgres::pool::Purpose;
 use crate::postgres::rows::get;
 use crate::postgres::{PostgresConfig, PostgresStore};
 
-/// A database of one test's own on the shared engine.
+/// A database for one test, on the shared server.
 pub(super) struct Scratch {
     pub(super) url: String,
 }
@@ -40,7 +40,7 @@ impl Scratch {
         Postgres::shared().sql(&self.url, sql)
     }
 
-    /// Removes all that the store holds.
+    /// Deletes all rows of the store.
     pub(super) fn empty(&self) {
         self.sql(
             "SET search_path = heartline; TRUNCATE users, chats, messages, unpublished_chats,
@@ -48,7 +48,7 @@ impl Scratch {
         );
     }
 
-    /// A mark is there exactly while something waits to be announced, whatever was done.
+    /// Checks that a chat is marked exactly while it has unannounced messages.
     pub(super) fn check_marks(&self) {
         let wrong = self.sql(
             "SELECT chat_key FROM heartline.chats c
@@ -60,19 +60,19 @@ impl Scratch {
     }
 }
 
-/// A store with the patience that a disk needs which many others use.
+/// The configuration of a store with deadlines for a busy disk.
 pub(super) fn patient(url: &str) -> PostgresConfig {
     let deadlines = Deadlines { write: Duration::from_secs(60), read: Duration::from_secs(60) };
     PostgresConfig { deadlines, ..PostgresConfig::from_url(url).unwrap() }
 }
 
-/// What a session of the store says of something.
+/// The result of a query on a connection of the store.
 pub(super) async fn ask<T: FromSqlOwned>(store: &PostgresStore, sql: &'static str) -> T {
-    let read = |mut lease: crate::postgres::lease::Lease<'static>| async move {
-        let rows = lease.query(sql, &[]).await?;
+    let read = |mut connection: crate::postgres::pooled_connection::PooledConnection<'static>| async move {
+        let rows = connection.query(sql, &[]).await?;
         get(&rows[0], 0)
     };
-    // The store of a test may as well live for ever.
+    // The closure needs a static lifetime; the test process frees the store.
     let pool: &'static _ = &Box::leak(Box::new(store.clone())).0.pool;
     pool.call(Purpose::Read, read).await.unwrap()
 }
@@ -102,7 +102,7 @@ pub(super) fn message(chat_id: ChatId, sender: &str, name: &str) -> NewMessage {
     }
 }
 
-/// Sends one message, which its sender may.
+/// Sends one message of a member.
 pub(super) async fn send(
     store: &PostgresStore,
     chat_id: ChatId,
@@ -128,7 +128,7 @@ pub(super) async fn page(
     Ok(store.read(read).await?.expect("the chat exists"))
 }
 
-/// The whole chat, which must have no hole and no time that falls.
+/// All messages of a chat, which must have no gaps and ascending times.
 pub(super) async fn whole(store: &PostgresStore, chat_id: ChatId) -> Vec<Message> {
     let page = page(store, chat_id, 0).await.unwrap();
     assert!(!page.has_more);

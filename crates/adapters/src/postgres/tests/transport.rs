@@ -1,4 +1,4 @@
-//! The way to the database, encrypted.
+//! Encrypted connections to the database.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use heartline_runtime::Random;
 use super::scratch::{ask, group, send};
 use crate::postgres::{PostgresConfig, PostgresStore};
 
-/// Certificates of one test's own, removed with it.
+/// The certificates of one test, removed on drop.
 struct Certificates(PathBuf);
 
 impl Certificates {
@@ -28,7 +28,7 @@ impl Certificates {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Somebody who signs certificates.
+    /// Creates a certificate authority.
     fn authority(&self, name: &str) {
         self.openssl(&format!(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
@@ -37,7 +37,7 @@ impl Certificates {
         ));
     }
 
-    /// A server that an authority vouches for.
+    /// Creates a server certificate that an authority has signed.
     fn server(&self, authority: &str, name: &str, subject: &str) {
         self.openssl(&format!(
             "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN={name} \
@@ -73,7 +73,7 @@ async fn open(url: &str) -> Result<PostgresStore, String> {
 }
 
 #[tokio::test]
-async fn the_way_is_encrypted_and_the_server_proves_who_it_is() {
+async fn connections_are_encrypted_and_the_server_is_verified() {
     let certificates = Certificates::new();
     certificates.authority("ours");
     certificates.authority("theirs");

@@ -93,7 +93,7 @@ async fn a_full_redis_is_not_available() {
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_allow_to_be_asked_has_no_figures() {
+async fn a_redis_that_does_not_allow_info_has_no_figures() {
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "default", "-info"]);
     let mut stage = Stage::new(&redis.url());
@@ -124,7 +124,7 @@ async fn of_a_cluster_all_masters_count() {
 }
 
 #[tokio::test]
-async fn what_is_asked_here_does_not_count_as_a_call_of_the_node() {
+async fn probes_do_not_count_as_calls_of_the_node() {
     let redis = Redis::start();
     let mut stage = Stage::new(&redis.url());
     stage.look().await;

@@ -1,5 +1,4 @@
-//! Who is connected, and who is online. Only live leases count: an index entry without one is
-//! passed over.
+//! Reading connections and presence. Only live leases count: an index entry without one is skipped.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::redis::keys::member;
 /// Connections looked up with one round trip.
 const BATCH: usize = 500;
 
-/// Not swept for so long, a shard's next script begins a new epoch.
+/// If a shard was not swept for this time, its next script begins a new epoch.
 const SWEEP_SILENCE_MS: u64 = 5000;
 
 /// A connection as the indexes describe it.
@@ -65,7 +64,7 @@ impl RedisDirectory {
             let (next, ids): (String, Vec<String>) = self.client.query(&command).await?;
             let ids: Vec<ConnectionId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
             let entries = self.entries_by_id(&ids).await?;
-            // What nothing else knows of any more is there because its removal failed once.
+            // An entry without any other key is left over from a failed removal.
             let known: HashSet<ConnectionId> =
                 entries.iter().map(|entry| entry.key.connection_id).collect();
             let unknown = ids.iter().filter(|id| !known.contains(id));
@@ -76,7 +75,7 @@ impl RedisDirectory {
             }
             cursor = next;
         }
-        // A scan may answer the same element twice.
+        // A scan may return the same element twice.
         live.retain(|connection| connection.key.node_id == *node_id);
         live.sort_by_key(|connection| connection.key.connection_id);
         live.dedup_by_key(|connection| connection.key.connection_id);
@@ -136,8 +135,8 @@ impl RedisDirectory {
         Ok(live)
     }
 
-    /// Whether users are online: what the scripts decided, unless their shard is being rebuilt or
-    /// nobody has swept it, so that it may not be true.
+    /// Whether users are online: the decision of the scripts, unless the shard is being rebuilt or
+    /// was not swept, so that the decision may be wrong.
     pub(super) async fn presence_of(
         &self,
         user_ids: &[UserId],
@@ -180,7 +179,7 @@ impl Entry {
     }
 }
 
-/// Reads `<kind>/<node>/<connected_at>/<device>`; none for what only garbage can be.
+/// Reads `<kind>/<node>/<connected_at>/<device>`; none if it is malformed.
 fn entry(user_id: &UserId, id: &str, fields: &str) -> Option<Entry> {
     let mut fields = fields.splitn(4, '/');
     let (kind, node_id) = (kind(fields.next()?)?, fields.next()?.parse().ok()?);

@@ -1,4 +1,4 @@
-//! Which nodes are there, and where to send a push.
+//! The live nodes, and the routes of users.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,7 @@ impl RedisDirectory {
         let (key, shards) = (self.keys.routing_shards(), self.keys.shards());
         pipeline.cmd("SET").arg(key).arg(shards).arg("NX");
         let replies = self.client.pipe(&pipeline).await?;
-        self.nodes.take(time, replies.get(2).cloned().unwrap_or(Value::Nil))
+        self.nodes.replace(time, replies.get(2).cloned().unwrap_or(Value::Nil))
     }
 
     pub(super) async fn withdraw_node(&self, node_id: &NodeId) -> Result<(), RedisFailure> {
@@ -157,14 +157,14 @@ impl RedisDirectory {
         let mut replies = self.client.pipe(&pipeline).await?;
         let unix_ms = time_ms(replies.pop().unwrap_or(Value::Nil))?;
         let time = RedisTime { unix_ms, read_at: self.clock.now() };
-        self.nodes.take(time, replies.pop().unwrap_or(Value::Nil))
+        self.nodes.replace(time, replies.pop().unwrap_or(Value::Nil))
     }
 }
 
 // === impl LiveNodes ===
 
 impl LiveNodes {
-    fn take(&self, time: RedisTime, servers: Value) -> Result<(), RedisFailure> {
+    fn replace(&self, time: RedisTime, servers: Value) -> Result<(), RedisFailure> {
         let servers: Vec<(String, f64)> = typed(servers)?;
         let node =
             |(node_id, ends_at): (String, f64)| Some((node_id.parse().ok()?, ends_at as u64));

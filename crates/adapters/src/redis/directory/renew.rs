@@ -28,8 +28,8 @@ impl RedisDirectory {
         for lease in leases {
             by_shard.entry(self.keys.shard_of(&lease.user_id)).or_default().push(lease);
         }
-        // In the order in which the sorted set has them, each is taken from its front and put to
-        // its end, which are the places that Redis finds at once.
+        // In the order of the sorted set, each lease moves from its front to its end, which are the
+        // positions that Redis finds at once.
         for leases in by_shard.values_mut() {
             leases.sort_unstable_by_key(|lease| (lease.user_id.as_str(), lease.connection_id));
         }
@@ -60,8 +60,8 @@ impl RedisDirectory {
             }
         }
         let lost = self.lost_among(&doubtful, &mut failure).await;
-        // What was lost must be answered although a master failed: it is registered again now,
-        // while what is on that master is renewed in its next turn.
+        // Lost leases must be returned although a master failed: they are registered again now, and
+        // the leases on that master are renewed next time.
         match failure {
             Some(failure) if lost.is_empty() => Err(failure),
             _ => Ok(lost),

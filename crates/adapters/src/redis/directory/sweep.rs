@@ -19,16 +19,16 @@ const SHARDS_TOGETHER: usize = 25;
 /// Leases claimed by one script, so that others are served in between.
 const CLAIMS_MAX: usize = 50;
 
-/// The epochs that this node has come to terms with.
+/// The epochs that this node knows.
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     known: Mutex<HashMap<u16, String>>,
 }
 
 impl Epochs {
-    /// Takes note of a shard's epoch. True if a rebuild ended that this node has not heard the end
-    /// of, so that what it knows of the shard's users may be wrong.
-    fn settles(&self, shard: u16, standing: &Standing) -> bool {
+    /// Records the epoch of a shard. Returns true if a rebuild has ended since the last call, so
+    /// that this node's view of the shard's users may be wrong.
+    fn record(&self, shard: u16, standing: &Standing) -> bool {
         if standing.is_rebuilding {
             return false;
         }
@@ -39,7 +39,7 @@ impl Epochs {
 }
 
 impl RedisDirectory {
-    /// Learns the epochs at the start, when there is nothing yet that could be wrong.
+    /// Reads the epochs at the start, when this node has no view yet that could be wrong.
     pub(super) async fn learn_epochs(&self) -> Result<(), RedisFailure> {
         let policy = Policy {
             single_session: false,
@@ -49,7 +49,7 @@ impl RedisDirectory {
         };
         let shards: Vec<u16> = (0..self.keys.shards()).collect();
         for (shard, swept) in self.sweep_some(&shards, 0, policy, Duration::ZERO).await {
-            self.epochs.settles(shard, &swept?.standing);
+            self.epochs.record(shard, &swept?.standing);
         }
         Ok(())
     }
@@ -66,21 +66,21 @@ impl RedisDirectory {
             let mut unfinished = Vec::new();
             for shards in waiting.chunks(SHARDS_TOGETHER) {
                 let room = limit - tally.claimed.len();
-                // With less room than shards some are only told that they are looked after.
-                let (swept, told) = shards.split_at(room.min(shards.len()));
+                // With less room than shards, some are only marked as swept.
+                let (swept, marked) = shards.split_at(room.min(shards.len()));
                 if !swept.is_empty() {
                     let each = (room / swept.len()).min(CLAIMS_MAX);
                     let results = self.sweep_some(swept, each, policy, spacing).await;
                     unfinished.extend(self.count(results, &mut tally));
                 }
-                if !told.is_empty() {
-                    let results = self.sweep_some(told, 0, policy, spacing).await;
+                if !marked.is_empty() {
+                    let results = self.sweep_some(marked, 0, policy, spacing).await;
                     self.count(results, &mut tally);
-                    unfinished.extend_from_slice(told);
+                    unfinished.extend_from_slice(marked);
                 }
             }
             waiting = if tally.claimed.len() < limit { unfinished } else { Vec::new() };
-            // Where this sweep itself was a moment ago, it goes on.
+            // The shards that are left were swept by this sweep itself, so no spacing applies.
             spacing = Duration::ZERO;
         }
         if tally.has_gap {
@@ -88,7 +88,8 @@ impl RedisDirectory {
             self.changes.gap();
         }
         self.unlist(tally.claimed.iter().map(listed)).await;
-        // What was claimed must be answered although another shard failed: nobody else will.
+        // Claimed leases must be returned although another shard failed: no other node will claim
+        // them.
         match tally.failure {
             Some(failure) if tally.claimed.is_empty() => Err(failure),
             _ => Ok(tally.claimed),
@@ -101,7 +102,7 @@ impl RedisDirectory {
         for (shard, swept) in results {
             match swept {
                 Ok(swept) => {
-                    tally.has_gap |= self.epochs.settles(shard, &swept.standing);
+                    tally.has_gap |= self.epochs.record(shard, &swept.standing);
                     tally.claimed.extend(swept.claimed);
                     unfinished.extend(swept.has_more.then_some(shard));
                 }

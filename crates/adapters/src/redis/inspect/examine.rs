@@ -1,4 +1,4 @@
-//! The rules that everything stored must keep, one kind of item at a time.
+//! The rules of the stored data, one kind of item at a time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::redis::scripts::{INDEX_TTL, SESSION_TTL, ms};
 /// How much later than planned a sweep may come.
 const SWEEP_LATE_MS: u64 = 5000;
 
-/// What can be examined by itself.
+/// An item that can be examined by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Item {
     /// An index key, which must end by itself.
@@ -41,7 +41,7 @@ pub(super) struct Examiner {
 /// A connection of a user: its id, kind and node, and the end of its lease if it has one.
 type Connection = (String, String, String, Option<u64>);
 
-/// What is stored about a user.
+/// The stored data of a user.
 struct User {
     now_ms: u64,
     servers: HashMap<String, u64>,
@@ -113,7 +113,7 @@ impl Examiner {
         Self { client, keys, lease }
     }
 
-    /// What is wrong with an item at this moment.
+    /// The inconsistency of an item at this moment, if any.
     pub(super) async fn examine(&self, item: &Item) -> Result<Vec<Anomaly>, RedisFailure> {
         match item {
             Item::Key(name) => self.examine_key(name).await,
@@ -139,7 +139,7 @@ impl Examiner {
         let what = match u64::try_from(ttl_ms) {
             Ok(ttl_ms) if ttl_ms <= ms(longest) => return Ok(Vec::new()),
             Ok(ttl_ms) => format!("it lives for {ttl_ms} ms, which is too long"),
-            // It has ended meanwhile.
+            // The connection has ended meanwhile.
             Err(_) if ttl_ms == -2 => return Ok(Vec::new()),
             Err(_) => "it never ends".to_owned(),
         };
@@ -177,7 +177,7 @@ impl Examiner {
     }
 
     /// Reads the leases first and then everything else, so that a connection which ends meanwhile
-    /// is not taken for one without a lease.
+    /// does not count as one without a lease.
     async fn read_user(&self, user_id: &UserId) -> Result<User, RedisFailure> {
         let user_connections = self.keys.user_connections(user_id);
         let listed = self.client.query(cmd("HGETALL").arg(&user_connections)).await?;
@@ -215,7 +215,7 @@ impl Examiner {
         let mut replies = self.client.pipe(&pipeline).await?;
         let is_there: bool = typed(replies.pop().unwrap_or(Value::Nil))?;
         let fields: (Option<String>, Option<String>) = typed(replies.pop().unwrap_or(Value::Nil))?;
-        // It has ended meanwhile.
+        // The connection has ended meanwhile.
         if !is_there {
             return Ok(Vec::new());
         }

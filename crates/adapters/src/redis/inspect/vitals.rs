@@ -1,5 +1,4 @@
-//! How the servers behind a directory are, which nodes announce themselves there, and whether
-//! somebody sweeps.
+//! The state of the servers of a directory, its nodes, and the sweeps of its shards.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,39 +12,37 @@ use crate::redis::failure::RedisFailure;
 use crate::redis::keys::Keys;
 use crate::redis::topology::{connect, masters};
 
-/// A shard that nobody swept for so long has lost its sweepers: the scripts take Redis for having
-/// been away then.
+/// A shard that was not swept for this time has no sweeper: its scripts then begin a new epoch.
 const SWEPT_WITHIN_MS: u64 = 5000;
 
-/// How one server that holds data is.
+/// The state of one server that holds data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vitals {
-    /// Which server, as `host:port`.
+    /// The server, as `host:port`.
     pub server: String,
-    /// Its version.
+    /// The version of the server.
     pub version: String,
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Bytes that it may use: what it is limited to, or what its machine has; none if it does not
-    /// say.
+    /// Bytes that the server may use: its limit, or the memory of its machine; none if unknown.
     pub bytes_max: Option<u64>,
-    /// Keys that it has dropped for want of memory since it started.
+    /// Keys that the server has evicted since it started.
     pub evicted_keys: u64,
-    /// How far its clock is ahead of this machine's, in milliseconds, as exactly as a round trip
-    /// allows.
+    /// How far the clock of the server is ahead of this machine's, in milliseconds, with the error
+    /// of a round trip.
     pub clock_ahead_ms: i64,
 }
 
-/// Which nodes a directory knows, and how it divides users.
+/// The nodes and the number of shards of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roster {
-    /// Into how many shards, as the first node has stored it; none if no node ever did.
+    /// The number of shards that the first node has stored; none if no node has.
     pub shards: Option<String>,
-    /// The nodes whose lease is not over.
+    /// The nodes whose lease is live.
     pub nodes: Vec<LiveNode>,
 }
 
-/// How the shards of a directory are swept.
+/// The sweeps of the shards of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sweeps {
     /// Shards in which leases are being made again, or were never made.
@@ -54,10 +51,9 @@ pub struct Sweeps {
     pub late: Vec<u16>,
 }
 
-/// Asks every server that holds data how it is.
+/// Reads the state of every server that holds data.
 ///
-/// # Errors
-/// One of them could not be asked.
+/// # Errors One of them could not be read.
 pub async fn vitals(client: &RedisClient) -> Result<Vec<Vitals>, RedisFailure> {
     let config = client.config();
     let limits = AsyncConnectionConfig::new()
@@ -88,12 +84,11 @@ pub async fn vitals(client: &RedisClient) -> Result<Vec<Vitals>, RedisFailure> {
     Ok(all)
 }
 
-/// Reads which nodes announce themselves. It only reads.
+/// Reads the nodes that announce themselves.
 ///
-/// # Errors
-/// Redis could not be asked.
+/// # Errors Redis could not be read.
 pub async fn roster(client: &RedisClient) -> Result<Roster, RedisFailure> {
-    // How users are divided has no part in the keys that are read.
+    // The number of shards is not part of the keys that are read.
     let keys = Keys::new(client.config(), 1);
     let shards: Option<String> = client.query(cmd("GET").arg(keys.routing_shards())).await?;
     let mut pipeline = Pipeline::new();
@@ -124,10 +119,9 @@ pub async fn roster(client: &RedisClient) -> Result<Roster, RedisFailure> {
     Ok(Roster { shards, nodes })
 }
 
-/// Reads how the shards are swept. It only reads.
+/// Reads the sweeps of the shards.
 ///
-/// # Errors
-/// Redis could not be asked.
+/// # Errors Redis could not be read.
 pub async fn sweeps(client: &RedisClient, shards: u16) -> Result<Sweeps, RedisFailure> {
     let keys = Keys::new(client.config(), shards);
     let mut found = Sweeps::default();

@@ -1,14 +1,14 @@
 //! The names of a party session's keys and channels.
 //!
 //! Everything of a session has the session's id as its hash tag, so that on a Cluster it is in one
-//! slot. An id has neither braces nor a colon, so that no two sessions can meet.
+//! slot. An id has neither braces nor a colon, so that no two sessions share a key.
 
 use heartline_party::PartyStoreError;
 use heartline_party::value::validate;
 
 use crate::redis::config::RedisConfig;
 
-/// How keys and channels are named.
+/// The names of keys and channels.
 #[derive(Debug, Clone)]
 pub(super) struct PartyKeys {
     prefix: String,

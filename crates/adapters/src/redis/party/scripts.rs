@@ -77,7 +77,7 @@ impl PartyScripts {
         command
     }
 
-    /// Records signs of life, and lists the sessions whose last sign of life is oldest.
+    /// Records activity, and lists the sessions whose last activity is oldest.
     pub(super) fn active_call(&self, limit: usize, session_ids: &[String]) -> Cmd {
         let mut command = self.active.call(&self.active_key, limit);
         command.arg(ms(SILENCE_MAX)).arg(session_ids);

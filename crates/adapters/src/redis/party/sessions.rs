@@ -10,7 +10,7 @@ use crate::redis::client::typed;
 use crate::redis::failure::RedisFailure;
 use crate::redis::scripts::ms;
 
-/// The time after which a session without a sign of life leaves the active list.
+/// The time after which a session without activity leaves the active list.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Sessions of one round trip. On a Cluster each may be in a different slot.
@@ -75,7 +75,7 @@ impl RedisPartyStore {
         Ok(typed(self.ask_active(limit, &[]).await?)?)
     }
 
-    /// Lists sessions as active, with a sign of life now.
+    /// Lists sessions as active now.
     pub(super) async fn give_signs(&self, session_ids: &[String]) -> Result<(), RedisFailure> {
         self.ask_active(0, session_ids).await.map(drop)
     }

@@ -113,7 +113,7 @@ pub(super) fn refuse_own_field<'name>(
     Ok(())
 }
 
-/// Logs a failed update of the active list. The next sign of life repairs the list.
+/// Logs a failed update of the active list. The next activity repairs the list.
 fn note(listed: Result<(), RedisFailure>) {
     if let Err(failure) = listed {
         debug!(%failure, "the list of active sessions was not written");

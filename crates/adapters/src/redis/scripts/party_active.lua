@@ -1,12 +1,12 @@
--- Takes signs of life of sessions, and names those whose last sign is oldest. Sessions without a
--- sign for long are forgotten. Time is this server's own.
+-- Records activity of sessions, and lists those whose last activity is oldest. Sessions without
+-- activity for long are removed. Time is this server's own.
 --
--- KEYS[1]  party:active  ZSET  session -> last sign of life in microseconds
--- ARGV[1]  sessions that are named at most
--- ARGV[2]  how long a session is listed without a sign, in ms
--- ARGV[3]  and all that follow: sessions that give a sign now
+-- KEYS[1]  party:active  ZSET  session -> last activity in microseconds
+-- ARGV[1]  sessions that are listed at most
+-- ARGV[2]  how long a session is listed without activity, in ms
+-- ARGV[3]  and all that follow: sessions that are active now
 --
--- Answers the sessions, the one with the oldest sign first.
+-- Returns the sessions, the one with the oldest activity first.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -1,9 +1,9 @@
--- Commits one step of a session if the session is where it is expected to be, and tells it to every
--- node that watches. A call that comes late finds another revision and changes nothing.
+-- Commits a change of a session if the session is at the expected revision, and publishes it to
+-- every node that watches. A late call finds another revision and changes nothing.
 --
 -- KEYS[1]   party:{<session>}:state   HASH  the fields, and revision: <incarnation>/<version>
 -- KEYS[2]   party:{<session>}:events  LIST  an entry for each of the last commits, the newest last
--- KEYS[3]   party:active              ZSET  session -> last sign of life in microseconds. Not given
+-- KEYS[3]   party:active              ZSET  session -> last activity in microseconds. Not given
 --                                     on a Cluster, where it is in another slot
 -- ARGV[1]   the revision that is expected; empty if the session must not be there
 -- ARGV[2]   the revision afterwards
@@ -14,13 +14,13 @@
 -- ARGV[7]   the same for the entries
 -- ARGV[8]   PUBLISH or SPUBLISH
 -- ARGV[9]   party:{<session>}         the channel
--- ARGV[10]  bytes of an entry that are told at most: a larger one is left out of the message
+-- ARGV[10]  bytes of an entry that are published at most: a larger one is left out of the message
 -- ARGV[11]  the session's id
 -- ARGV[12]  1 if the session has members afterwards
 -- ARGV[13]  arguments that follow and are names and values of fields to write, the revision among
 --           them; the rest are names of fields to remove
 --
--- Answers 1; or 0 and the revision that the session is at, which is empty if it is not there.
+-- Returns 1; or 0 and the present revision, which is empty if there is no session.
 -- The message is `<revision>:<entry>`, or `<revision>` alone without the entry.
 
 local state, events, active = KEYS[1], KEYS[2], KEYS[3]
@@ -32,10 +32,10 @@ if present ~= ARGV[1] then
     return { 0, present }
 end
 if present == '' and redis.call('EXISTS', state) == 1 then
-    -- Nobody but a person can have written fields without a revision.
+    -- Only an operator can have written fields without a revision.
     redis.call('DEL', state)
 end
--- The first thing that is written is what a full server refuses, so that it refuses all.
+-- A full server rejects the first write, so that it rejects the whole commit.
 in_pieces('HSET', state, fields_first, fields_last)
 in_pieces('HDEL', state, fields_last + 1, #ARGV)
 if ARGV[5] ~= '1' then

@@ -4,9 +4,9 @@
 -- KEYS[1]  party:{<session>}:state   HASH  revision: <incarnation>/<version>
 -- KEYS[2]  party:{<session>}:events  LIST  the newest last
 -- ARGV[1]  the incarnation that is known
--- ARGV[2]  the version that is known; if it is not given, every entry is answered that is kept
+-- ARGV[2]  the version that is known; if it is not given, every kept entry is returned
 --
--- Answers the entries in order; nothing if some are not there any more, or never were.
+-- Returns the entries in order; nothing if some are not there any more, or never were.
 
 local present = redis.call('HGET', KEYS[1], 'revision') or ''
 local incarnation, version = string.match(present, '^(%d+)/(%d+)$')

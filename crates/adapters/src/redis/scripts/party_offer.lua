@@ -1,4 +1,4 @@
--- Keeps a copy of a session that somebody puts forward, unless a copy that is as new is there.
+-- Stores a copy of a session that a node offers, unless a copy that is as new is stored.
 --
 -- KEYS[1]  party:{<session>}:offer  HASH  the fields, and revision: <incarnation>/<version>
 -- ARGV[1]  the copy's incarnation
@@ -6,7 +6,7 @@
 -- ARGV[3]  how long it is kept, in ms
 -- ARGV[4]  and all that follow: names and values of the fields
 --
--- Answers 1 if it is kept, else 0.
+-- Returns 1 if it is stored, else 0.
 
 local present = redis.call('HGET', KEYS[1], 'revision') or ''
 local incarnation, version = string.match(present, '^(%d+)/(%d+)$')

@@ -1,4 +1,4 @@
--- What party_commit and party_offer share; it is put before each of them.
+-- Shared by party_commit and party_offer; prepended to each of them.
 
 -- Arguments that one command takes: unpacking too many at once is more than Lua's stack holds.
 local TOGETHER = 1000

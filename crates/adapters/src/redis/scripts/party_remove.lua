@@ -6,7 +6,7 @@
 -- ARGV[1]  the revision: <incarnation>/<version>
 -- ARGV[2]  the session's id
 --
--- Answers 1 if it was there, else 0.
+-- Returns 1 if it was there, else 0.
 
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[1] then
     return 0

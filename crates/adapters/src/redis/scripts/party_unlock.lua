@@ -3,7 +3,7 @@
 -- KEYS[1]  party:{<session>}:lock  STRING  the owner
 -- ARGV[1]  the owner
 --
--- Answers 1 if it was held, else 0.
+-- Returns 1 if it was held, else 0.
 
 if redis.call('GET', KEYS[1]) == ARGV[1] then
     return redis.call('DEL', KEYS[1])

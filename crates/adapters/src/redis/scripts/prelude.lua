@@ -1,4 +1,4 @@
--- What register, unregister and sweep share; it is put before each of them.
+-- Shared by register, unregister and sweep; prepended to each of them.
 --
 -- All keys of one call are in one slot: on a Cluster each carries the user's shard as a hash tag.
 -- Those of other connections and users are made here from the names that the lease set and the
@@ -10,8 +10,8 @@
 -- ARGV[1]  the length of a rebuild in ms: one lease
 -- ARGV[2]  PUBLISH or SPUBLISH
 -- ARGV[3]  presence:<shard>          the channel of transitions
--- ARGV[4]  the node that calls, which is told of every transition as the one that decided it
--- ARGV[5]  what every key begins with
+-- ARGV[4]  the node that calls, which every transition names as the one that decided it
+-- ARGV[5]  the prefix of every key
 -- ARGV[6]  the hash tag that follows the name of a key, or nothing
 -- ARGV[7]  how long index keys live without being extended, in seconds
 --
@@ -25,7 +25,7 @@ local leases, epoch = KEYS[1], KEYS[2]
 local rebuild_ms, publish, channel, deciding_node = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local key_prefix, key_tag, index_ttl = ARGV[5], ARGV[6], ARGV[7]
 
--- Not swept for so long, nobody knows any more what the leases are worth.
+-- After this time without a sweep the leases cannot be trusted.
 local SWEEP_SILENCE_MS = 5000
 
 local function key(name, id)
@@ -51,8 +51,8 @@ local function shorten_leases()
     end
 end
 
--- The shard's epoch: its id, whether leases are being made again, and the last sweep. It begins
--- anew when it is missing (Redis was wiped) or nobody swept for a while (Redis was away).
+-- The shard's epoch: its id, whether leases are being made again, and the last sweep. A new
+-- epoch begins when it is missing (Redis was wiped) or was not swept for a while (Redis was down).
 local function read_epoch()
     local stored = redis.call('HMGET', epoch, 'id', 'rebuild_until', 'swept_at')
     local id, rebuild_until = stored[1], tonumber(stored[2] or 0)
@@ -82,7 +82,7 @@ local function read_connections(user)
             local member = user .. '/' .. node .. '/' .. stored[index]
             members[#members + 1] = member
             connected_at = tonumber(connected_at)
-            -- Of the time of a server whose clock was ahead, a new socket would never be younger.
+            -- A time of a server whose clock was ahead would make every new socket look older.
             if connected_at > now_us then
                 connected_at = 0
             end
@@ -91,7 +91,7 @@ local function read_connections(user)
                 connected_at = connected_at, device = device,
             }
         else
-            -- Nobody but a person can have written this.
+            -- Only an operator can have written this.
             redis.call('HDEL', key('user_connections', user), stored[index])
         end
     end
@@ -104,14 +104,14 @@ local function read_connections(user)
     return connections
 end
 
--- Forgets a connection.
+-- Removes a connection.
 local function remove(user, connection)
     redis.call('ZREM', leases, connection.member)
     redis.call('HDEL', key('user_connections', user), connection.id)
     redis.call('DEL', key('connection', connection.id))
 end
 
--- Writes the routing table anew: how many of these chat connections are on each node.
+-- Writes the routing table again: how many of these chat connections are on each node.
 local function write_servers(user, connections)
     local user_servers = key('user_servers', user)
     local counts, fields = {}, {}
@@ -142,7 +142,7 @@ local function read_presence(user)
 end
 
 -- Decides whether a user is online. A transition is published here, in the same step as what
--- causes it, and answered; nobody is told during a rebuild, when it may be false.
+-- causes it, and returned; none is published during a rebuild, when it may be false.
 local function decide(presence, is_online, last_seen)
     if presence.left_at then
         redis.call('ZREM', leases, presence.user .. '//')
@@ -180,7 +180,7 @@ local function keep_online(presence, kept_until, seen)
     end
 end
 
--- What every reply begins with.
+-- The beginning of every reply.
 local function reply(...)
     return { whole(now), epoch_id, is_rebuilding and 1 or 0, ... }
 end

@@ -15,14 +15,14 @@
 -- ARGV[18]  how long the key session:<user> lives without being extended, in seconds
 -- ARGV[19]  this server's time in ms as the node knew it when it asked, or nothing
 --
--- Answers now, epoch, rebuilding, `admitted` | `replaced` | `limit` | `late`, the transition or nothing,
--- the leases that were replaced, and those that had run out.
+-- Returns now, epoch, rebuilding, `admitted` | `replaced` | `limit` | `late`, the transition or
+-- nothing, the leases that were replaced, and those that had expired.
 
 local user, node, id, device, kind = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local is_again, is_single = ARGV[14] == '1', ARGV[15] == '1'
 
--- A call that waited here while this server stood still comes too late: the age that it tells was
--- true then, so an old socket would look young, and nobody waits for the answer any more.
+-- A call that waited while this server was stopped is too late: the age of its socket is out of
+-- date, so an old socket would look young, and the caller has gone.
 local LATE_MS = 1100
 local asked_at = tonumber(ARGV[19])
 if asked_at and now - asked_at > LATE_MS then
@@ -46,7 +46,7 @@ for _, connection in ipairs(connections) do
 end
 
 if own then
-    -- It holds its place already, so nothing is contested any more.
+    -- The connection is registered already, so it replaces no other.
     connected_at = own.connected_at
     for _, connection in ipairs(contested) do
         staying[#staying + 1] = connection

@@ -1,4 +1,4 @@
--- Claims leases that have run out, removes them from the indexes, and decides who goes offline.
+-- Claims leases that have expired, removes them from the indexes, and decides who goes offline.
 -- Any node may run it at any time: each lease is claimed once.
 --
 -- KEYS, ARGV 1 to 7: see prelude.lua
@@ -7,7 +7,7 @@
 -- ARGV[10]  how long a user stays online after the last lease ran out, in ms
 -- ARGV[11]  nothing is claimed if the shard was swept less than so many ms ago
 --
--- Answers now, epoch, rebuilding, 1 if there may be more, the claimed leases, the transitions.
+-- Returns now, epoch, rebuilding, 1 if there may be more, the claimed leases, the transitions.
 
 local limit, lease_ms, linger_ms = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 if now - swept_at < tonumber(ARGV[11]) then

@@ -7,7 +7,7 @@
 -- ARGV[10]  connection
 -- ARGV[11]  how long the user stays online after the last connection, in ms
 --
--- Answers now, epoch, rebuilding, the transition or nothing, and the leases that had run out.
+-- Returns now, epoch, rebuilding, the transition or nothing, and the leases that had run out.
 
 local user, node, id, keep_ms = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
 local own, live, over = nil, {}, {}
@@ -25,7 +25,8 @@ if own then
 elseif redis.call('ZREM', leases, user .. '/' .. node .. '/' .. id) == 0 then
     return reply('', {})
 end
--- Renewed after this, such a one would be live without a route. So its node registers it again.
+-- Renewing an expired lease later would make it live without a route. It is removed here, so that
+-- its node registers the connection again.
 local ended = {}
 for _, connection in ipairs(over) do
     remove(user, connection)

@@ -1,4 +1,4 @@
-//! Which channels a subscription is to hear, and which it hears already.
+//! The channels of a subscription, and whether each is subscribed yet.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use crate::redis::failure::RedisFailure;
 
-/// Channels that one subscription hears at most.
+/// Channels of one subscription at most.
 const CHANNELS_MAX: usize = 65_536;
 
-/// The channels that are wanted. Whoever wants one says so here, and the task that holds the
-/// connections makes it true.
+/// The wanted channels. Callers add and remove channels, and the task that holds the connections
+/// subscribes and unsubscribes.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Channels {
     wanted: Mutex<Wanted>,
@@ -23,14 +23,14 @@ pub(in crate::redis) struct Channels {
 
 #[derive(Debug, Default)]
 struct Wanted {
-    /// Each with whether it has been heard at least once since it is wanted. After that a loss is
-    /// said by the subscription as a whole.
+    /// The wanted channels, each with whether it has been subscribed since it was added. A later
+    /// loss is an event of the whole subscription.
     channels: HashMap<String, watch::Sender<bool>>,
-    /// What came and went since the holder last asked; no channel is in both.
+    /// Changes since the last [`Channels::take_change`]; no channel is in both sets.
     change: Change,
 }
 
-/// What came and went.
+/// Channels to subscribe to and to unsubscribe from.
 #[derive(Debug, Default)]
 pub(super) struct Change {
     pub(super) joining: HashSet<String>,
@@ -44,22 +44,22 @@ impl Channels {
         Self { wanted: Mutex::new(wanted), changed: Notify::new() }
     }
 
-    /// Wants a channel, and waits until it is heard. One that is wanted already is waited for
-    /// together. If that takes too long, and nobody else waits, it is not wanted any more.
+    /// Adds a channel, and waits until it is subscribed, also if another caller has added it. After
+    /// a timeout the channel is removed unless another caller waits for it.
     pub(in crate::redis) async fn add(
         &self,
         channel: &str,
-        patience: Duration,
+        timeout_after: Duration,
     ) -> Result<(), RedisFailure> {
         let mut waiting = self.want(channel)?;
-        match timeout(patience, waiting.is_heard.wait_for(|is_heard| *is_heard)).await {
+        match timeout(timeout_after, waiting.is_heard.wait_for(|is_heard| *is_heard)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(RedisFailure::Unable("the channel was given up".to_owned())),
             Err(_) => Err(RedisFailure::Timeout),
         }
     }
 
-    /// Does not want a channel any more.
+    /// Removes a channel.
     pub(in crate::redis) fn remove(&self, channel: &str) {
         self.lock().remove(channel);
         self.changed.notify_one();
@@ -70,7 +70,7 @@ impl Channels {
         self.lock().channels.contains_key(channel)
     }
 
-    /// All that are wanted, for a holder that begins anew.
+    /// All wanted channels, for new connections.
     pub(super) fn all(&self) -> HashSet<String> {
         let mut wanted = self.lock();
         wanted.change = Change::default();
@@ -82,12 +82,12 @@ impl Channels {
         self.changed.notified().await;
     }
 
-    /// What changed since this was last asked.
-    pub(super) fn take(&self) -> Change {
+    /// Removes and returns the changes since the last call.
+    pub(super) fn take_change(&self) -> Change {
         mem::take(&mut self.lock().change)
     }
 
-    /// These channels are heard.
+    /// Marks channels as subscribed.
     pub(super) fn heard<'name>(&self, channels: impl IntoIterator<Item = &'name String>) {
         let wanted = self.lock();
         for channel in channels {
@@ -132,7 +132,7 @@ impl Wanted {
     }
 }
 
-/// Somebody who waits for a channel to be heard.
+/// A caller that waits until a channel is subscribed.
 struct Waiting<'channel> {
     channels: &'channel Channels,
     channel: &'channel str,
@@ -140,11 +140,11 @@ struct Waiting<'channel> {
 }
 
 impl Drop for Waiting<'_> {
-    /// A channel for which nobody waits any more is forgotten if it was never heard, however the
-    /// waiting ended.
+    /// Removes a channel that was never subscribed and for which no other caller waits, however the
+    /// wait ended.
     fn drop(&mut self) {
         let mut wanted = self.channels.lock();
-        // Without its sender this was about a channel that was removed meanwhile.
+        // Without its sender the channel was removed meanwhile.
         let is_over = *self.is_heard.borrow() || self.is_heard.has_changed().is_err();
         let waiting = wanted.channels.get(self.channel).map(watch::Sender::receiver_count);
         if !is_over && waiting == Some(1) {
@@ -167,12 +167,12 @@ mod tests {
         let channels = Channels::new(Vec::new());
         assert_eq!(channels.add("news", A_MOMENT).await, Err(RedisFailure::Timeout));
         assert!(!channels.contains("news"));
-        assert!(channels.take().joining.is_empty());
+        assert!(channels.take_change().joining.is_empty());
 
         let (short, long) = (channels.add("news", A_MOMENT), channels.add("news", A_WHILE));
         let holder = async {
             tokio::time::sleep(A_MOMENT * 3).await;
-            let joining = channels.take().joining;
+            let joining = channels.take_change().joining;
             assert_eq!(joining.len(), 1, "the other one still waits");
             channels.heard(&joining);
         };
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!((answers.0, answers.1), (Err(RedisFailure::Timeout), Ok(())));
         assert_eq!(channels.add("news", A_MOMENT).await, Ok(()), "it is heard already");
         channels.remove("news");
-        assert!(channels.take().leaving.contains("news"));
+        assert!(channels.take_change().leaving.contains("news"));
     }
 
     #[tokio::test]
@@ -189,13 +189,13 @@ mod tests {
         let first = channels.add("news", A_WHILE);
         let again = async {
             tokio::task::yield_now().await;
-            channels.take();
+            channels.take_change();
             channels.remove("news");
             channels.add("news", A_WHILE).await
         };
         let heard = async {
             tokio::time::sleep(A_MOMENT * 3).await;
-            let change = channels.take();
+            let change = channels.take_change();
             assert!(change.joining.contains("news") && change.leaving.is_empty());
             channels.heard(&change.joining);
         };

@@ -20,7 +20,7 @@ use crate::redis::failure::RedisFailure;
 use crate::redis::message_queue::MessageQueue;
 use crate::redis::topology::{Master, connect, masters};
 
-/// How often the connection is checked: one that is cut without a word looks like silence.
+/// How often the connection is checked: a connection that was cut looks like an idle one.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long connecting, subscribing or a check may take.
@@ -55,8 +55,8 @@ impl Keeper {
         }
     }
 
-    /// Subscribes, and answers to how many channels when that is lost; an error if it was never
-    /// made.
+    /// Subscribes, and returns the number of channels when the subscription is lost; an error if it
+    /// was never made.
     async fn hold(&self) -> Result<usize, RedisFailure> {
         let channels = self.channels.all();
         let listener = Arc::new(Listener {
@@ -103,7 +103,7 @@ impl Keeper {
     }
 }
 
-/// What a connection is used for next.
+/// The next use of a connection.
 enum Step {
     Adjust,
     Ping,
@@ -127,9 +127,9 @@ impl<'keeper> Held<'keeper> {
         Ok(Self { client, listener, masters, channels: HashSet::new() })
     }
 
-    /// Subscribes to what came and unsubscribes from what went.
+    /// Subscribes to added channels and unsubscribes from removed ones.
     async fn adjust(&mut self, channels: &Channels) -> Result<(), RedisFailure> {
-        let change = channels.take();
+        let change = channels.take_change();
         let leaving: HashSet<String> =
             change.leaving.into_iter().filter(|channel| self.channels.contains(channel)).collect();
         self.unsubscribe(leaving).await?;
@@ -195,18 +195,18 @@ impl<'keeper> Held<'keeper> {
     }
 }
 
-/// Connects to a server, such that the listener hears what it says.
+/// Connects to a server, whose messages go to the listener.
 async fn open(
     client: &RedisClient,
     master: &Master,
     listener: &Arc<Listener>,
 ) -> Result<MultiplexedConnection, RedisFailure> {
-    let heard = Arc::clone(listener);
+    let receiver = Arc::clone(listener);
     let settings = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(Some(PATIENCE))
         .set_push_sender(move |push| {
-            heard.hear(push);
+            receiver.receive(push);
             Ok::<(), ()>(())
         });
     connect(client.config(), &master.server, ProtocolVersion::RESP3, &settings).await
@@ -234,7 +234,7 @@ async fn each(
     Ok(())
 }
 
-/// Hears what the connections receive, in the order in which they do, and must not block.
+/// Receives the messages of the connections in their order, and must not block.
 struct Listener {
     messages: Arc<MessageQueue>,
     /// Channels of the beginning whose subscription is not confirmed yet.
@@ -246,7 +246,7 @@ struct Listener {
 }
 
 impl Listener {
-    fn hear(&self, push: PushInfo) {
+    fn receive(&self, push: PushInfo) {
         match push.kind {
             PushKind::Message | PushKind::SMessage => {
                 let mut parts = push.data.into_iter();
@@ -265,7 +265,7 @@ impl Listener {
                         .is_ok_and(|channel| self.leaving().remove(channel)),
                     _ => false,
                 };
-                // A slot that moves to another master takes its channels along.
+                // If a slot moves to another master, its channels end here.
                 if !is_left {
                     self.ended.notify_one();
                 }
@@ -275,7 +275,7 @@ impl Listener {
         }
     }
 
-    /// What was published while nobody listened is missing; that is said when all is heard.
+    /// Reports lost messages once all channels are subscribed again.
     fn confirmed(&self) {
         let count_down = |count: usize| count.checked_sub(1);
         let before = self.unconfirmed.fetch_update(Ordering::AcqRel, Ordering::Acquire, count_down);

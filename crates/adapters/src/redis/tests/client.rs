@@ -12,7 +12,7 @@ use crate::redis::{RedisFailure, Script};
 const ANSWERED: Duration = Duration::from_millis(900);
 
 #[tokio::test]
-async fn commands_pipelines_and_scripts_are_answered_alone_and_on_a_cluster() {
+async fn commands_pipelines_and_scripts_work_on_a_server_and_on_a_cluster() {
     let engines = Engines::start();
     for url in engines.urls() {
         let client = client(&url);
@@ -55,7 +55,7 @@ async fn a_command_that_redis_refuses_fails_alone_and_leaves_the_breaker_closed(
 }
 
 #[tokio::test]
-async fn a_paused_redis_costs_each_call_its_deadline_until_the_breaker_answers_at_once() {
+async fn calls_to_a_paused_redis_take_their_deadline_until_the_breaker_opens() {
     let redis = Redis::start();
     let client = client(&redis.url());
     client.query::<Value>(&cmd("PING")).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_full_redis_counts_as_down() {
 }
 
 #[tokio::test]
-async fn nobody_is_at_the_address_and_every_call_says_so_at_once() {
+async fn every_call_fails_at_once_if_no_server_is_at_the_address() {
     let redis = Redis::start();
     let url = redis.url();
     drop(redis);

@@ -17,7 +17,7 @@ fn command(words: &[String]) -> Cmd {
 }
 
 #[tokio::test]
-async fn what_nodes_write_fits_together_alone_and_on_a_cluster() {
+async fn nodes_write_consistent_data_on_a_server_and_on_a_cluster() {
     let engines = Engines::start();
     for url in engines.urls() {
         let one = patient_directory(&url, "node-one", 3).await;
@@ -74,7 +74,7 @@ const FAULTS: [(&str, &str); 14] = [
 ];
 
 #[tokio::test]
-async fn each_contradiction_is_found_and_named() {
+async fn each_inconsistency_is_found_and_named() {
     let redis = heartline_engines::Redis::start();
     let one = patient_directory(&redis.url(), "node-one", 1).await;
     settled(&one).await;

@@ -51,7 +51,7 @@ async fn every_call_fails_in_time(directory: &RedisDirectory) {
 }
 
 #[tokio::test]
-async fn every_call_to_a_paused_redis_is_answered_in_time_and_the_silence_is_known() {
+async fn every_call_to_a_paused_redis_fails_in_time_and_the_outage_is_known() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
     one.announce(&record("node-one"), LEASE).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_full_redis_counts_as_down() {
 }
 
 #[tokio::test]
-async fn a_node_that_divides_users_otherwise_refuses_to_start() {
+async fn a_node_with_another_number_of_shards_refuses_to_start() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
     let other =
@@ -112,11 +112,11 @@ async fn a_node_that_divides_users_otherwise_refuses_to_start() {
     one.announce(&record("node-one"), LEASE).await.unwrap();
     let other =
         RedisDirectory::connect(client(&redis.url()), config("node-two", 5), Clock::system()).await;
-    assert!(other.is_err(), "a wiped Redis is told again");
+    assert!(other.is_err(), "the number of shards is stored again after a wipe");
 }
 
 #[tokio::test]
-async fn nobody_is_at_the_address_and_the_directory_says_so() {
+async fn a_directory_without_a_server_fails_to_open() {
     let redis = Redis::start();
     let url = redis.url();
     drop(redis);

@@ -40,7 +40,7 @@ async fn next(changes: &mut Receiver<Change>) -> Change {
 }
 
 #[tokio::test]
-async fn a_wiped_redis_heals_without_a_false_transition() {
+async fn a_wiped_redis_recovers_without_a_false_transition() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
     let two = directory(&redis.url(), "node-two", 4).await;
@@ -79,7 +79,7 @@ async fn a_wiped_redis_heals_without_a_false_transition() {
 }
 
 #[tokio::test]
-async fn who_leaves_during_a_rebuild_is_told_when_that_was_because_no_transition_says_it() {
+async fn a_user_who_leaves_during_a_rebuild_has_a_last_seen_time_without_a_transition() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 1).await;
     settled(&one).await;
@@ -95,14 +95,14 @@ async fn who_leaves_during_a_rebuild_is_told_when_that_was_because_no_transition
         let left_at = one.unregister(&lease.key, Duration::ZERO).await.unwrap().unwrap();
         assert!((now_ms..now_ms + 1000).contains(&left_at.unix_ms), "{left_at:?}");
     }
-    assert!(heard.try_recv().is_err(), "nobody is told that they left");
+    assert!(heard.try_recv().is_err(), "no transition is published");
     settled(&one).await;
     one.register(alice.clone(), policy()).await.unwrap();
     assert_eq!(one.unregister(&alice.key, Duration::ZERO).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_redis_that_was_away_for_six_seconds_takes_nobody_offline_who_is_there() {
+async fn a_redis_outage_of_six_seconds_takes_no_connected_user_offline() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
     settled(&one).await;
@@ -203,7 +203,7 @@ async fn a_lease_that_is_renewed_between_its_end_and_its_claim_keeps_its_route()
 }
 
 #[tokio::test]
-async fn an_index_that_was_lost_is_noticed_by_an_extension_and_made_again() {
+async fn a_lost_index_is_found_when_it_is_extended_and_written_again() {
     let redis = Redis::start();
     let one = directory(&redis.url(), "node-one", 4).await;
     settled(&one).await;

@@ -73,7 +73,7 @@ async fn heard_again(client: &RedisClient, subscription: &mut Subscription) -> V
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_said_before_anything_that_follows() {
+async fn a_lost_connection_is_reported_before_later_messages() {
     let redis = Redis::start();
     let client = client(&redis.url());
     let mut subscription = client.subscribe(vec!["news".to_owned()]);
@@ -92,7 +92,7 @@ async fn a_lost_connection_is_said_before_anything_that_follows() {
 }
 
 #[tokio::test]
-async fn a_connection_that_went_dead_without_a_word_is_replaced() {
+async fn a_dead_connection_is_detected_and_replaced() {
     let redis = Redis::start();
     let client = client(&redis.url());
     let mut subscription = client.subscribe(vec!["news".to_owned()]);

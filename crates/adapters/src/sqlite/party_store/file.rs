@@ -1,4 +1,4 @@
-//! Party sessions in the file, which decides which of two commits came first.
+//! Party sessions in the file, which orders commits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::sqlite::rows::{signed, unsigned};
 /// The contents of a file when it is opened.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Sessions with members, and their last sign of life.
+    /// Sessions with members, and the time of their last activity.
     pub(super) active: BTreeMap<String, u64>,
-    /// The newest time that was noted, below which the clock must not fall.
+    /// The newest recorded time, below which the clock must not fall.
     pub(super) newest_ms: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn clear_logs(
     connection.execute(sql, [signed(now_ms.saturating_sub(ttl_ms))]).map(drop)
 }
 
-/// Reads what the hub begins with.
+/// Reads the contents with which the cache begins.
 pub(super) fn found(connection: &Connection) -> rusqlite::Result<Found> {
     let sql = "SELECT coalesce(max(alive_at), 0) FROM party_sessions";
     let newest_ms = unsigned(connection.query_row(sql, [], |row| row.get(0))?);
@@ -43,7 +43,7 @@ pub(super) fn found(connection: &Connection) -> rusqlite::Result<Found> {
     Ok(Found { active: active.collect::<rusqlite::Result<_>>()?, newest_ms })
 }
 
-/// The file's key for a session, and what it is at.
+/// The key of a session in the file, and its revision.
 fn find(connection: &Connection, session_id: &str) -> rusqlite::Result<Option<(i64, Revision)>> {
     let sql = "SELECT session_key, incarnation, version FROM party_sessions WHERE session_id = ?1";
     let mut statement = connection.prepare_cached(sql)?;
@@ -84,7 +84,7 @@ pub(super) fn revisions(
     session_ids.iter().map(revision).collect()
 }
 
-/// Compares and sets.
+/// Writes a commit if the session is at the expected revision.
 pub(super) fn commit(
     connection: &Connection,
     commit: &Commit,
@@ -149,7 +149,7 @@ fn write_entry(connection: &Connection, key: i64, commit: &Commit) -> rusqlite::
     Ok(())
 }
 
-/// Removes a session that is at this revision; answers whether it was.
+/// Removes a session that is at this revision; returns whether it was.
 pub(super) fn remove(
     connection: &Connection,
     session_id: &str,
@@ -169,7 +169,7 @@ pub(super) fn remove(
     Ok(true)
 }
 
-/// Says of sessions that they have members; answers those that are there.
+/// Marks sessions as having members; returns those that exist.
 pub(super) fn keep(
     connection: &Connection,
     session_ids: &[String],
@@ -186,13 +186,13 @@ pub(super) fn keep(
     Ok(kept)
 }
 
-/// Says of a session that it has no members.
+/// Marks a session as having no members.
 pub(super) fn inactive(connection: &Connection, session_id: &str) -> rusqlite::Result<()> {
     let sql = "UPDATE party_sessions SET is_active = 0 WHERE session_id = ?1 AND is_active = 1";
     connection.prepare_cached(sql)?.execute([session_id]).map(drop)
 }
 
-/// Clears the logs of sessions away.
+/// Deletes the logs of sessions.
 pub(super) fn forget_entries(
     connection: &Connection,
     session_ids: &[String],

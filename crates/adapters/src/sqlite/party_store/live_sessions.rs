@@ -29,7 +29,7 @@ pub(in crate::sqlite) struct LiveSessions {
 #[derive(Debug)]
 struct State {
     cache: SessionCache,
-    /// Sessions with members, each with its last sign of life. The file has the same list.
+    /// Sessions with members, each with the time of its last activity. The file has the same list.
     active: BTreeMap<String, u64>,
     watchers: BTreeMap<u64, Registered>,
     next_watcher: u64,
@@ -91,12 +91,12 @@ impl LiveSessions {
 
     /// Applies a committed change to the cache, and notifies watchers. Called on the writer's
     /// thread.
-    pub(super) fn committed(&self, commit: &Commit, answer: Committed, now_ms: u64) {
+    pub(super) fn committed(&self, commit: &Commit, result: Committed, now_ms: u64) {
         let session_id = &commit.session_id;
         let now = self.clock.now();
         let mut state = self.state();
-        if let Committed::Conflict(found) = answer {
-            // The file wins if somebody has changed it by hand.
+        if let Committed::Conflict(found) = result {
+            // The file wins if an operator has changed it by hand.
             if state.cache.get(session_id, now).map(|session| session.revision) != found {
                 state.cache.forget(session_id);
             }
@@ -129,7 +129,7 @@ impl LiveSessions {
         state.active.remove(session_id);
     }
 
-    /// Records a sign of life of sessions, and returns those that are not listed as active.
+    /// Records activity of sessions, and returns those that are not listed as active.
     pub(super) fn keep(&self, session_ids: &[String], now_ms: u64) -> Vec<String> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -155,7 +155,7 @@ impl LiveSessions {
         self.state().active.remove(session_id);
     }
 
-    /// Active sessions, those with the oldest sign of life first.
+    /// Active sessions, those with the oldest activity first.
     pub(super) fn active(&self, limit: usize) -> Vec<String> {
         let mut by_life: Vec<(u64, String)> = {
             let state = self.state();

@@ -1,4 +1,4 @@
-//! Sessions in memory: as many as fit, while they are used.
+//! The cache of sessions: bounded in bytes, evicts unused ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ const BYTES_LEFT: usize = BYTES_MAX / 8 * 7;
 /// A session with its log. Readers share its values.
 #[derive(Debug, Clone)]
 pub(super) struct CachedSession {
-    /// Its revision.
+    /// The revision of the session.
     pub(super) revision: Revision,
-    /// Every field.
+    /// All fields.
     pub(super) fields: BTreeMap<String, Bytes>,
     /// The newest entries with their revisions, the oldest first.
     pub(super) entries: VecDeque<(Revision, Bytes)>,
 }
 
 impl CachedSession {
-    /// The session as the port has it.
+    /// The session as the port returns it.
     pub(super) fn stored(&self) -> Stored {
         let field = |(name, value): (&String, &Bytes)| (name.clone(), value.to_vec());
         Stored { revision: self.revision, fields: self.fields.iter().map(field).collect() }
@@ -55,15 +55,15 @@ impl CachedSession {
         entries.filter(|_| is_of(&self.revision)).map(|(_, entry)| entry.clone()).collect()
     }
 
-    /// The session that a first commit makes.
-    fn begun_by(commit: &Commit) -> Self {
+    /// The session that a first commit creates.
+    fn created_by(commit: &Commit) -> Self {
         let (fields, entries) = (BTreeMap::new(), VecDeque::new());
         let mut session = Self { revision: commit.revision, fields, entries };
-        session.take(commit);
+        session.apply(commit);
         session
     }
 
-    fn take(&mut self, commit: &Commit) {
+    fn apply(&mut self, commit: &Commit) {
         self.revision = commit.revision;
         for name in &commit.changes.remove {
             self.fields.remove(name);
@@ -122,9 +122,9 @@ impl SessionCache {
         let session_id = &commit.session_id;
         let held = self.forget(session_id);
         let session = match (commit.expected, held) {
-            (None, _) => Arc::new(CachedSession::begun_by(commit)),
+            (None, _) => Arc::new(CachedSession::created_by(commit)),
             (Some(expected), Some(mut session)) if session.revision == expected => {
-                Arc::make_mut(&mut session).take(commit);
+                Arc::make_mut(&mut session).apply(commit);
                 session
             }
             (Some(_), _) => return,

@@ -17,7 +17,7 @@ async fn the_store_keeps_every_promise_of_its_ports() {
 }
 
 #[tokio::test]
-async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
+async fn a_lost_counter_halts_its_chat_alone() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let lose_counter = async |chat_id: ChatId| {
@@ -25,6 +25,23 @@ async fn a_lost_counter_is_told_and_halts_its_chat_alone() {
         scratch.shell().execute(sql, [chat_id.0.to_bytes()]).unwrap();
     };
     Contract::new(&store).prove_halted(lose_counter).await;
+}
+
+#[tokio::test]
+async fn a_chat_that_cannot_be_written_fails_alone() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let break_chat = async |chat_id: ChatId| {
+        let key = "SELECT chat_key FROM chats WHERE chat_id = ?1";
+        let shell = scratch.shell();
+        let key: i64 = shell.query_row(key, [chat_id.0.to_bytes()], |row| row.get(0)).unwrap();
+        let trigger = format!(
+            "CREATE TRIGGER broken BEFORE INSERT ON messages WHEN NEW.chat_key = {key}
+            BEGIN SELECT RAISE(ABORT, 'broken'); END"
+        );
+        shell.execute_batch(&trigger).unwrap();
+    };
+    Contract::new(&store).prove_failing_chat(break_chat).await;
 }
 
 #[tokio::test(start_paused = true)]

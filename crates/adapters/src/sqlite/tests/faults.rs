@@ -9,7 +9,7 @@ use super::scratch::{Scratch, group, message};
 use crate::append_all::AppendAll;
 use crate::sqlite::{SqliteConfig, SqliteStore};
 
-async fn say(store: &SqliteStore, chat_id: ChatId, name: &str) -> Result<u64, AppendRefusal> {
+async fn send(store: &SqliteStore, chat_id: ChatId, name: &str) -> Result<u64, AppendRefusal> {
     let answer = store.append_all(vec![message(chat_id, "ana", name)]).await.unwrap().remove(0);
     answer.map(|appended| appended.message.sequence)
 }
@@ -27,13 +27,13 @@ async fn head_and_count(store: &SqliteStore, chat_id: ChatId) -> (u64, usize) {
 }
 
 #[tokio::test]
-async fn a_piece_of_work_that_fails_spoils_no_other() {
+async fn a_job_that_fails_does_not_affect_the_others() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
-    let bad = store.0.writer.write(|session| {
-        session.connection.execute_batch("INSERT INTO users (user_id) VALUES ('half')")?;
-        session.connection.execute_batch("INSERT INTO nowhere VALUES (1)")
+    let bad = store.0.writer.write(|transaction| {
+        transaction.connection.execute_batch("INSERT INTO users (user_id) VALUES ('half')")?;
+        transaction.connection.execute_batch("INSERT INTO nowhere VALUES (1)")
     });
     let good = store.append_all(vec![message(chat_id, "ana", "good")]);
     let (bad, good) = tokio::join!(bad, good);
@@ -42,16 +42,16 @@ async fn a_piece_of_work_that_fails_spoils_no_other() {
     let half = "SELECT count(*) FROM users WHERE user_id = 'half'";
     let halves: i64 = scratch.shell().query_row(half, [], |row| row.get(0)).unwrap();
     assert_eq!(halves, 0, "what failed left nothing");
-    assert_eq!(say(&store, chat_id, "next").await, Ok(2));
+    assert_eq!(send(&store, chat_id, "next").await, Ok(2));
 }
 
 #[tokio::test]
-async fn what_waits_together_is_committed_together() {
+async fn waiting_jobs_are_committed_together() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
     let before = store.counters().commits.get();
-    // The first piece keeps the writer busy until all the others wait.
+    // The first job keeps the writer busy until all the others wait.
     let (release, gate) = std::sync::mpsc::sync_channel::<()>(0);
     let (began, has_begun) = tokio::sync::oneshot::channel();
     let slow = store.0.writer.write(move |_| {
@@ -65,7 +65,7 @@ async fn what_waits_together_is_committed_together() {
         for number in 0..50 {
             let store = store.clone();
             tasks.spawn(async move {
-                say(&store, chat_id, &format!("m{number}")).await.unwrap();
+                send(&store, chat_id, &format!("m{number}")).await.unwrap();
             });
         }
         while store.0.writer.waiting() < 50 {
@@ -82,17 +82,24 @@ async fn what_waits_together_is_committed_together() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_everything_and_heals_by_itself() {
+async fn a_full_disk_rejects_writes_until_it_has_room_again() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
-    assert_eq!(say(&store, chat_id, "before").await, Ok(1));
+    assert_eq!(send(&store, chat_id, "before").await, Ok(1));
     let set_room = async |pages: Option<i64>| {
-        let set = move |session: &mut crate::sqlite::session::Session<'_>| {
+        let set = move |transaction: &mut crate::sqlite::write_transaction::WriteTransaction<
+            '_,
+        >| {
             let used: i64 =
-                session.connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+                transaction.connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
             let limit = pages.map_or(1_000_000_000, |pages| used + pages);
-            session.connection.pragma_update_and_check(None, "max_page_count", limit, |_| Ok(()))
+            transaction.connection.pragma_update_and_check(
+                None,
+                "max_page_count",
+                limit,
+                |_| Ok(()),
+            )
         };
         store.0.writer.write(set).await.unwrap();
     };
@@ -115,7 +122,7 @@ async fn a_full_disk_refuses_everything_and_heals_by_itself() {
 }
 
 #[tokio::test]
-async fn a_disk_below_its_reserve_is_not_written_to() {
+async fn writes_are_rejected_below_the_reserve_of_the_disk() {
     let scratch = Scratch::new();
     drop(scratch.open());
     let config = SqliteConfig { disk_reserve_bytes: u64::MAX, ..scratch.config() };
@@ -127,18 +134,18 @@ async fn a_disk_below_its_reserve_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn another_process_that_writes_is_waited_for() {
+async fn a_write_waits_for_another_process() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
     let shell = scratch.shell();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let send = say(&store, chat_id, "patient");
+    let sent = send(&store, chat_id, "patient");
     let release = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         shell.execute_batch("COMMIT").unwrap();
     };
-    assert_eq!(tokio::join!(send, release).0, Ok(1));
+    assert_eq!(tokio::join!(sent, release).0, Ok(1));
 
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = store.append_all(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
@@ -146,7 +153,7 @@ async fn another_process_that_writes_is_waited_for() {
     assert!(Chain(&refused).to_string().contains("locked"), "{refused:?}");
     assert_eq!(head_and_count(&store, chat_id).await, (1, 1), "reads go on");
     shell.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(say(&store, chat_id, "late").await, Ok(2));
+    assert_eq!(send(&store, chat_id, "late").await, Ok(2));
 }
 
 #[tokio::test]
@@ -156,29 +163,29 @@ async fn a_lost_counter_halts_its_chat_alone_until_it_is_repaired() {
         let store = scratch.open();
         let (chat_id, other) = (group(&store, "ana").await, group(&store, "ana").await);
         for number in 1..=5 {
-            say(&store, chat_id, &format!("m{number}")).await.unwrap();
+            send(&store, chat_id, &format!("m{number}")).await.unwrap();
         }
         let sql = format!("UPDATE chats SET head_sequence = {damage} WHERE chat_id = ?1");
         scratch.shell().execute(&sql, [chat_id.0.to_bytes()]).unwrap();
 
-        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "{damage}");
-        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "{damage}");
-        assert_eq!(say(&store, chat_id, "m5").await, Ok(5), "a retry is still answered");
+        assert_eq!(send(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "{damage}");
+        assert_eq!(send(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "{damage}");
+        assert_eq!(send(&store, chat_id, "m5").await, Ok(5), "a retry is still answered");
         let stranger = store.append_all(vec![message(chat_id, "bo", "x")]).await.unwrap().remove(0);
         assert_eq!(stranger.err(), Some(AppendRefusal::NotAMember));
-        assert_eq!(say(&store, other, "m1").await, Ok(1), "others go on");
+        assert_eq!(send(&store, other, "m1").await, Ok(1), "others go on");
         assert_eq!(head_and_count(&store, chat_id).await.1, 5, "and it can be read");
         assert_eq!(store.counters().counter_corruptions.get(), 1);
         assert_eq!(store.halted(9).await.unwrap(), [chat_id]);
         drop(store);
 
         let store = scratch.open();
-        assert_eq!(say(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "it is kept");
+        assert_eq!(send(&store, chat_id, "m6").await, Err(AppendRefusal::Halted), "it is kept");
         let before = damage.parse().ok();
         let repaired = store.repair_counter(chat_id).await.unwrap();
         assert_eq!(repaired, Repair::Done { before, after: 5 });
         assert_eq!(store.halted(9).await.unwrap(), []);
-        assert_eq!(say(&store, chat_id, "m6").await, Ok(6), "without a hole");
+        assert_eq!(send(&store, chat_id, "m6").await, Ok(6), "without a hole");
         let again = store.repair_counter(chat_id).await.unwrap();
         assert_eq!(again, Repair::NotNeeded { head: 6 });
         let missing = store.repair_counter(ChatId(7.into())).await.unwrap();
@@ -190,34 +197,34 @@ async fn a_lost_counter_halts_its_chat_alone_until_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn a_number_that_is_taken_halts_the_chat() {
+async fn a_sequence_that_is_taken_halts_the_chat() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
-    assert_eq!(say(&store, chat_id, "m1").await, Ok(1));
-    // Behind the writer's memory, which only the writer itself can get to.
-    let plant = |session: &mut crate::sqlite::session::Session<'_>| {
-        session.connection.execute_batch(
+    assert_eq!(send(&store, chat_id, "m1").await, Ok(1));
+    // Through the writer itself, which does not notice its own change of the file.
+    let plant = |transaction: &mut crate::sqlite::write_transaction::WriteTransaction<'_>| {
+        transaction.connection.execute_batch(
             "INSERT INTO messages SELECT id + 1, chat_key, 99, client_message_id, message_id,
              created_at, content_type, content FROM messages",
         )
     };
     store.0.writer.write(plant).await.unwrap();
-    assert_eq!(say(&store, chat_id, "m2").await, Err(AppendRefusal::Halted));
+    assert_eq!(send(&store, chat_id, "m2").await, Err(AppendRefusal::Halted));
     assert_eq!(store.counters().duplicate_sequences.get(), 1);
     assert_eq!(
         store.repair_counter(chat_id).await.unwrap(),
         Repair::Done { before: Some(1), after: 2 }
     );
-    assert_eq!(say(&store, chat_id, "m2").await, Ok(3));
+    assert_eq!(send(&store, chat_id, "m2").await, Ok(3));
 }
 
 #[tokio::test]
-async fn a_closed_store_refuses_and_keeps_what_came_before() {
+async fn a_closed_store_rejects_writes_and_keeps_earlier_ones() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
-    let (said, ()) = tokio::join!(say(&store, chat_id, "last"), store.close());
+    let (said, ()) = tokio::join!(send(&store, chat_id, "last"), store.close());
     assert_eq!(said, Ok(1));
     let refused = store.append_all(vec![message(chat_id, "ana", "late")]).await.unwrap_err();
     assert_eq!(refused.outcome, Outcome::Rejected);

@@ -10,7 +10,7 @@ use crate::append_all::AppendAll;
 use crate::sqlite::schema::{APPLICATION_ID, VERSION};
 use crate::sqlite::{Thoroughness, back_up, check_store, restore};
 
-/// A store of the first schema, with a chat of two and a message in it.
+/// Creates a store with the first schema, with a chat of two members and a message.
 fn first_schema(scratch: &Scratch) {
     let shell = scratch.shell();
     shell.execute_batch(include_str!("../migrations/0001_chats_messages_people.sql")).unwrap();
@@ -30,7 +30,7 @@ fn first_schema(scratch: &Scratch) {
 }
 
 #[tokio::test]
-async fn a_store_of_the_first_schema_goes_on_with_what_it_holds() {
+async fn a_store_of_the_first_schema_keeps_its_content() {
     let scratch = Scratch::new();
     first_schema(&scratch);
     let store = scratch.open();
@@ -58,7 +58,7 @@ async fn a_store_of_the_first_schema_goes_on_with_what_it_holds() {
 }
 
 #[tokio::test]
-async fn a_store_can_be_copied_and_checked_before_its_schema_is_raised() {
+async fn a_store_can_be_copied_and_checked_before_its_migration() {
     let scratch = Scratch::new();
     first_schema(&scratch);
     assert_eq!(check_store(&scratch.database(), Thoroughness::Full).unwrap(), [""; 0]);

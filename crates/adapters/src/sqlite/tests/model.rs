@@ -14,7 +14,7 @@ use crate::sqlite::SqliteStore;
 
 const USERS: [&str; 3] = ["ana", "bo", "cy"];
 
-/// What may happen to a store. Numbers name chats, users and messages.
+/// A call to a store. Numbers stand for chats, users and messages.
 #[derive(Debug, Clone)]
 enum Step {
     Append(Vec<(usize, usize, u8, bool)>),
@@ -39,18 +39,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One chat, the simplest way that it can be kept.
+/// The simplest model of a chat.
 #[derive(Debug, Default)]
 struct ModelChat {
     members: BTreeMap<usize, u64>,
     messages: Vec<(usize, String, String)>,
     published: u64,
-    /// What was announced since the store was opened: what follows a hole is not in the file.
+    /// Ranges announced since the store was opened: ranges after a gap are not in the file.
     announced: BTreeSet<u64>,
 }
 
 impl ModelChat {
-    /// The sequence, whether it was there, and whether it was announced.
+    /// The sequence, whether the message existed, and whether it was announced.
     fn append(&mut self, who: usize, new: &NewMessage) -> Result<(u64, bool, bool), AppendRefusal> {
         let name = new.client_message_id.as_str();
         let stored = self.messages.iter().position(|(sender, id, _)| *sender == who && id == name);
@@ -81,7 +81,7 @@ async fn edit(store: &SqliteStore, chat_id: ChatId, edit: ChatEdit) {
     let _ = store.edit(chat_id, Actor::Service, edit, None).await.unwrap();
 }
 
-async fn take(store: &SqliteStore, ids: [ChatId; 2], chats: &mut [ModelChat; 2], step: Step) {
+async fn run_step(store: &SqliteStore, ids: [ChatId; 2], chats: &mut [ModelChat; 2], step: Step) {
     match step {
         Step::Append(sent) => {
             let news: Vec<_> = sent
@@ -172,7 +172,7 @@ async fn walk(steps: Vec<Step>) {
             drop(store);
             store = scratch.open();
         }
-        take(&store, ids, &mut chats, step).await;
+        run_step(&store, ids, &mut chats, step).await;
     }
     for (chat_id, chat) in ids.into_iter().zip(&chats) {
         compare(&store, chat_id, chat).await;
@@ -187,7 +187,7 @@ proptest! {
     })]
 
     #[test]
-    fn the_store_answers_as_the_simplest_model_does(steps in prop::collection::vec(step(), 1..40)) {
+    fn the_store_behaves_like_the_model(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(walk(steps));
     }

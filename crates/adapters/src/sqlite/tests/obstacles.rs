@@ -13,7 +13,7 @@ fn refusal(config: &SqliteConfig) -> String {
 }
 
 #[test]
-fn a_second_server_is_told_who_has_the_store() {
+fn the_error_of_a_second_server_names_the_first() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let sentence = refusal(&scratch.config());
@@ -40,7 +40,7 @@ fn a_directory_that_may_not_be_written_to_is_named() {
         let probe = fs::write(scratch.directory().join("probe"), "").is_ok();
         directory.is_dir() && probe
     });
-    // Whoever may write everywhere meets the same sentence where nobody may.
+    // Root may write everywhere, so the test uses a directory where nobody may.
     let path = if is_root { Path::new("/proc/heartline.db") } else { &scratch.database() };
     let sentence = refusal(&SqliteConfig::new(path));
     fs::set_permissions(scratch.directory(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -48,7 +48,7 @@ fn a_directory_that_may_not_be_written_to_is_named() {
 }
 
 #[test]
-fn another_file_is_left_as_it_is() {
+fn another_file_is_rejected_and_left_as_it_is() {
     let scratch = Scratch::new();
     let text = "not a database, although it is long enough to be one ".repeat(100);
     fs::write(scratch.database(), &text).unwrap();
@@ -63,7 +63,7 @@ fn another_file_is_left_as_it_is() {
 }
 
 #[test]
-fn a_newer_schema_is_left_to_the_newer_version() {
+fn a_newer_schema_is_rejected() {
     let scratch = Scratch::new();
     drop(scratch.open());
     scratch.shell().pragma_update(None, "user_version", 99).unwrap();
@@ -73,7 +73,7 @@ fn a_newer_schema_is_left_to_the_newer_version() {
 }
 
 #[test]
-fn less_than_full_care_needs_a_word() {
+fn synchronous_normal_needs_allow_unsafe() {
     let scratch = Scratch::new();
     let careless = SqliteConfig { synchronous_full: false, ..scratch.config() };
     let sentence = refusal(&careless);

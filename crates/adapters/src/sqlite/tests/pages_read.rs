@@ -12,8 +12,8 @@ fn bytes_read() -> u64 {
     io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// The pages that a fresh connection, which has none in memory, reads for the last 100 messages.
-/// Files are not mapped, so every page that is missing is one read of 4096 bytes.
+/// The pages that a new connection with an empty cache reads for the last 100 messages. Files are
+/// not mapped, so every page that is missing is one read of 4096 bytes.
 fn pages_for_the_last_hundred(scratch: &Scratch, chat_id: ChatId, head: u64) -> u64 {
     let connection = open_reader(&scratch.database()).unwrap();
     let read = LogRead {
@@ -31,7 +31,7 @@ fn pages_for_the_last_hundred(scratch: &Scratch, chat_id: ChatId, head: u64) -> 
 }
 
 #[tokio::test]
-async fn a_long_chat_is_as_quick_to_catch_up_with_as_a_short_one() {
+async fn catching_up_reads_as_few_pages_in_a_long_chat_as_in_a_short_one() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (long, short) = (group(&store, "ana").await, group(&store, "ana").await);

@@ -18,7 +18,7 @@ use crate::sqlite::{
     SESSION_TTL, SqliteConfig, SqlitePartyStore, SqliteStore, Thoroughness, check_store,
 };
 
-/// Names the database in the child of [`what_was_committed_survives_kill_nine`].
+/// Names the database in the child of [`a_commit_survives_kill_nine`].
 const CHILD_DATABASE: &str = "HEARTLINE_TEST_PARTY_DATABASE";
 
 /// Sessions of that child.
@@ -57,7 +57,7 @@ async fn go(store: &SqlitePartyStore, session_id: &str, versions: std::ops::Rang
     }
 }
 
-/// What a session is at, all of which must be of one moment.
+/// The version of a session, all of whose fields must be of the same commit.
 fn whole(stored: &Stored) -> u64 {
     let version = stored.revision.version;
     let text = |name: &str| {
@@ -97,7 +97,7 @@ async fn the_archive_keeps_every_promise_of_its_port() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_opened_again_has_its_sessions_and_goes_on() {
+async fn a_store_that_is_opened_again_has_its_sessions() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let node = party(&store).await;
@@ -127,7 +127,7 @@ async fn a_store_that_is_opened_again_has_its_sessions_and_goes_on() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_leaves_memory_and_stays_in_the_file() {
+async fn an_unused_session_leaves_memory_and_stays_in_the_file() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let ttl = Duration::from_millis(300);
@@ -153,7 +153,7 @@ async fn what_nobody_uses_leaves_memory_and_stays_in_the_file() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_changed_by_hand_is_believed() {
+async fn a_change_of_the_file_by_hand_is_noticed() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let node = party(&store).await;
@@ -167,7 +167,7 @@ async fn a_file_that_was_changed_by_hand_is_believed() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_a_commit_whole_and_heals_by_itself() {
+async fn a_full_disk_rejects_a_whole_commit_until_it_has_room_again() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let node = party(&store).await;
@@ -175,11 +175,18 @@ async fn a_full_disk_refuses_a_commit_whole_and_heals_by_itself() {
     node.watch("one").await.unwrap();
     let mut notices = node.notices();
     let set_room = async |pages: i64| {
-        let set = move |session: &mut crate::sqlite::session::Session<'_>| {
+        let set = move |transaction: &mut crate::sqlite::write_transaction::WriteTransaction<
+            '_,
+        >| {
             let used: i64 =
-                session.connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+                transaction.connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
             let limit = used + pages;
-            session.connection.pragma_update_and_check(None, "max_page_count", limit, |_| Ok(()))
+            transaction.connection.pragma_update_and_check(
+                None,
+                "max_page_count",
+                limit,
+                |_| Ok(()),
+            )
         };
         store.0.writer.write(set).await.unwrap();
     };
@@ -192,21 +199,24 @@ async fn a_full_disk_refuses_a_commit_whole_and_heals_by_itself() {
     assert_eq!(whole(&node.load("one").await.unwrap().unwrap()), 3, "nothing of it is there");
     set_room(1_000_000).await;
     assert_eq!(node.commit(large).await.unwrap(), Committed::Done);
-    let told = notices.recv().await.unwrap();
-    assert!(matches!(told, Notice::Committed { revision, .. } if revision == at(4)), "{told:?}");
-    assert!(notices.try_recv().is_err(), "what was refused was not told");
+    let notice = notices.recv().await.unwrap();
+    assert!(
+        matches!(notice, Notice::Committed { revision, .. } if revision == at(4)),
+        "{notice:?}"
+    );
+    assert!(notices.try_recv().is_err(), "a rejected commit sends no notice");
     drop((node, store));
     let node = party(&scratch.open()).await;
     assert_eq!(node.load("one").await.unwrap().unwrap().fields.len(), 6);
 }
 
-/// Keeps the writer busy until it is told to go on; answers when it is.
+/// Keeps the writer busy until the sender is used; returns once the writer is busy.
 async fn busy(store: &SqliteStore) -> std::sync::mpsc::SyncSender<()> {
     let (release, gate) = std::sync::mpsc::sync_channel::<()>(1);
     let (began, has_begun) = oneshot::channel();
     let held = store.clone();
     let work = async move {
-        let wait = move |_: &mut crate::sqlite::session::Session<'_>| {
+        let wait = move |_: &mut crate::sqlite::write_transaction::WriteTransaction<'_>| {
             began.send(()).unwrap();
             let _ = gate.recv();
             Ok(())
@@ -227,7 +237,7 @@ async fn until_waiting(store: &SqliteStore, jobs: usize) {
 }
 
 #[tokio::test]
-async fn what_waits_together_is_committed_together_with_messages() {
+async fn waiting_commits_and_messages_are_committed_together() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
@@ -252,21 +262,21 @@ async fn what_waits_together_is_committed_together_with_messages() {
 }
 
 #[tokio::test]
-async fn a_commit_whose_caller_has_gone_is_told_and_in_memory() {
+async fn a_commit_whose_caller_has_gone_is_cached_and_notified() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let node = Arc::new(party(&store).await);
     go(&node, "one", 1..=3).await;
     node.watch("one").await.unwrap();
     let mut notices = node.notices();
-    // The second piece holds the transaction open that the commit is part of.
+    // The second job holds the transaction of the commit open.
     let release_first = busy(&store).await;
     let (began, has_begun) = oneshot::channel();
     let (release, gate) = std::sync::mpsc::sync_channel::<()>(1);
     let mut tasks = JoinSet::new();
     let held = store.clone();
     tasks.spawn(async move {
-        let wait = move |_: &mut crate::sqlite::session::Session<'_>| {
+        let wait = move |_: &mut crate::sqlite::write_transaction::WriteTransaction<'_>| {
             began.send(()).unwrap();
             let _ = gate.recv();
             Ok(())
@@ -284,14 +294,17 @@ async fn a_commit_whose_caller_has_gone_is_told_and_in_memory() {
         tokio::task::yield_now().await;
     }
     release.send(()).unwrap();
-    let told = notices.recv().await.unwrap();
-    assert!(matches!(told, Notice::Committed { revision, .. } if revision == at(4)), "{told:?}");
+    let notice = notices.recv().await.unwrap();
+    assert!(
+        matches!(notice, Notice::Committed { revision, .. } if revision == at(4)),
+        "{notice:?}"
+    );
     assert_eq!(whole(&node.load("one").await.unwrap().unwrap()), 4);
     go(&node, "one", 5..=5).await;
 }
 
-/// The child: commits and says so, until it is killed. Without its variable it is no child and
-/// there is nothing to do.
+/// The child: commits and prints every commit, until it is killed. Does nothing without its
+/// variable.
 #[tokio::test]
 async fn a_child_commits_until_it_is_killed() {
     let Some(database) = std::env::var_os(CHILD_DATABASE) else { return };
@@ -313,7 +326,7 @@ async fn a_child_commits_until_it_is_killed() {
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_kill_nine() {
+async fn a_commit_survives_kill_nine() {
     let scratch = Scratch::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "sqlite::tests::party::a_child_commits_until_it_is_killed"])

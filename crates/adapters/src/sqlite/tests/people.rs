@@ -11,7 +11,7 @@ use crate::append_all::AppendAll;
 use crate::sqlite::{companions, contacts, repair};
 
 #[tokio::test]
-async fn asking_about_people_writes_nobody_down() {
+async fn reading_users_writes_no_rows() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (ana, bo) = (user("ana"), user("bo"));
@@ -29,7 +29,7 @@ async fn asking_about_people_writes_nobody_down() {
 }
 
 #[tokio::test]
-async fn a_chat_is_active_for_exactly_as_long_as_is_asked_for() {
+async fn a_chat_is_active_for_exactly_the_given_time() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
@@ -58,7 +58,7 @@ async fn a_chat_is_active_for_exactly_as_long_as_is_asked_for() {
 }
 
 #[test]
-fn a_question_about_two_people_seeks_and_never_scans() {
+fn reading_a_relation_uses_an_index() {
     let scratch = Scratch::new();
     drop(scratch.open());
     let shell = scratch.shell();

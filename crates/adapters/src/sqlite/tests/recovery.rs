@@ -11,7 +11,7 @@ use super::scratch::{Scratch, group, message};
 use crate::append_all::AppendAll;
 use crate::sqlite::{SqliteConfig, SqliteStore, Thoroughness, back_up, check_store, restore};
 
-/// Names the database in the child of [`what_was_answered_survives_kill_nine`].
+/// Names the database in the child of [`an_answered_message_survives_kill_nine`].
 const CHILD_DATABASE: &str = "HEARTLINE_TEST_DATABASE";
 
 async fn all_sequences(store: &SqliteStore, chat_id: ChatId) -> Vec<u64> {
@@ -27,8 +27,8 @@ async fn all_sequences(store: &SqliteStore, chat_id: ChatId) -> Vec<u64> {
     page.messages.into_iter().map(|message| message.sequence).collect()
 }
 
-/// The child: stores messages and says so, until it is killed. Without its variable it is no
-/// child and there is nothing to do.
+/// The child: stores messages and prints every one, until it is killed. Does nothing without its
+/// variable.
 #[tokio::test]
 async fn a_child_stores_until_it_is_killed() {
     let Some(database) = std::env::var_os(CHILD_DATABASE) else { return };
@@ -46,7 +46,7 @@ async fn a_child_stores_until_it_is_killed() {
 }
 
 #[tokio::test]
-async fn what_was_answered_survives_kill_nine() {
+async fn an_answered_message_survives_kill_nine() {
     let scratch = Scratch::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "sqlite::tests::recovery::a_child_stores_until_it_is_killed"])
@@ -74,7 +74,7 @@ async fn what_was_answered_survives_kill_nine() {
 }
 
 #[tokio::test]
-async fn damage_is_found_beside_serving_and_stops_writes() {
+async fn damage_is_found_in_the_background_and_stops_writes() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;
@@ -109,7 +109,7 @@ async fn damage_is_found_beside_serving_and_stops_writes() {
 }
 
 #[tokio::test]
-async fn a_copy_made_while_writing_has_no_hole() {
+async fn a_backup_made_while_writing_has_no_gap() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let chat_id = group(&store, "ana").await;

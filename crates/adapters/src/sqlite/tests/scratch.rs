@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use crate::sqlite::{SqliteConfig, SqliteStore};
 
-/// An empty directory of one test's own, removed with it.
+/// An empty directory for one test, removed on drop.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {

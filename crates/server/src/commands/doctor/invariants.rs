@@ -34,7 +34,7 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "routing_denormalization_consistent",
         meaning: "the routing table of a user counts exactly the user's connections",
-        tests: &["what_nodes_write_fits_together_alone_and_on_a_cluster"],
+        tests: &["nodes_write_consistent_data_on_a_server_and_on_a_cluster"],
     },
     Invariant {
         name: "presence_derives_from_connections",

@@ -61,7 +61,7 @@ async fn everything_works(url: &str) {
 }
 
 #[tokio::test]
-async fn parties_work_with_the_permissions_that_we_ship() {
+async fn parties_work_with_the_documented_permissions() {
     let redis = Redis::start();
     guard(&redis);
     everything_works(&redis.url()).await;

@@ -14,7 +14,7 @@ use super::{advance, at, entry, heard, step, store, stored};
 use crate::redis::{RedisPartyConfig, RedisPartyStore, inspect};
 
 #[tokio::test]
-async fn a_step_is_taken_only_from_where_the_session_is() {
+async fn a_commit_succeeds_only_at_the_expected_revision() {
     let engines = Engines::start();
     for url in engines.urls() {
         let store = store(&url).await;
@@ -40,7 +40,7 @@ async fn a_step_is_taken_only_from_where_the_session_is() {
 }
 
 #[tokio::test]
-async fn of_many_who_commit_at_once_each_step_is_taken_by_one() {
+async fn of_many_concurrent_commits_one_succeeds_at_each_revision() {
     let engines = Engines::start();
     for url in engines.urls() {
         let stores = [store(&url).await, store(&url).await, store(&url).await];
@@ -87,7 +87,7 @@ async fn entries_are_all_that_lead_here_or_none() {
 }
 
 #[tokio::test]
-async fn entries_end_before_their_session_and_what_follows_them_is_told_apart() {
+async fn entries_expire_before_their_session() {
     let redis = Redis::start();
     let config = RedisPartyConfig {
         event_log_ttl: Duration::from_millis(300),
@@ -107,7 +107,7 @@ async fn entries_end_before_their_session_and_what_follows_them_is_told_apart() 
 }
 
 #[tokio::test]
-async fn a_session_that_begins_anew_has_nothing_of_the_one_before() {
+async fn a_session_that_is_created_again_has_nothing_of_the_former() {
     let engines = Engines::start();
     for url in engines.urls() {
         let (store, client) = (store(&url).await, patient_client(&url));
@@ -149,7 +149,7 @@ async fn four_mebibytes_of_bytes_of_every_value_are_one_step() {
         let mut expected = fields.clone();
         expected.sort();
         assert!(held.fields == expected, "every byte is there");
-        assert!(heard(&mut notices).await.len() > 60_000, "64 KiB are told");
+        assert!(heard(&mut notices).await.len() > 60_000, "64 KiB are published");
 
         let mut larger = step("a", Some(at(1, 1)), at(1, 2));
         larger.changes.remove = fields.into_iter().map(|(name, _)| name).collect();
@@ -163,7 +163,7 @@ async fn four_mebibytes_of_bytes_of_every_value_are_one_step() {
 }
 
 #[tokio::test]
-async fn every_key_ends_by_itself_and_keeping_puts_that_off() {
+async fn every_key_expires_and_keep_extends_it() {
     let redis = Redis::start();
     let store = store(&redis.url()).await;
     advance(&store, "a", 2).await;
@@ -188,7 +188,7 @@ async fn every_key_ends_by_itself_and_keeping_puts_that_off() {
 }
 
 #[tokio::test]
-async fn active_sessions_are_those_with_a_sign_of_life_the_oldest_first() {
+async fn active_sessions_are_listed_by_their_last_activity() {
     let engines = Engines::start();
     for url in engines.urls() {
         let (store, client) = (store(&url).await, patient_client(&url));
@@ -235,7 +235,7 @@ async fn many_sessions_are_asked_for_and_kept_at_once() {
 }
 
 #[tokio::test]
-async fn what_no_session_can_have_is_refused_and_nothing_is_written() {
+async fn an_invalid_commit_is_rejected_and_nothing_is_written() {
     let redis = Redis::start();
     let store = store(&redis.url()).await;
     for id in ["", "a}:state", "a b"] {

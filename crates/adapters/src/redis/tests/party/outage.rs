@@ -56,7 +56,7 @@ async fn revision(store: &RedisPartyStore) -> Option<Revision> {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_killed_has_a_gap_and_nothing_else_and_serves_again() {
+async fn a_redis_that_was_killed_causes_a_gap_and_serves_again() {
     let redis = Redis::start();
     let (one, two) = (hasty_store(&redis.url()).await, hasty_store(&redis.url()).await);
     advance(&one, "a", 3).await;
@@ -88,7 +88,7 @@ async fn a_master_that_was_killed_is_a_gap_on_a_cluster() {
     let mut notices = one.notices();
     cluster.masters[1].restart();
     gap(&mut notices).await;
-    let told = async {
+    let notified = async {
         for id in &ids {
             loop {
                 let revisions = two.revisions(std::slice::from_ref(id)).await;
@@ -103,7 +103,7 @@ async fn a_master_that_was_killed_is_a_gap_on_a_cluster() {
             }
         }
     };
-    timeout(PATIENCE * 2, told).await.expect("the Cluster serves again");
+    timeout(PATIENCE * 2, notified).await.expect("the Cluster serves again");
     let mut awaited: std::collections::HashSet<&str> = ids.iter().map(String::as_str).collect();
     while !awaited.is_empty() {
         let said = heard(&mut notices).await;
@@ -112,7 +112,7 @@ async fn a_master_that_was_killed_is_a_gap_on_a_cluster() {
 }
 
 #[tokio::test]
-async fn a_step_that_waited_in_a_stopped_redis_is_taken_late_or_not_at_all_and_is_heard() {
+async fn a_commit_that_waited_in_a_stopped_redis_is_applied_late_or_not_at_all() {
     let redis = Redis::start();
     let (one, two) = (hasty_store(&redis.url()).await, store(&redis.url()).await);
     advance(&one, "a", 1).await;
@@ -147,7 +147,7 @@ async fn a_step_that_waited_in_a_stopped_redis_is_taken_late_or_not_at_all_and_i
 }
 
 #[tokio::test]
-async fn a_wiped_redis_answers_that_nothing_is_there_and_no_step_makes_half_a_session() {
+async fn a_wiped_redis_has_no_sessions_and_no_commit_creates_half_of_one() {
     let redis = Redis::start();
     let store = store(&redis.url()).await;
     advance(&store, "a", 3).await;
@@ -165,7 +165,7 @@ async fn a_wiped_redis_answers_that_nothing_is_there_and_no_step_makes_half_a_se
 }
 
 #[tokio::test]
-async fn a_full_redis_refuses_a_step_as_a_whole() {
+async fn a_full_redis_rejects_a_whole_commit() {
     let redis = Redis::start();
     let store = store(&redis.url()).await;
     advance(&store, "a", 2).await;

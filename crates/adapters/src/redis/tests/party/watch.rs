@@ -30,7 +30,7 @@ async fn subscribers(redis: &[Redis], session_id: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn from_when_watching_answers_every_step_is_told_in_order() {
+async fn every_commit_after_watch_returns_is_notified_in_order() {
     let engines = Engines::start();
     for url in engines.urls() {
         let (one, two) = (store(&url).await, store(&url).await);
@@ -54,7 +54,7 @@ async fn from_when_watching_answers_every_step_is_told_in_order() {
 }
 
 #[tokio::test]
-async fn many_are_watched_and_left_at_once_and_what_is_left_is_not_heard_and_not_subscribed() {
+async fn many_sessions_are_watched_and_unwatched_at_once_and_unsubscribed() {
     async fn proven(url: &str, servers: &[Redis]) {
         let (one, two) = (store(url).await, store(url).await);
         let ids: Vec<String> = (0..200).map(|number| format!("s-{number}")).collect();
@@ -97,7 +97,7 @@ async fn many_are_watched_and_left_at_once_and_what_is_left_is_not_heard_and_not
 }
 
 #[tokio::test]
-async fn who_is_cut_off_has_a_gap_and_the_other_hears_on() {
+async fn a_node_that_is_cut_off_has_a_gap_and_others_do_not() {
     let redis = Redis::start();
     let proxy =
         FaultProxy::start(format!("127.0.0.1:{}", redis.port()).parse().unwrap()).await.unwrap();
@@ -141,7 +141,7 @@ async fn who_is_cut_off_has_a_gap_and_the_other_hears_on() {
 }
 
 #[tokio::test]
-async fn one_who_is_cut_off_without_a_word_has_a_gap_too() {
+async fn a_node_whose_connection_is_silently_dropped_has_a_gap() {
     let redis = Redis::start();
     let proxy =
         FaultProxy::start(format!("127.0.0.1:{}", redis.port()).parse().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A connection for the time of one call.
+//! A pooled connection for the time of one call.
 
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -9,30 +9,31 @@ use super::counters::PostgresCounters;
 use super::failure::{Effect, Failure};
 use super::pool::Pool;
 
-/// The places that a lease takes while it lasts.
-pub(super) type Places<'pool> = (Option<SemaphorePermit<'pool>>, SemaphorePermit<'pool>);
+/// The permits that a call holds while it uses a connection.
+pub(super) type Permits<'pool> = (Option<SemaphorePermit<'pool>>, SemaphorePermit<'pool>);
 
-/// A connection for the time of one call. When it ends between calls and outside a transaction,
-/// the connection goes back to the pool; else it is closed, and the server rolls back.
+/// A pooled connection for the time of one call. If it is dropped between statements and outside a
+/// transaction, the connection goes back to the pool; otherwise the connection is closed, and the
+/// server rolls back.
 #[derive(Debug)]
-pub(super) struct Lease<'pool> {
+pub(super) struct PooledConnection<'pool> {
     pool: &'pool Pool,
     connection: Option<Connection>,
     deadline: Instant,
     was_idle: bool,
-    /// Whether a statement is under way, or was left behind.
+    /// Whether a statement is running, or was abandoned.
     is_busy: bool,
     is_in_transaction: bool,
-    _places: Places<'pool>,
+    _permits: Permits<'pool>,
 }
 
-impl<'pool> Lease<'pool> {
+impl<'pool> PooledConnection<'pool> {
     pub(super) fn new(
         pool: &'pool Pool,
         connection: Connection,
         deadline: Instant,
         was_idle: bool,
-        places: Places<'pool>,
+        permits: Permits<'pool>,
     ) -> Self {
         Self {
             pool,
@@ -41,21 +42,22 @@ impl<'pool> Lease<'pool> {
             was_idle,
             is_busy: false,
             is_in_transaction: false,
-            _places: places,
+            _permits: permits,
         }
     }
 
-    /// Whether the connection lay idle before.
+    /// Whether the connection was idle in the pool before this call.
     pub(super) fn was_idle(&self) -> bool {
         self.was_idle
     }
 
-    /// What is counted.
+    /// The counters of the store.
     pub(super) fn counters(&self) -> &'pool PostgresCounters {
         self.pool.counters()
     }
 
-    /// Reads, or does a part of a transaction: if it fails, nothing was written.
+    /// Runs a statement that reads, or that is part of a transaction: if it fails, nothing was
+    /// written.
     pub(super) async fn query(
         &mut self,
         sql: &'static str,
@@ -64,7 +66,7 @@ impl<'pool> Lease<'pool> {
         self.run(Effect::Nothing, sql, parameters).await
     }
 
-    /// Writes; outside a transaction it commits by itself.
+    /// Runs a statement that writes; outside a transaction it commits by itself.
     pub(super) async fn write(
         &mut self,
         sql: &'static str,
@@ -84,7 +86,7 @@ impl<'pool> Lease<'pool> {
         self.run(Effect::Nothing, "BEGIN", &[]).await.map(drop)
     }
 
-    /// Commits it.
+    /// Commits the transaction.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         self.run(Effect::Commit, "COMMIT", &[]).await?;
         self.is_in_transaction = false;
@@ -92,7 +94,7 @@ impl<'pool> Lease<'pool> {
         Ok(())
     }
 
-    /// Undoes it.
+    /// Rolls the transaction back.
     pub(super) async fn roll_back(&mut self) -> Result<(), Failure> {
         self.run(Effect::Nothing, "ROLLBACK", &[]).await?;
         self.is_in_transaction = false;
@@ -105,29 +107,29 @@ impl<'pool> Lease<'pool> {
         sql: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Failure> {
-        let connection = self.connection.as_mut().expect("a lease has its connection");
+        let connection = self.connection.as_mut().expect("the connection is there until the drop");
         self.is_busy = true;
-        let answer = async {
+        let result = async {
             connection.prepare(sql).await.map_err(|error| Failure::of(&error, Effect::Nothing))?;
             let rows = connection.query(sql, parameters).await;
             rows.map_err(|error| Failure::of(&error, effect))
         };
-        let answer = timeout_at(self.deadline, answer).await.unwrap_or_else(|_| {
+        let result = timeout_at(self.deadline, result).await.unwrap_or_else(|_| {
             self.pool.counters().timeouts.inc();
             Err(Failure::late(effect))
         });
-        self.is_busy = answer.as_ref().is_err_and(|failure| failure.is_broken);
-        answer
+        self.is_busy = result.as_ref().is_err_and(|failure| failure.is_broken);
+        result
     }
 }
 
-impl Drop for Lease<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         if self.is_busy || self.is_in_transaction {
             self.counters().connections_lost.inc();
         } else {
-            self.pool.give_back(connection);
+            self.pool.release(connection);
         }
     }
 }

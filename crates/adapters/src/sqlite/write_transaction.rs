@@ -1,5 +1,5 @@
-//! What a piece of work sees of the writer: the connection, the time, and what is remembered of
-//! the file so that the common path asks it nothing twice.
+//! The write transaction that jobs run in: the connection, the time, and a cache of the file, so
+//! that the common path reads nothing twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,46 +11,46 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::counters::SqliteCounters;
 use super::rows::{SEQUENCE_MAX, chat_bytes, message_row_id, sequence_of, signed, unsigned};
 
-/// Entries of each kind that are remembered; beyond it all are forgotten and asked for again.
+/// Entries of each kind in the cache; beyond the limit the cache is cleared.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// A chat as it stands inside the transaction.
+/// The state of a chat inside the transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChatState {
-    /// The file's key for it.
+    /// The key of the chat in the file.
     pub(super) key: i64,
-    /// The newest number; what the file says of it follows at the end of the piece of work.
+    /// The newest sequence; the file is updated by [`WriteTransaction::write_heads`].
     pub(super) head: u64,
-    /// Everything up to here was announced.
+    /// Every message up to this sequence was announced.
     pub(super) published: u64,
-    /// The version of its membership.
+    /// The version of the membership.
     pub(super) members_version: u64,
-    /// Whether nothing may be numbered.
+    /// Whether the chat accepts no messages.
     pub(super) halted: bool,
-    /// Whether `head` has moved and is not written yet.
+    /// Whether `head` has changed and is not written yet.
     pub(super) is_dirty: bool,
 }
 
-/// What the writer remembers. It is exact: only this writer changes the file while it holds the
-/// lock; whatever is rolled back is forgotten, and so is everything when an operator's shell has
-/// changed the file by hand.
+/// The writer's cache of the file. The cache is exact: only this writer changes the file while it
+/// holds the lock. It is cleared after a rollback, and when an operator's shell has changed the
+/// file.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     chats: HashMap<ChatId, ChatState>,
     users: HashMap<UserId, i64>,
-    /// Members of a chat, good under the version of its membership at which they were seen.
+    /// Members of chats, each with the membership version at which it was read.
     members: HashMap<(i64, i64), u64>,
-    /// Who is known to be noted as having spoken where.
+    /// Users who are recorded as senders, each with the chat.
     speakers: HashSet<(i64, i64)>,
-    /// What was announced beyond a hole.
+    /// Announced ranges after a gap.
     early: HashMap<ChatId, Ranges>,
-    /// Chats whose head has moved.
+    /// Chats whose head has changed.
     dirty: Vec<ChatId>,
     data_version: i64,
 }
 
 impl Memory {
-    /// Forgets everything, after a rollback.
+    /// Clears the cache, after a rollback.
     pub(super) fn clear(&mut self) {
         self.chats.clear();
         self.users.clear();
@@ -60,8 +60,8 @@ impl Memory {
         self.dirty.clear();
     }
 
-    /// Called at the beginning of a transaction: forgets what somebody else may have changed, and
-    /// what has become too much.
+    /// Called at the beginning of a transaction: clears the cache if another process has changed
+    /// the file, or if the cache is too large.
     pub(super) fn refresh(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached("PRAGMA data_version")?;
         let data_version = statement.query_row([], |row| row.get(0))?;
@@ -76,23 +76,23 @@ impl Memory {
     }
 }
 
-/// What a piece of work sees of the writer.
-pub(super) struct Session<'writer> {
-    /// The transaction under way.
+/// The write transaction that jobs run in.
+pub(super) struct WriteTransaction<'writer> {
+    /// The connection, inside the transaction.
     pub(super) connection: &'writer Connection,
-    /// What is remembered of the file.
+    /// The cache of the file.
     pub(super) memory: &'writer mut Memory,
-    /// What went wrong so far.
+    /// The counters of the store.
     pub(super) counters: &'writer SqliteCounters,
-    /// The time of this piece of work.
+    /// The time of the transaction.
     pub(super) now: Timestamp,
     /// The source of the random parts of ids.
     pub(super) random: Random,
 }
 
-impl Session<'_> {
-    /// A chat; none when there is no such chat. One whose counter is missing or disagrees with
-    /// its messages is halted on sight.
+impl WriteTransaction<'_> {
+    /// A chat; none if there is no such chat. A chat whose counter is missing or disagrees with its
+    /// messages is halted here.
     pub(super) fn chat(&mut self, chat_id: ChatId) -> rusqlite::Result<Option<ChatState>> {
         if let Some(chat) = self.memory.chats.get(&chat_id) {
             return Ok(Some(*chat));
@@ -128,14 +128,14 @@ impl Session<'_> {
         Ok(Some(chat))
     }
 
-    /// Stops the numbering of one chat until an operator has acted.
+    /// Halts a chat until an operator repairs it.
     pub(super) fn halt(
         &mut self,
         chat_id: ChatId,
         chat_key: i64,
         reason: &str,
     ) -> rusqlite::Result<()> {
-        tracing::error!(%chat_id, reason, "the chat is halted: `heartline repair counter` helps");
+        tracing::error!(%chat_id, reason, "chat halted: run `heartline repair counter`");
         if let Some(chat) = self.memory.chats.get_mut(&chat_id) {
             chat.halted = true;
         }
@@ -145,13 +145,14 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Forgets a chat that this piece of work has changed by other ways.
+    /// Removes a chat from the cache, after a change of its row.
     pub(super) fn forget_chat(&mut self, chat_id: ChatId) {
-        assert!(self.memory.dirty.is_empty(), "heads are written before anything else is done");
+        assert!(self.memory.dirty.is_empty(), "heads are written before other jobs run");
         self.memory.chats.remove(&chat_id);
     }
 
-    /// How far a chat is announced once a range is, too. What follows a hole is kept for later.
+    /// The `published_sequence` of a chat after a range was announced. A range after a gap is kept
+    /// for later.
     pub(super) fn announced(
         &mut self,
         chat_id: ChatId,
@@ -167,19 +168,19 @@ impl Session<'_> {
         published
     }
 
-    /// Forgets what a chat has announced beyond a hole.
+    /// Drops the announced ranges after a gap.
     pub(super) fn forget_early(&mut self, chat_id: ChatId) {
         self.memory.early.remove(&chat_id);
     }
 
-    /// Remembers how far a chat was announced.
+    /// Caches the `published_sequence` of a chat.
     pub(super) fn remember_published(&mut self, chat_id: ChatId, published: u64) {
         if let Some(chat) = self.memory.chats.get_mut(&chat_id) {
             chat.published = published;
         }
     }
 
-    /// The file's key for a user; none when nobody ever named them.
+    /// The key of a user in the file; none if the user has no row.
     pub(super) fn user(&mut self, user_id: &UserId) -> rusqlite::Result<Option<i64>> {
         if let Some(key) = self.memory.users.get(user_id) {
             return Ok(Some(*key));
@@ -191,7 +192,7 @@ impl Session<'_> {
         Ok(key)
     }
 
-    /// The file's key for a user who is named now, if not before.
+    /// The key of a user, whose row is inserted if it is missing.
     pub(super) fn named_user(&mut self, user_id: &UserId) -> rusqlite::Result<i64> {
         if let Some(key) = self.user(user_id)? {
             return Ok(key);
@@ -203,7 +204,7 @@ impl Session<'_> {
         Ok(key)
     }
 
-    /// Whether a user belongs to a chat.
+    /// Whether a user is a member of a chat.
     pub(super) fn is_member(&mut self, chat: &ChatState, user: i64) -> rusqlite::Result<bool> {
         let remembered = self.memory.members.get(&(chat.key, user));
         if remembered == Some(&chat.members_version) {
@@ -216,7 +217,7 @@ impl Session<'_> {
         Ok(is_member)
     }
 
-    /// Notes that a user has spoken in a chat, once.
+    /// Records once that a user has sent a message to a chat.
     pub(super) fn note_speaker(&mut self, chat_key: i64, user_key: i64) -> rusqlite::Result<()> {
         if self.memory.speakers.insert((chat_key, user_key)) {
             let sql = "INSERT OR IGNORE INTO speakers (user_key, chat_key) VALUES (?1, ?2)";
@@ -225,9 +226,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Moves a chat's head by one, to be written by [`Session::write_heads`].
+    /// Raises the head of a chat by one, to be written by [`WriteTransaction::write_heads`].
     pub(super) fn advance(&mut self, chat_id: ChatId) {
-        let chat = self.memory.chats.get_mut(&chat_id).expect("a chat in use is remembered");
+        let chat = self.memory.chats.get_mut(&chat_id).expect("a chat in use is cached");
         assert!(chat.head < SEQUENCE_MAX, "a number fits its place");
         chat.head += 1;
         if !chat.is_dirty {
@@ -236,13 +237,13 @@ impl Session<'_> {
         }
     }
 
-    /// Writes the heads that have moved, once per chat however many messages came.
+    /// Writes the changed heads, once per chat.
     pub(super) fn write_heads(&mut self) -> rusqlite::Result<()> {
         let sql = "UPDATE chats SET head_sequence = ?2, oldest_at = coalesce(oldest_at, ?3)
             WHERE chat_key = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         for chat_id in self.memory.dirty.drain(..) {
-            let chat = self.memory.chats.get_mut(&chat_id).expect("a chat in use is remembered");
+            let chat = self.memory.chats.get_mut(&chat_id).expect("a chat in use is cached");
             chat.is_dirty = false;
             statement.execute(params![chat.key, signed(chat.head), signed(self.now.unix_ms)])?;
         }
@@ -250,13 +251,13 @@ impl Session<'_> {
     }
 }
 
-/// The file's key for a user; none when nobody ever named them.
+/// The key of a user in the file; none if the user has no row.
 pub(super) fn user_key(connection: &Connection, user_id: &UserId) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT user_key FROM users WHERE user_id = ?1";
     connection.prepare_cached(sql)?.query_row([user_id.as_str()], |row| row.get(0)).optional()
 }
 
-/// Whether a user belongs to a chat, as the file says.
+/// Whether a user is a member of a chat, read from the file.
 pub(super) fn is_member(
     connection: &Connection,
     chat_key: i64,
@@ -266,7 +267,7 @@ pub(super) fn is_member(
     connection.prepare_cached(sql)?.exists([chat_key, user_key])
 }
 
-/// The ids that a chat's messages may have: above the first, below the second.
+/// The range of row ids of a chat's messages, both ends exclusive.
 pub(super) fn message_range(chat_key: i64) -> (i64, i64) {
     (message_row_id(chat_key, 0), message_row_id(chat_key + 1, 0))
 }
