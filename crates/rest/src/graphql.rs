@@ -113,7 +113,7 @@ pub(super) async fn join(
     let site = api.site_url.as_deref().ok_or_else(unknown)?;
     heartline_party::value::validate::session_id(&session_id)
         .map_err(|error| Refusal::malformed(StatusCode::BAD_REQUEST, &error.message))?;
-    let session = api.party.rooms.look(&session_id).await;
+    let session = api.party.rooms.read(&session_id).await;
     let session = session.map_err(|error| Refusal::new(error.code, &error.message))?;
     let board_path = session.details.board_path.as_deref().filter(|_| session.exists());
     let board_path = board_path.ok_or_else(unknown)?;

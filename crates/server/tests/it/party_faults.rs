@@ -15,11 +15,15 @@ const FAULTS: [(u8, &str, &str); 56] = [
     (
         2,
         "setting the current climb undoes adds",
-        "setting_the_current_climb_does_not_undo_what_others_added_meanwhile",
+        "setting_the_current_climb_does_not_undo_concurrent_adds",
     ),
     (3, "some edits do not look at what is there", "every_copy_agrees_and_every_rule_holds"),
-    (4, "a reorder moves another item", "a_reorder_moves_the_named_item_wherever_it_is_by_now"),
-    (5, "conflicts are shown to users", "of_many_concurrent_adds_on_two_nodes_none_is_lost"),
+    (
+        4,
+        "a reorder moves another item",
+        "a_reorder_moves_the_item_of_the_uuid_and_ignores_the_old_index",
+    ),
+    (5, "conflicts are shown to users", "no_concurrent_add_on_two_nodes_is_lost"),
     (6, "a sequence is used twice", "mirroring_without_a_current_climb_is_null_and_no_event"),
     (
         7,
@@ -41,20 +45,16 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "a slow subscriber misses events",
         "a_subscriber_who_reads_nothing_gets_the_whole_state_instead",
     ),
-    (
-        11,
-        "uuids twice, and queues beyond the limit",
-        "the_queue_never_holds_more_than_its_limit_by_whatever_way",
-    ),
+    (11, "uuids twice, and queues beyond the limit", "no_edit_exceeds_the_limit_of_the_queue"),
     (13, "a replay has holes", "a_replay_on_another_node_has_no_hole_or_is_the_whole_state"),
-    (14, "deltas carry no hash", "every_event_says_its_hashes_its_author_and_its_name"),
+    (14, "deltas carry no hash", "every_event_has_its_hashes_its_author_and_its_correlation_id"),
     (
         15,
         "the hash does not see order and content",
-        "the_order_hash_sees_order_mirroring_and_content_which_the_state_hash_does_not",
+        "only_the_order_hash_depends_on_order_mirroring_and_content",
     ),
-    (16, "no replay on a node that is alone", "a_replay_is_everything_since_then_or_one_full_sync"),
-    (17, "a replay is never better than a whole state", "a_replay_is_all_that_followed"),
+    (16, "no replay on a node that is alone", "a_replay_is_all_later_events_or_one_full_sync"),
+    (17, "a replay is never better than a whole state", "a_replay_has_all_later_events"),
     (18, "log and state are written apart", "a_step_is_taken_only_from_where_the_session_is"),
     (
         19,
@@ -74,7 +74,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
     (
         22,
         "nobody may end over HTTP",
-        "whoever_began_a_session_ends_it_also_after_leaving_and_without_a_connection",
+        "the_creator_ends_a_session_also_after_leaving_and_without_a_connection",
     ),
     (
         23,
@@ -88,7 +88,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
     ),
     (25, "switching sessions is silent", "joining_another_session_leaves_the_first_with_events"),
     (26, "a name that was set is not shown", "a_name_that_was_set_before_joining_is_shown"),
-    (27, "a dead node's members stay", "the_members_of_a_dead_node_are_out_and_another_leads"),
+    (27, "a dead node's members stay", "the_members_of_a_dead_node_are_removed_and_another_leads"),
     (28, "members vanish after an hour", "every_key_ends_by_itself_and_keeping_puts_that_off"),
     (29, "two leaders after four hours", "one_member_leads_a_party_whose_keys_have_ended_in_redis"),
     (
@@ -101,12 +101,12 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "a node that paused loses its members",
         "a_node_that_was_taken_for_dead_registers_its_sockets_again",
     ),
+    (32, "an ended session is edited on", "an_ended_session_rejects_its_members_and_new_ones"),
     (
-        32,
-        "an ended session is edited on",
-        "an_ended_session_is_over_for_those_who_were_in_it_and_for_new_ones",
+        33,
+        "no roster when one begins to listen",
+        "a_subscription_begins_with_the_members_and_the_leader",
     ),
-    (33, "no roster when one begins to listen", "members_are_told_first_who_is_here_and_who_leads"),
     (
         34,
         "the last leave forgets the last edits",
@@ -132,11 +132,7 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "a busy session is not archived",
         "a_session_that_changes_all_the_time_is_archived_within_a_minute",
     ),
-    (
-        39,
-        "the archive is given up on",
-        "whoever_is_stopped_while_it_writes_leaves_it_to_the_last_flush",
-    ),
+    (39, "the archive is given up on", "a_write_that_is_cancelled_is_left_to_the_last_flush"),
     (
         40,
         "an older state overwrites a newer one",
@@ -156,7 +152,11 @@ const FAULTS: [(u8, &str, &str); 56] = [
         "a_query_that_does_not_parse_or_is_too_deep_leaves_the_socket_open",
     ),
     (46, "edits use up joins", "joins_and_edits_are_limited_apart_from_each_other"),
-    (47, "strangers see members and queue", "strangers_see_that_a_session_is_there_and_no_more"),
+    (
+        47,
+        "strangers see members and queue",
+        "callers_that_are_not_members_see_neither_members_nor_queue",
+    ),
     (
         48,
         "no bounds of messages and operations",
@@ -183,10 +183,10 @@ const FAULTS: [(u8, &str, &str); 56] = [
     (
         60,
         "a flush forgets what came meanwhile",
-        "what_changes_while_it_is_written_is_written_again",
+        "a_session_that_changes_during_its_write_is_written_again",
     ),
     (61, "empty sessions stay in memory", "what_nobody_uses_leaves_memory_and_stays_in_the_file"),
-    (62, "a write before its row is dropped", "what_was_put_is_there"),
+    (62, "a write before its row is dropped", "an_archived_session_is_read_back_whole"),
 ];
 
 #[test]
