@@ -30,13 +30,13 @@ use tokio::time::timeout;
 use crate::room::store::{Commit, Committed, Notice, PartyStore, Revision, Stored};
 use crate::value::fields::Changes;
 
-/// How long a notice may take on a machine that has much else to do.
+/// The longest wait for a notice on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Entries that a log keeps where a step does not say otherwise.
+/// The default number of entries that a log keeps.
 const ENTRIES_KEPT: usize = 200;
 
-/// The stores of several nodes on one engine, and names that nobody has used.
+/// The stores of several nodes on one engine, and unused names.
 #[derive(Debug)]
 pub struct StoreContract {
     stores: Vec<PartyStore>,
@@ -53,7 +53,7 @@ impl StoreContract {
     /// Runs the suites of all ports that the stores have. Proofs that wait for time run beside the
     /// rest.
     pub async fn run(&self) {
-        tokio::join!(self.prove_lapses(), async {
+        tokio::join!(self.prove_expiry(), async {
             self.prove_commits().await;
             self.prove_entries().await;
             self.prove_lists().await;
@@ -68,31 +68,31 @@ impl StoreContract {
         &self.stores[0]
     }
 
-    /// That of another node, if there is one.
+    /// The store of another node, if there is one.
     fn other(&self) -> &PartyStore {
         &self.stores[self.stores.len() - 1]
     }
 
-    /// A session that nobody has named before.
+    /// An unused session id.
     fn session(&self) -> String {
         self.names.next("session")
     }
 
-    /// Makes a session of one field at version 1, and answers its id and that.
-    async fn made(&self) -> (String, Revision) {
+    /// Creates a session with one field at version 1; returns its id and revision.
+    async fn created(&self) -> (String, Revision) {
         let session_id = self.session();
         let step = Step::first(&session_id, &[("head", "1")]);
         (session_id, done(self.first(), step).await)
     }
 
-    /// A session as another node sees it.
-    async fn seen(&self, session_id: &str) -> Option<(Revision, BTreeMap<String, Vec<u8>>)> {
+    /// A session as another node loads it.
+    async fn loaded(&self, session_id: &str) -> Option<(Revision, BTreeMap<String, Vec<u8>>)> {
         let stored = self.other().sessions.load(session_id).await.expect("the store works");
         stored.map(|stored| (stored.revision, fields_of(stored)))
     }
 }
 
-/// Names that nobody has used, in this run or another.
+/// Names that no run has used.
 #[derive(Debug)]
 struct Names {
     run: u64,
@@ -109,17 +109,17 @@ impl Names {
     }
 }
 
-/// Shorthand for commits.
+/// A commit, with shorthands to build it.
 struct Step(Commit);
 
 impl Step {
-    /// What makes a session, at version 1.
+    /// The commit that creates a session at version 1.
     fn first(session_id: &str, set: &[(&str, &str)]) -> Self {
         let revision = Revision { incarnation: 0, version: 1 };
         Self::to(session_id, None, revision, set)
     }
 
-    /// What follows a revision.
+    /// The commit that follows a revision.
     fn after(session_id: &str, expected: Revision, set: &[(&str, &str)]) -> Self {
         let revision = Revision { version: expected.version + 1, ..expected };
         Self::to(session_id, Some(expected), revision, set)
@@ -159,7 +159,7 @@ impl Step {
     }
 }
 
-/// The entry that leads to a revision, where a step makes no other.
+/// The default entry of a revision.
 fn entry_of(revision: Revision) -> Bytes {
     Bytes::from(format!("entry \0 of {}.{}", revision.incarnation, revision.version))
 }
@@ -168,7 +168,7 @@ async fn committed(store: &PartyStore, step: Step) -> Committed {
     store.sessions.commit(step.0).await.expect("the store works")
 }
 
-/// Commits what must be taken, and answers what the session is at then.
+/// Makes a commit that must succeed; returns the new revision.
 async fn done(store: &PartyStore, step: Step) -> Revision {
     let revision = step.0.revision;
     assert_eq!(committed(store, step).await, Committed::Done, "{revision:?}");
@@ -187,23 +187,23 @@ fn fields(pairs: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     pairs.iter().map(owned).collect()
 }
 
-/// The next notice, whatever it is.
-async fn heard(notices: &mut broadcast::Receiver<Notice>) -> Notice {
+/// The next notice.
+async fn next_notice(notices: &mut broadcast::Receiver<Notice>) -> Notice {
     let notice = timeout(PATIENCE, notices.recv()).await.expect("a notice comes in time");
-    notice.expect("nobody falls behind in a small test")
+    notice.expect("no receiver falls behind in a small test")
 }
 
-/// The next notice of a commit to this session. Others share the engine and the listener.
-async fn heard_of(
+/// The next notice of a commit of this session. Other sessions share the engine and the receiver.
+async fn next_commit(
     notices: &mut broadcast::Receiver<Notice>,
     session_id: &str,
 ) -> (Revision, Option<Bytes>) {
     loop {
-        match heard(notices).await {
+        match next_notice(notices).await {
             Notice::Committed { session_id: of, revision, entry } if of == session_id => {
                 return (revision, entry);
             }
-            Notice::Gap => panic!("nothing was missed"),
+            Notice::Gap => panic!("no notice was missed"),
             _ => {}
         }
     }

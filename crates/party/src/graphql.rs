@@ -1,19 +1,19 @@
-//! Party sessions as a GraphQL interface: what a request means, whoever brings it.
+//! The GraphQL interface of party sessions, for any transport.
 //!
-//! A transport opens a [`PartySocket`] for each connection and hands requests to [`Party::run`],
-//! which answers encoded replies. The shapes are those of existing clients; what was added to them
-//! is nullable or optional.
+//! A transport opens a [`PartySocket`] for each connection and passes requests to [`Party::run`],
+//! which returns encoded replies. The schema is that of existing clients; all additions are
+//! nullable or optional.
 
 mod document;
-mod documents;
-mod encodings;
+mod document_cache;
+mod encoding_cache;
+mod encode;
 mod event;
 mod guard;
 mod input;
 mod item;
 mod mutation;
 mod query;
-mod refusal;
 mod session;
 mod statistics;
 mod subscription;
@@ -43,14 +43,14 @@ use crate::value::roster::Attachment;
 use crate::value::validate;
 
 use document::Document;
-use documents::Documents;
-use encodings::{DocumentKey, Encodings, EventKey};
+use document_cache::DocumentCache;
+use encode::{encode_errors, encode_response, encode_without_data, server_error};
+use encoding_cache::{DocumentKey, EncodingCache, EventKey};
 use mutation::Mutation;
 use query::Query;
-use refusal::{encode_errors, encode_response, encode_without_data, server_error};
 use subscription::{EventSchema, Subscriptions, event_schema};
 
-/// Directives that one field may have.
+/// The most directives of one field.
 const DIRECTIVES_MAX: usize = 8;
 
 /// The party sessions of a node, as a GraphQL interface. Clones share everything.
@@ -62,16 +62,16 @@ struct Inner {
     rates: PartyRates,
     schema: Schema<Query, Mutation, Subscriptions>,
     events: EventSchema,
-    documents: Documents,
-    encodings: Encodings,
+    documents: DocumentCache,
+    encodings: EncodingCache,
 }
 
-/// Who brings a request.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub enum Caller {
     /// A connection.
     Socket(Arc<PartySocket>),
-    /// A request of its own, which is in no session.
+    /// A request over HTTP, which is in no session.
     Http {
         /// The account, if it is signed in.
         account: Option<UserId>,
@@ -96,7 +96,7 @@ impl Caller {
     fn actor(&self, rooms: &Rooms) -> Actor {
         match self {
             Self::Socket(socket) => socket.actor(),
-            // Nobody is a member under an id that was made up for one request.
+            // No member has this id: it is random, and used for one request only.
             Self::Http { account } => Actor {
                 member: random_uuid(rooms.random()).parse().expect("a UUID is a legal id"),
                 account: account.clone(),
@@ -120,26 +120,26 @@ impl Party {
             rates,
             schema,
             events: event_schema(),
-            documents: Documents::default(),
-            encodings: Encodings::default(),
+            documents: DocumentCache::default(),
+            encodings: EncodingCache::default(),
         }))
     }
 
-    /// The schema in its own language.
+    /// The schema in GraphQL's schema language.
     pub fn sdl() -> String {
         let options = SDLExportOptions::new();
         let schema = Schema::build(Query, Mutation, Subscriptions).finish();
         schema.sdl_with_options(options.prefer_single_line_descriptions())
     }
 
-    /// A new connection, which is a member of nothing yet. Its number must be another one than that
-    /// of every other socket of this node.
+    /// Opens a connection, which has joined no session yet. Its number must be unique among the
+    /// sockets of this node.
     pub fn open(&self, account: Option<UserId>, socket: u64) -> Arc<PartySocket> {
         Arc::new(PartySocket::new(self.0.rooms.clone(), self.0.rates, account, socket))
     }
 
     /// Runs a request. A query or a mutation has one reply; a subscription has one for each event,
-    /// and is over when the caller is no longer a member, or drops it.
+    /// and ends when the caller is no longer a member.
     pub fn run(&self, caller: Caller, request: GraphQlRequest) -> BoxStream<'static, Reply> {
         let party = self.clone();
         let replies = async move {
@@ -165,10 +165,10 @@ impl Party {
         tracing::trace!(target: "heartline::life", party_stop = 4, "executed");
         let missing = document.missing_variables();
         if !missing.is_empty() {
-            return self.explain(&document, missing).await;
+            return self.invalid_reply(&document, missing).await;
         }
         let stage = Stage::default();
-        // They may be as long as a whole queue, and nobody needs them afterwards.
+        // Variables may be as large as a whole queue, and are not needed afterwards.
         let variables = std::mem::take(&mut document.variables);
         let request = document.to_request(variables);
         let request = request.data(Arc::new(caller)).data(stage.clone());
@@ -176,24 +176,25 @@ impl Party {
         if stage.has_begun() {
             return Reply::Next(encode_response(response));
         }
-        self.explain(&document, response.errors).await
+        self.invalid_reply(&document, response.errors).await
     }
 
-    /// Says why a document was not run: because it is wrong, or else because of its variables.
-    async fn explain(&self, document: &Document, errors: Vec<ServerError>) -> Reply {
-        match self.rehearse(document, Variables::default()).await {
+    /// The reply for a document that was not run: the errors of the document if it is invalid, else
+    /// the given errors of its variables.
+    async fn invalid_reply(&self, document: &Document, errors: Vec<ServerError>) -> Reply {
+        match self.validate(document, Variables::default()).await {
             Ok(()) => Reply::Next(encode_without_data(errors)),
-            Err(wrong) => Reply::Error(encode_errors(wrong)),
+            Err(invalid) => Reply::Error(encode_errors(invalid)),
         }
     }
 
-    /// Whether a document could be run.
-    async fn rehearse(
+    /// Validates a document without running it.
+    async fn validate(
         &self,
         document: &Document,
         variables: Variables,
     ) -> Result<(), Vec<ServerError>> {
-        let stage = Stage { is_rehearsal: true, ..Stage::default() };
+        let stage = Stage { is_validation: true, ..Stage::default() };
         let request = document.to_request(variables).data(stage.clone());
         let response = self.0.schema.execute(request).await;
         if stage.has_begun() { Ok(()) } else { Err(response.errors) }
@@ -206,10 +207,10 @@ impl Party {
     ) -> Result<BoxStream<'static, Reply>, Reply> {
         let missing = document.missing_variables();
         if !missing.is_empty() {
-            return Err(self.explain(&document, missing).await);
+            return Err(self.invalid_reply(&document, missing).await);
         }
-        if let Err(errors) = self.rehearse(&document, document.variables.clone()).await {
-            return Err(self.explain(&document, errors).await);
+        if let Err(errors) = self.validate(&document, document.variables.clone()).await {
+            return Err(self.invalid_reply(&document, errors).await);
         }
         let refused = |error: PartyError| Reply::Error(encode_errors(vec![server_error(&error)]));
         let (session_id, listener) = self.listen(&caller, &document).await.map_err(refused)?;
@@ -219,10 +220,10 @@ impl Party {
             variables: document.variables.clone(),
         });
         let (party, document) = (self.clone(), Arc::new(document.into_query()));
-        let replies = listener.then(move |heard| {
+        let replies = listener.then(move |event| {
             let (party, session_id) = (party.clone(), Arc::clone(&session_id));
             let (key, document) = (Arc::clone(&key), Arc::clone(&document));
-            async move { Reply::Next(party.encode(&session_id, heard, &key, &document).await) }
+            async move { Reply::Next(party.encode(&session_id, event, &key, &document).await) }
         });
         Ok(replies.boxed())
     }
@@ -240,22 +241,23 @@ impl Party {
         Ok((session_id.into(), listener))
     }
 
-    /// Stop 15 of the life of a party edit: encoded, once for all who asked in the same words.
+    /// Stop 15 of the life of a party edit: encoded, once for all subscribers with the same
+    /// document.
     async fn encode(
         &self,
         session_id: &Arc<str>,
-        heard: ListenerEvent,
+        event: ListenerEvent,
         key: &Arc<DocumentKey>,
         document: &Document,
     ) -> Bytes {
         tracing::trace!(target: "heartline::life", party_stop = 15, "encoded");
-        let event = EventKey::of(session_id, &heard);
+        let event_key = EventKey::of(session_id, &event);
         let encode = async {
-            let request = document.to_request(document.variables.clone()).data(heard);
+            let request = document.to_request(document.variables.clone()).data(event);
             encode_response(self.0.events.execute(request).await)
         };
-        match event {
-            Some(event) => self.0.encodings.get(event, key, encode).await,
+        match event_key {
+            Some(event_key) => self.0.encodings.get(event_key, key, encode).await,
             None => encode.await,
         }
     }
@@ -267,11 +269,12 @@ impl fmt::Debug for Party {
     }
 }
 
-/// How far the engine has come with a request: what it refuses before it begins is told apart.
+/// The progress of a request in the GraphQL engine, which shows whether an error is from validation
+/// or from running.
 #[derive(Debug, Clone, Default)]
 struct Stage {
-    /// Whether to stop where running would begin.
-    is_rehearsal: bool,
+    /// Whether to stop before running.
+    is_validation: bool,
     has_begun: Arc<AtomicBool>,
 }
 
@@ -302,7 +305,7 @@ impl Extension for Stages {
             return next.run(context, operation_name).await;
         };
         stage.has_begun.store(true, Ordering::Relaxed);
-        if stage.is_rehearsal {
+        if stage.is_validation {
             Response::default()
         } else {
             next.run(context, operation_name).await

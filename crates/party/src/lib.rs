@@ -1,4 +1,4 @@
-//! A shared session: a queue that its members edit together, the members and their leader.
+//! Party sessions: a queue that its members edit together, the members and their leader.
 //!
 //! Three layers, each of which uses only those before it: [`value`] is a session as a pure value
 //! (no IO, no runtime, no clock); [`room`] holds the tasks that own sessions on a node, and the
@@ -41,8 +41,10 @@ pub use value::operation::{
     Outcome, apply, decide,
 };
 pub use value::queue::{FoldError, QueueState};
-pub use value::roster::{Attachment, Away, Heir, Member, MemberId, Resume, Roster, TokenDigest};
-pub use value::session::{Details, Session, Status};
+pub use value::roster::{
+    Attachment, Away, FormerLeader, Member, MemberId, Resume, Roster, TokenDigest,
+};
+pub use value::session::{Details, PartySession, Status};
 
 #[cfg(test)]
 mod tests {

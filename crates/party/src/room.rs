@@ -1,8 +1,8 @@
 //! Sessions on a node: the tasks that own them, and the ports to the stores.
 //!
 //! [`rooms`] has one [`task`] for every session that concerns this node. The task commits facts to
-//! the port in [`store`] and sends events to each [`listener`]; `restore` finds a session again
-//! after its hot state was lost, `archivist` writes it to the port in [`archive`], and `census`
+//! the port in [`store`] and sends events to each [`listener`]; `restore` restores a session
+//! that the store has lost, `archivist` writes it to the port in [`archive`], and `live_nodes`
 //! decides which nodes are alive. [`party_socket`] is the state of one connection.
 
 pub mod store;
@@ -15,7 +15,7 @@ pub mod task;
 pub(crate) mod unavailable;
 mod restore;
 mod archivist;
-mod census;
+mod live_nodes;
 pub(crate) mod uuid;
 pub mod rate;
 pub mod party_socket;

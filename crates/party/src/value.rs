@@ -1,10 +1,11 @@
 //! A session as a value: no IO, no runtime, no clock, no randomness.
 //!
-//! An [`Operation`](operation::Operation) is applied to a [`Session`](session::Session) and gives
-//! [`Fact`](fact::Fact)s; folding facts is the only way in which a session changes. The room that
-//! applies an operation commits its facts by comparing the session's version, and applies the
-//! operation again to the newer session if another commit came first. Edits, members, the leader
-//! and the end of a session are therefore decided one after the other, whichever node decides.
+//! An [`Operation`](operation::Operation) is applied to a [`PartySession`](session::PartySession)
+//! and gives [`Fact`](fact::Fact)s; folding facts is the only way in which a session changes. The
+//! room that applies an operation commits its facts by comparing the session's version, and applies
+//! the operation again to the newer session if another commit came first. Edits, members, the
+//! leader and the end of a session are therefore decided one after the other, whichever node
+//! decides.
 //!
 //! The modules in reading order: the parts of a session ([`item`], [`queue`], [`roster`],
 //! [`session`]), its changes ([`operation`], [`fact`], [`entry`], [`log`]), and the forms in which

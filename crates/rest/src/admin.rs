@@ -1,4 +1,4 @@
-//! `/v1/admin`: see nodes, see and end connections.
+//! `/v1/admin`: list nodes, list and end connections.
 
 use std::cmp::Reverse;
 
@@ -27,12 +27,12 @@ pub(super) struct ConnectionView {
     node: NodeId,
     connected_at: Timestamp,
     lease_ends_at: Timestamp,
-    /// What waits to be written; absent for a connection on another node.
+    /// The queued frames; absent for a connection on another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     outbox: Option<OutboxView>,
 }
 
-/// A connection of the node that answers.
+/// A connection of the node that serves the request.
 #[derive(Debug, Serialize)]
 pub(super) struct NodeConnectionView {
     connection_id: ConnectionId,
@@ -54,7 +54,7 @@ struct OutboxView {
 pub(super) struct NodeView {
     node_id: NodeId,
     name: String,
-    /// Where other nodes reach it directly; absent for a node that is alone.
+    /// The address for direct links from other nodes; absent on a single node.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     planes: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct NodeView {
     lease_ends_at: Timestamp,
 }
 
-/// How many connections were told to close.
+/// The number of connections that are being closed.
 #[derive(Debug, Serialize)]
 pub(super) struct Ended {
     connections: usize,
@@ -79,7 +79,7 @@ pub(super) async fn list_connections(
     Ok(Json(Page { items, next_cursor: None }))
 }
 
-/// The connections of this node, those with the most waiting first, then the youngest.
+/// The connections of this node, ordered by the bytes in their outbox, then the newest first.
 pub(super) async fn list_node_connections(
     State(api): State<Api>,
     _: Service,
@@ -161,7 +161,7 @@ async fn live_connections(api: &Api, user_id: UserId) -> Result<Vec<LiveConnecti
     Ok(live.into_iter().flatten().collect())
 }
 
-/// Tells the node of each connection to close it.
+/// Asks the node of each connection to close it.
 async fn end(api: &Api, leases: Vec<LeaseKey>) -> Ended {
     let mut connections = 0;
     for lease in leases {
@@ -169,10 +169,10 @@ async fn end(api: &Api, leases: Vec<LeaseKey>) -> Ended {
         let envelope = Envelope::Close { leases: vec![lease], reason: CloseReason::SessionEnded };
         match api.fanout.link.send(&node_id, envelope).await {
             Ok(()) => {
-                info!(%connection_id, node = %node_id, "an operator ended a connection");
+                info!(%connection_id, node = %node_id, "connection ended by an operator");
                 connections += 1;
             }
-            Err(error) => warn!(%error, %connection_id, "a connection could not be ended"),
+            Err(error) => warn!(%error, %connection_id, "ending a connection failed"),
         }
     }
     Ended { connections }
@@ -196,6 +196,6 @@ fn view(api: &Api, live: LiveConnection) -> ConnectionView {
 }
 
 fn unavailable(error: &DirectoryError) -> Refusal {
-    warn!(%error, "an operator's request found no directory");
+    warn!(%error, "reading the directory for an admin request failed");
     Refusal::later(ErrorCode::ServiceUnavailable, error.to_string(), 5)
 }

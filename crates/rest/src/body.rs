@@ -1,4 +1,4 @@
-//! A JSON body: of a legal type and size, whole in time, with the wrong field named.
+//! The JSON body of a request: limits of type, size and time, and errors that name the field.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{Refused, field};
 
-/// Bytes of the largest body: a push to 1000 users with long names.
+/// The most bytes of a body: a push to 1000 users with long ids.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// How long a body may take.
+/// The time in which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request's body, read from JSON.
+/// The body of a request, decoded from JSON.
 #[derive(Debug)]
 pub(super) struct JsonBody<T>(pub(super) T);
 
@@ -48,7 +48,8 @@ fn not_json(error: &serde_json::Error) -> Refusal {
     Refusal::new(ErrorCode::InvalidMessage, format!("the body is not JSON: {error}"))
 }
 
-/// Names the field: by its path, or, for one that is missing, by the name that serde quotes.
+/// The error with the name of the field: its path, or for a missing field the name that serde
+/// quotes.
 fn wrong_field(path: &str, message: &str) -> Refusal {
     let missing = || message.strip_prefix("missing field `")?.split('`').next();
     let field = if path == "." { missing() } else { Some(path) };
@@ -72,9 +73,9 @@ async fn read(body: Body) -> Result<bytes::Bytes, Refusal> {
             let message = format!("a body may have at most {BODY_BYTES_MAX} bytes");
             Err(Refusal::new(ErrorCode::MessageTooLarge, message))
         }
-        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidMessage, "the body is broken")),
+        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidMessage, "the body could not be read")),
         Err(_) => {
-            let message = "the body took too long";
+            let message = "the body did not arrive in time";
             Err(Refusal::malformed(StatusCode::REQUEST_TIMEOUT, message))
         }
     }

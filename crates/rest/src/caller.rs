@@ -1,4 +1,4 @@
-//! Who asks: the token of a request.
+//! The caller of a request, from its token.
 
 use axum::extract::FromRequestParts;
 use heartline_auth::Claims;
@@ -10,22 +10,22 @@ use http::request::Parts;
 
 use super::{Refused, Shared};
 
-/// Anybody with a valid token.
+/// A caller with a valid token.
 #[derive(Debug)]
 pub(super) struct Caller {
     /// The token's `sub`.
     pub(super) user_id: UserId,
-    /// Whether it is the application's own back end, which may act for everybody.
+    /// Whether it is the application's back end, which may act for all users.
     pub(super) is_service: bool,
 }
 
 impl Caller {
-    /// On whose behalf the caller changes a chat.
+    /// The actor of the caller's changes of chats.
     pub(super) fn actor(&self) -> Actor {
         if self.is_service { Actor::Service } else { Actor::User(self.user_id.clone()) }
     }
 
-    /// Who must be a member to see a chat; none for the application's own back end.
+    /// The user who must be a member to see a chat; none for the application's back end.
     pub(super) fn viewer(&self) -> Option<&UserId> {
         (!self.is_service).then_some(&self.user_id)
     }
@@ -42,7 +42,7 @@ impl FromRequestParts<Shared> for Caller {
     }
 }
 
-/// A caller whose token has the scope `service`: the application's own back end.
+/// A caller whose token has the scope `service`: the application's back end.
 #[derive(Debug)]
 pub(super) struct Service;
 

@@ -1,4 +1,4 @@
-//! `/v1/chats`: make, list, read, rename and delete chats.
+//! `/v1/chats`: create, list, read, rename and delete chats.
 
 use std::collections::HashSet;
 
@@ -22,11 +22,11 @@ use super::path::PathId;
 use super::query::Query;
 use super::{Api, Refused, field, store};
 
-/// Members that the chats of one page have together, at most: a page ends early rather than
-/// carry two hundred of the largest groups.
+/// The most members of all chats of a page together. A page with large groups ends early.
 const LISTED_MEMBERS_MAX: usize = 5000;
 
-/// Chats that are read at once for a list: the usual page and the one that tells of a next.
+/// The chats of one read for a list: the default page, and one more to know whether there is a next
+/// page.
 const CHATS_PER_READ: usize = PAGE_ITEMS + 1;
 
 pub(super) async fn create(
@@ -101,7 +101,7 @@ pub(super) async fn visible(api: &Api, caller: &Caller, chat_id: ChatId) -> Resu
     found.ok_or_else(|| store::as_refusal(not_a_member()))
 }
 
-/// Checks what is asked for. Naming oneself, or somebody twice, changes nothing.
+/// Validates a chat to create. The creator and duplicates among the members are ignored.
 fn new_chat(creator_id: UserId, body: CreateChat) -> Result<NewChat, Refusal> {
     let CreateChat { kind, name, member_ids } = body;
     let mut named = HashSet::from([creator_id.clone()]);
@@ -127,8 +127,8 @@ fn new_chat(creator_id: UserId, body: CreateChat) -> Result<NewChat, Refusal> {
     Ok(NewChat { kind, name, creator_id, member_ids })
 }
 
-/// The chats of a page, and at least one more if there are more. They are read a few at a time,
-/// so that nobody has the store read two hundred of the largest groups at once.
+/// The chats of a page, and at least one more if there are more. They are read in several steps, so
+/// that one request does not read two hundred of the largest groups at once.
 async fn found(
     api: &Api,
     user_id: &UserId,
@@ -149,7 +149,7 @@ async fn found(
     Ok(found)
 }
 
-/// How many of these chats one page shows: the first whatever its size.
+/// The number of these chats that fit into one page, at least one.
 fn page_length(found: &[ChatSummary], limit: usize) -> usize {
     let mut members = 0;
     let fits = |summary: &&ChatSummary| {

@@ -1,4 +1,4 @@
-//! `/v1/contacts`: whom the caller has put as a contact.
+//! `/v1/contacts`: the users whom the caller has added as contacts.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +24,7 @@ pub(super) async fn list(
     let after: Option<UserId> =
         after.map(|position| position.parse()).transpose().map_err(|_| cursor::foreign())?;
     let limit = query.limit()?;
-    // One more than is shown tells whether there are more.
+    // One more than the limit is read, to know whether there is a next page.
     let found = api.chat.contacts.contacts(&user_id, after.as_ref(), limit + 1);
     let mut found = store::read(found).await?;
     let has_more = found.len() > limit;
@@ -57,7 +57,7 @@ pub(super) async fn remove(
 
 fn check_other(user_id: &UserId, contact_id: &UserId) -> Result<(), Refusal> {
     if user_id == contact_id {
-        return Err(field::wrong("user_id", "nobody is their own contact"));
+        return Err(field::wrong("user_id", "a user cannot be their own contact"));
     }
     Ok(())
 }

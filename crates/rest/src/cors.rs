@@ -1,8 +1,8 @@
-//! Which web pages may read the answers: those of the server's own host and of
-//! `server.allowed_origins`, the same that may open a socket.
+//! CORS: pages of the server's own host and of `server.allowed_origins` may read responses, the
+//! same that may open a socket.
 //!
-//! A page elsewhere is not refused an answer, it is only not let to read it: tokens, not cookies,
-//! say who asks, so its request carries nobody's login.
+//! A request of another page is served, but its page cannot read the response. That is safe because
+//! users are identified by tokens and not by cookies.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -23,12 +23,12 @@ use super::Api;
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 const REQUEST_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, idempotency-key");
-const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate");
+const RESPONSE_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, www-authenticate");
 
-/// How long a browser may remember what it was allowed, in seconds.
+/// The time for which a browser may cache a preflight, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Answers preflights, and says on every other answer which page may read it.
+/// Responds to preflights, and adds the allowed origin to every other response.
 pub(super) async fn layer(State(api): State<Api>, request: Request, next: Next) -> Response {
     let allowed = &api.gateway.config().allowed_origins;
     let origin = request.headers().get(ORIGIN).cloned();
@@ -45,7 +45,7 @@ pub(super) async fn layer(State(api): State<Api>, request: Request, next: Next) 
     headers.append(VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = origin {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, RESPONSE_HEADERS);
     }
     response
 }
@@ -60,7 +60,7 @@ fn permit() -> Response {
 }
 
 fn refuse(api: &Api) -> Response {
-    let message = "this page may not ask: its origin is not in server.allowed_origins";
+    let message = "the origin of this page is not allowed: add it to server.allowed_origins";
     let refusal = Refusal::new(ErrorCode::Forbidden, message);
     refusal.into_response(api.gateway.random()).map(Body::from)
 }

@@ -1,8 +1,8 @@
-//! Where the next page of a list begins, as text that clients carry and do not read.
+//! Cursors: the start of the next page of a list, as opaque text.
 //!
-//! A cursor holds a position and a digest of the position, the list and its reader, so that one
-//! that was changed, or that belongs to another list or user, is refused. The digest needs no key:
-//! whoever forged one would begin at another place of a list that is their own to read.
+//! A cursor holds a position and a digest of the position, the list and its reader, so that a
+//! cursor that was changed, or that belongs to another list or user, is rejected. The digest needs
+//! no key: a forged cursor only selects another position in a list that its user may read.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
@@ -12,7 +12,7 @@ use heartline_protocol::{ChatId, UserId};
 
 use super::field;
 
-/// Bytes of the digest that a cursor carries: enough that no accident meets it.
+/// The bytes of the digest in a cursor, enough to detect accidental changes.
 const DIGEST_BYTES: usize = 12;
 
 /// A list, as one reader sees it.
@@ -51,7 +51,7 @@ impl<'a> List<'a> {
         URL_SAFE_NO_PAD.encode([digest.as_slice(), position.as_bytes()].concat())
     }
 
-    /// The position that a cursor of this list names.
+    /// The position of a cursor of this list.
     pub(super) fn position(&self, cursor: &str) -> Result<String, Refusal> {
         let read = || {
             let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
@@ -68,7 +68,7 @@ impl<'a> List<'a> {
             Items::Contacts => "contacts".to_owned(),
             Items::Messages(chat_id) => chat_id.to_string(),
         };
-        // A line break is in none of the parts, so no two lists write the same text.
+        // No part contains a line break, so different lists have different texts.
         let text = format!("{items}\n{}\n{position}", self.reader);
         let digest = digest(&SHA256, text.as_bytes());
         let mut bytes = [0; DIGEST_BYTES];
@@ -77,9 +77,9 @@ impl<'a> List<'a> {
     }
 }
 
-/// A cursor that is not one of this list.
+/// The error for a cursor that does not belong to this list.
 pub(super) fn foreign() -> Refusal {
-    field::wrong("cursor", "this is not a cursor of this list: take next_cursor as it was given")
+    field::wrong("cursor", "the cursor does not belong to this list: send next_cursor unchanged")
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_holds_only_for_its_own_list_and_reader() {
+    fn a_cursor_is_valid_only_for_its_own_list_and_reader() {
         let (ana, bo): (UserId, UserId) = ("ana".parse().unwrap(), "bo".parse().unwrap());
         let (first, second) = (ChatId(Ulid(1)), ChatId(Ulid(2)));
         let cursor = List::messages(&ana, first).cursor("after 17");

@@ -1,4 +1,4 @@
-//! `/dev/token`: sign in as anybody, on a node that `heartline dev` runs and on no other.
+//! `/dev/token`: sign in as any user, only on a node that `heartline dev` runs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use tracing::info;
 use super::body::JsonBody;
 use super::{Api, Refused, field};
 
-/// How long a token is good unless it is said.
+/// The default lifetime of a token, and the longest.
 const LIFETIME_SECONDS: u64 = 60 * 60;
 const LIFETIME_SECONDS_MAX: u64 = 24 * 60 * 60;
 
-/// What a node in development signs with.
+/// The signing key of a node in development.
 #[derive(Debug, Clone)]
 pub struct Development {
     /// The node's own secret.
     pub secret: Secret,
 }
 
-/// Who wants to be whom.
+/// A request to sign in.
 #[derive(Debug, Deserialize)]
 pub(super) struct SignIn {
     user_id: UserId,
@@ -37,7 +37,7 @@ pub(super) struct SignIn {
     ttl_seconds: Option<u64>,
 }
 
-/// A token for them.
+/// The signed token.
 #[derive(Debug, Serialize)]
 pub(super) struct SignedIn {
     token: String,
@@ -53,7 +53,7 @@ pub(super) async fn sign_in(
         let message = "only a node that `heartline dev` runs signs tokens";
         return Err(Refusal::new(ErrorCode::NotFound, message).into());
     };
-    if !is_from_here(&headers) || !origin_is_allowed(&headers, &[]) {
+    if !has_local_host(&headers) || !origin_is_allowed(&headers, &[]) {
         let message = "only this node's own page may sign in by name";
         return Err(Refusal::new(ErrorCode::Forbidden, message).into());
     }
@@ -69,14 +69,14 @@ pub(super) async fn sign_in(
         ..NewToken::new(body.user_id, Duration::from_secs(seconds))
     };
     let signed = sign(&token, &development.secret, now)
-        .map_err(|_| Refusal::new(ErrorCode::InternalError, "the token could not be signed"))?;
+        .map_err(|_| Refusal::new(ErrorCode::InternalError, "signing the token failed"))?;
     info!(user_id = %token.user_id, "signed in by name");
     Ok(Json(SignedIn { token: signed, expires_at: now.plus(token.lifetime) }))
 }
 
-/// Whether the node was asked for by an address or as localhost. A foreign page can make a browser
-/// believe that its own host name is this machine; it cannot take an address for its name.
-fn is_from_here(headers: &HeaderMap) -> bool {
+/// Whether the `Host` of the request is an address or localhost. A foreign page can point its own
+/// host name to this machine, but cannot use an address as its name.
+fn has_local_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -93,13 +93,13 @@ mod tests {
     #[test]
     fn a_name_that_anybody_can_point_here_is_not_here() {
         let is_here =
-            |host: &str| is_from_here(&HeaderMap::from_iter([(HOST, host.parse().unwrap())]));
+            |host: &str| has_local_host(&HeaderMap::from_iter([(HOST, host.parse().unwrap())]));
         for host in ["localhost", "localhost:7400", "127.0.0.1:7400", "[::1]:7400", "10.0.0.7"] {
             assert!(is_here(host), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example:7400", "127.0.0.1.evil.example", ""] {
             assert!(!is_here(host), "{host}");
         }
-        assert!(!is_from_here(&HeaderMap::new()));
+        assert!(!has_local_host(&HeaderMap::new()));
     }
 }

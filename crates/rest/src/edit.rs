@@ -1,4 +1,4 @@
-//! Changes of chats and users, and the answers to those that fail.
+//! Changes of chats and users, and the errors of those that fail.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::privacy::PrivacyChanges;
 use super::store::{as_refusal, change_refusal};
 use super::{Api, ChatParts};
 
-/// Makes changes and answers what became of them. Clones share the bound of those under way.
+/// Makes changes and returns their results. Clones share the limit of changes under way.
 #[derive(Debug, Clone)]
 pub(super) struct Edits {
     chat_changes: ChatChanges,
@@ -44,7 +44,7 @@ impl Edits {
         self.chat_changes.changes.make(change).await.map_err(|error| change_refusal(&error))
     }
 
-    /// Creates a chat, or finds the one that is meant.
+    /// Creates a chat, or finds the existing direct chat.
     pub(super) async fn create(
         &self,
         chat: NewChat,
@@ -66,7 +66,7 @@ impl Edits {
         edited.map_err(|error| change_refusal(&error))?.map_err(refusal)
     }
 
-    /// Sets the name that others see.
+    /// Sets the display name of a user.
     pub(super) async fn set_display_name(
         &self,
         user_id: UserId,
@@ -93,7 +93,7 @@ impl Edits {
         made.await.map(|_| ())
     }
 
-    /// Adds a contact to a user's own.
+    /// Adds a contact of a user.
     pub(super) async fn put_contact(
         &self,
         user_id: UserId,
@@ -111,7 +111,7 @@ impl Edits {
         put.map(|_| ()).map_err(|full: ContactsFull| conflict("contacts_full", full.to_string()))
     }
 
-    /// Removes a contact from a user's own.
+    /// Removes a contact of a user.
     pub(super) async fn remove_contact(
         &self,
         user_id: UserId,
@@ -128,7 +128,7 @@ impl Edits {
         made.await.map(|_| ())
     }
 
-    /// Deletes a user, from every chat and from everybody's contacts too.
+    /// Deletes a user, also from all chats and from the contacts of others.
     pub(super) async fn delete_user(&self, user_id: UserId) -> Result<(), Refusal> {
         let (privacy_changes, deleted_id) = (self.privacy_changes.clone(), user_id.clone());
         let deleted = async move { privacy_changes.changed(&[deleted_id]).await };
@@ -139,8 +139,8 @@ impl Edits {
     }
 }
 
-/// Whether what was asked for is stored, or may be. It is told also if it was stored before: whoever
-/// asks twice may do so because the node that stored it died before it told anybody.
+/// Whether the change is stored, or may be. A change that was stored before is announced again,
+/// because the node that stored it may have died before it announced it.
 fn may_be_stored<T>(result: &Result<T, StoreError>) -> bool {
     match result {
         Ok(_) => true,

@@ -1,10 +1,10 @@
-//! A field of a request that is wrong, and the checks that several routes share.
+//! Errors about a field of a request, and checks that several routes share.
 
 use heartline_gateway::Refusal;
 use heartline_protocol::ErrorCode;
 use heartline_protocol::server_frame::ErrorDetails;
 
-/// A refusal that names the field.
+/// An error that names the field.
 pub(super) fn refused(field: &str, code: ErrorCode, message: impl Into<String>) -> Refusal {
     let details = ErrorDetails { field: Some(field.to_owned()), ..Default::default() };
     Refusal { details: Some(details), ..Refusal::new(code, message) }
@@ -15,7 +15,7 @@ pub(super) fn wrong(field: &str, message: impl Into<String>) -> Refusal {
     refused(field, ErrorCode::InvalidMessage, message)
 }
 
-/// A name for people to read: not empty, not too long, and all on one line.
+/// Checks a name for people: not empty, not too long, and on one line.
 pub(super) fn check_name(field: &str, name: &str, characters_max: usize) -> Result<(), Refusal> {
     let is_short_enough = (1..=characters_max).contains(&name.chars().count());
     if !is_short_enough || name.chars().any(char::is_control) {

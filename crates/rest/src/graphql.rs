@@ -1,5 +1,4 @@
-//! GraphQL over plain HTTP, and what stands beside it: the health of the reference system's clients
-//! and the way into a session.
+//! GraphQL over plain HTTP, and the routes that its clients use: `/health` and `/join`.
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -17,23 +16,24 @@ use http::{HeaderMap, StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::question_rates::MayAsk;
+use super::party_query_rates::WithinRate;
 use super::{Api, Refused, health};
 
-/// The bytes that are encoded in one segment of a path: all but RFC 3986's unreserved ones.
+/// The bytes that are percent-encoded in a segment of a path: all but the unreserved ones of RFC
+/// 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Bytes of one request: a whole queue of the largest items.
+/// The most bytes of one request: a whole queue of the largest items.
 pub(super) const BODY_BYTES_MAX: usize = 6 * 1024 * 1024;
 
 /// Runs a query or a mutation. Subscriptions need a socket.
 pub(super) async fn run(
     State(api): State<Api>,
-    asking: Result<MayAsk, Refused>,
+    within_rate: Result<WithinRate, Refused>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, NotRun> {
-    asking?;
+    within_rate?;
     let body = body.map_err(|error| Refusal::malformed(error.status(), error.body_text()))?;
     let account = match bearer(&headers)? {
         Some(token) => Some(api.gateway.verify(&token).await.map_err(Refusal::from)?.user_id),
@@ -54,14 +54,14 @@ pub(super) async fn run(
             (StatusCode::BAD_REQUEST, payload.into())
         }
         None => {
-            let message = "the request has no answer";
+            let message = "the request has no reply";
             return Err(Refusal::new(ErrorCode::InternalError, message).into());
         }
     };
     Ok((status, [(CONTENT_TYPE, "application/json")], Body::from(payload)).into_response())
 }
 
-/// A request that is not run, in the form in which clients of GraphQL read errors.
+/// The error of a request that is not run, in the form of GraphQL.
 #[derive(Debug)]
 pub(super) struct NotRun(Refusal);
 
@@ -90,7 +90,7 @@ impl IntoResponse for NotRun {
     }
 }
 
-/// Health as clients of the reference system read it, with the status of `/readyz`.
+/// Health in the form that existing party clients read, with the status of `/readyz`.
 pub(super) async fn health(State(api): State<Api>) -> Response {
     let required = api.cluster.is_some();
     let connected = api.cluster.as_ref().is_some_and(|cluster| cluster.broker_is_healthy());
@@ -102,10 +102,10 @@ pub(super) async fn health(State(api): State<Api>) -> Response {
         .into_response()
 }
 
-/// Leads to the page of a session on the site.
+/// Redirects to the page of a session on the site.
 pub(super) async fn join(
     State(api): State<Api>,
-    _: MayAsk,
+    _: WithinRate,
     Path(session_id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
@@ -113,7 +113,7 @@ pub(super) async fn join(
     let site = api.site_url.as_deref().ok_or_else(unknown)?;
     heartline_party::value::validate::session_id(&session_id)
         .map_err(|error| Refusal::malformed(StatusCode::BAD_REQUEST, &error.message))?;
-    let session = api.party.rooms.look(&session_id).await;
+    let session = api.party.rooms.read(&session_id).await;
     let session = session.map_err(|error| Refusal::new(error.code, &error.message))?;
     let board_path = session.details.board_path.as_deref().filter(|_| session.exists());
     let board_path = board_path.ok_or_else(unknown)?;
@@ -122,8 +122,8 @@ pub(super) async fn join(
     Ok((StatusCode::FOUND, [(LOCATION, location)]).into_response())
 }
 
-/// The address of a session's page. It begins with the site whatever the path says: everything that
-/// could end a path early is encoded.
+/// The URL of a session's page. The URL begins with the site for every board path, because all
+/// characters that could end a path early are encoded.
 fn location(site: &str, board_path: &str, host: &str, session_id: &str) -> Option<String> {
     let encoded = |text: &str| utf8_percent_encode(text, SEGMENT).to_string();
     let segments: Vec<String> = board_path.split('/').map(encoded).collect();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_into_a_session_never_leaves_the_site() {
+    fn the_redirect_to_a_session_never_leaves_the_site() {
         let to = |path: &str| location("https://example.com", path, "node.example:7400", "a-1");
         let usual = to("/kilter/1/2/3/40").unwrap_or_default();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Whether the process lives and whether it is a good place for new connections.
+//! `/livez` and `/readyz`: whether the process runs, and whether it should get new connections.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,11 +11,11 @@ use super::Api;
 #[derive(Debug, Serialize)]
 struct Health {
     status: &'static str,
-    /// What keeps the node from being ready, or what works only in part.
+    /// The parts that keep the node from being ready, or that do not work.
     degraded: Vec<&'static str>,
 }
 
-/// A few words for those who ask without a browser.
+/// The text at `/` for clients that are not browsers.
 pub(super) fn welcome(api: &Api) -> String {
     format!(
         "Heartline {} on node {}\n\nSockets: /v1/ws   REST: /openapi.json   Health: /readyz\n",
@@ -44,7 +44,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Response {
         degraded.push("redis_link");
     }
     let is_ready = degraded.is_empty();
-    // Another node would be no better off: what does not work is named, and sockets are taken.
+    // The outages below affect all nodes alike: they are listed, but the node accepts connections.
     if !api.chat.availability.is_available() {
         degraded.push("store");
     }

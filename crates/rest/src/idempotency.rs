@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: the same request twice does its work once.
+//! `Idempotency-Key`: a repeated request is performed once.
 //!
-//! What counts as the same request is the body as it was understood, written again in one way:
-//! spaces, the order of fields and fields that nobody reads make no difference.
+//! Two requests are the same if their decoded bodies are equal. Spaces, the order of fields and
+//! unknown fields make no difference.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::FromRequestParts;
@@ -16,7 +16,7 @@ use super::{Refused, field};
 /// The header.
 const HEADER: &str = "idempotency-key";
 
-/// The key of a request, if it came with one, and the route it came by.
+/// The key of a request, if it has one, and its route.
 #[derive(Debug)]
 pub(super) struct Key(Option<(String, String)>);
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_digest_is_of_what_was_understood() {
+    async fn the_digest_is_of_the_decoded_body() {
         let ana = "ana".parse().unwrap();
         let parse = |text| serde_json::from_str::<AddMember>(text).unwrap();
         let mut prints = Vec::new();

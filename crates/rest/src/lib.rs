@@ -24,7 +24,7 @@ mod visibility;
 mod presence;
 mod push;
 mod admin;
-mod question_rates;
+mod party_query_rates;
 mod graphql;
 mod health;
 mod page;
@@ -61,88 +61,88 @@ pub use self::privacy::PrivacyChanges;
 use self::caller::Service;
 use self::edit::Edits;
 use self::messages::SendRates;
-use self::presence::QueryRates;
-use self::question_rates::QuestionRates;
+use self::party_query_rates::PartyQueryRates;
+use self::presence::PresenceQueryRates;
 
-/// What the handlers work with.
+/// The parts that the handlers use.
 #[derive(Debug, Clone)]
 pub struct Api {
     /// The connection plane.
     pub gateway: Arc<Gateway>,
-    /// Who pushes.
+    /// Delivers pushes.
     pub fanout: Fanout,
-    /// Who is where.
+    /// The leases, routes and presence of users.
     pub directory: Directory,
-    /// Who checks tokens.
+    /// Verifies tokens.
     pub authenticator: Authenticator,
-    /// What is counted.
+    /// The metrics.
     pub registry: Arc<Registry>,
     /// Owns the tasks of changes, which finish although the client has disconnected.
     pub tasks: Tasks,
     /// Cancelled when the node stops and drains.
     pub stop: CancellationToken,
-    /// Cancelled when the node drops whatever has not finished.
+    /// Cancelled when the node drops all unfinished work.
     pub cut: CancellationToken,
     /// The link to other nodes; none for a node that is alone.
     pub cluster: Option<Arc<ClusterLink>>,
     /// The planes that this node runs.
     pub planes: Planes,
-    /// What is stored.
+    /// The durability plane.
     pub chat: ChatParts,
     /// Party sessions.
     pub party: PartyApi,
-    /// What signs tokens for those who sign in by name; none unless `heartline dev` runs the node.
+    /// Signs tokens for users who sign in by name; none unless `heartline dev` runs the node.
     pub development: Option<Development>,
-    /// The site of party sessions.
+    /// The URL of the site of party sessions.
     pub site_url: Option<String>,
-    /// Who may see the presence of those who have not chosen.
+    /// The visibility of users who have not set one.
     pub default_visibility: Visibility,
-    /// Who is told when somebody's privacy changes.
+    /// Notifies nodes of changes of privacy.
     pub privacy_changes: PrivacyChanges,
 }
 
-/// What the handlers store and read with.
+/// The parts of the durability plane that the handlers use.
 #[derive(Debug, Clone)]
 pub struct ChatParts {
-    /// Takes sends.
+    /// Stores messages.
     pub ingest: Ingest,
-    /// Reads pages.
+    /// Reads pages of messages.
     pub catch_up: Arc<CatchUp>,
-    /// Chats and who belongs to them.
+    /// Chats and their members.
     pub chats: Arc<dyn Chats>,
     /// Profiles of users.
     pub people: Arc<dyn People>,
     /// Contacts of users.
     pub contacts: Arc<dyn Contacts>,
-    /// Who may see whose presence.
+    /// The visibility of users' presence.
     pub privacy: Arc<dyn Privacy>,
-    /// What this node has heard and not yet written.
+    /// Watermarks and last-seen times that are not yet written.
     pub lazy_writes: LazyWrites,
-    /// Changes chats and announces it.
+    /// Changes chats and announces the changes.
     pub chat_changes: ChatChanges,
-    /// Whether the store works.
+    /// The state of the store.
     pub availability: Availability,
 }
 
 /// Party sessions, for requests without a socket.
 #[derive(Debug, Clone)]
 pub struct PartyApi {
-    /// Answers GraphQL.
+    /// Runs GraphQL requests.
     pub party: Party,
-    /// The sessions of this node.
+    /// The party sessions of this node.
     pub rooms: Rooms,
-    /// Requests that one address may send per second.
+    /// The most requests per second of one address.
     pub query_rate: u32,
 }
 
-/// What the requests of a listener share. Handlers take the part that they need.
+/// The state that the requests of a listener share. Handlers extract the parts that they need.
 #[derive(Debug, Clone)]
 struct Shared {
     api: Api,
     edits: Edits,
     send_rates: SendRates,
-    query_rates: QueryRates,
-    question_rates: QuestionRates,
+    presence_query_rates: PresenceQueryRates,
+    party_query_rates: PartyQueryRates,
 }
 
 macro_rules! part_of_shared {
@@ -157,7 +157,12 @@ macro_rules! part_of_shared {
     };
 }
 
-part_of_shared!(api: Api, edits: Edits, send_rates: SendRates, query_rates: QueryRates);
+part_of_shared!(
+    api: Api,
+    edits: Edits,
+    send_rates: SendRates,
+    presence_query_rates: PresenceQueryRates
+);
 
 /// The routes of the main listener; `with_metrics` puts `/metrics` among them.
 pub fn router(api: Api, with_metrics: bool) -> Router {
@@ -166,8 +171,8 @@ pub fn router(api: Api, with_metrics: bool) -> Router {
     let shared = Shared {
         edits: Edits::new(&api),
         send_rates: SendRates::new(limits),
-        query_rates: QueryRates::new(),
-        question_rates: QuestionRates::new(api.party.query_rate),
+        presence_query_rates: PresenceQueryRates::new(),
+        party_query_rates: PartyQueryRates::new(api.party.query_rate),
         api: api.clone(),
     };
     routes::routes(with_metrics)
@@ -188,7 +193,7 @@ fn no_gateway_routes() -> Router<Shared> {
         .fold(Router::new(), |router, path| router.route(path, any(no_gateway)))
 }
 
-/// What speaks GraphQL, or is there for its clients, and describes itself in its own schema.
+/// The routes of party clients. They are not part of the OpenAPI document: GraphQL has its schema.
 fn party_routes() -> Router<Shared> {
     let body = DefaultBodyLimit::max(graphql::BODY_BYTES_MAX);
     Router::new()
@@ -197,7 +202,7 @@ fn party_routes() -> Router<Shared> {
         .route("/join/{session_id}", get(graphql::join))
 }
 
-/// The page and what only it asks for.
+/// The page and the routes that only the page uses.
 fn page_routes() -> Router<Shared> {
     Router::new()
         .route("/page/node.json", get(page::facts))
@@ -214,7 +219,7 @@ pub fn metrics_router(api: Api) -> Router {
         .with_state(api)
 }
 
-/// A refusal as a handler answers it. The response carries the refusal itself until
+/// A [`Refusal`] as a response of a handler. The response carries the refusal until
 /// [`render_refusal`] writes its body.
 #[derive(Debug)]
 struct Refused(Refusal);
@@ -247,11 +252,11 @@ async fn no_gateway() -> Refused {
 }
 
 async fn not_found() -> Refused {
-    Refusal::new(ErrorCode::NotFound, "there is nothing at this path").into()
+    Refusal::new(ErrorCode::NotFound, "this path does not exist").into()
 }
 
 async fn method_not_allowed() -> Refused {
-    let message = "this path does not take this method";
+    let message = "this path does not support this method";
     Refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, message).into()
 }
 
@@ -263,7 +268,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Refused> {
     api.gateway.observe();
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &api.registry)
-        .map_err(|_| Refusal::new(ErrorCode::InternalError, "metrics could not be written"))?;
+        .map_err(|_| Refusal::new(ErrorCode::InternalError, "encoding the metrics failed"))?;
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(CONTENT_TYPE, content_type)], text).into_response())
 }

@@ -1,5 +1,5 @@
-//! `/v1/chats/{chat_id}/members` and `/leave`: who belongs to a chat, as what, and how far they
-//! have received it.
+//! `/v1/chats/{chat_id}/members`, `/leave` and `/delivery`: the members of a chat, their roles and
+//! their watermarks.
 
 use axum::Json;
 use axum::extract::State;
@@ -57,7 +57,7 @@ pub(super) async fn leave(
     Caller { user_id, .. }: Caller,
     PathId(chat_id): PathId<ChatId>,
 ) -> Result<StatusCode, Refused> {
-    // Nobody leaves for another: the application's back end too goes only itself.
+    // The caller leaves itself, also if its token has the scope `service`.
     let leave = ChatEdit::Remove { user_id: user_id.clone() };
     edits.edit(chat_id, Actor::User(user_id), leave, None).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -69,14 +69,14 @@ pub(super) async fn delivery(
     PathId(chat_id): PathId<ChatId>,
 ) -> Result<Json<Page<Delivery>>, Refused> {
     let chat = chats::visible(&api, &caller, chat_id).await?;
-    // The port asks a member; the application's back end sees what its owner does.
+    // The port reads as a member; a service reads as the first one.
     let first = || chat.members.into_iter().next().map(|member| member.user_id);
     let viewer = caller.viewer().cloned().or_else(first);
     let gone = || store::as_refusal(not_a_member());
     let viewer = viewer.ok_or_else(gone)?;
     let found = store::read(api.chat.chats.watermarks(chat_id, &viewer)).await?;
     let watermarks = found.ok_or_else(gone)?;
-    // What somebody has received tells when they were there, so it is shown as their presence is.
+    // A watermark reveals when a user was online, so the visibility of presence applies to it.
     let shown = if caller.is_service {
         vec![true; watermarks.len()]
     } else {
@@ -87,9 +87,9 @@ pub(super) async fn delivery(
         let Watermark { user_id, last_acked_sequence: stored, .. } = watermark;
         let lazy_writes = &api.chat.lazy_writes;
         let last_acked_sequence = lazy_writes.acked(&user_id, chat_id, chat.head_sequence, stored);
-        // A zero would tell that somebody is shown: who hides must be like one who never came.
-        let is_told = caller.is_service || user_id == viewer || last_acked_sequence > 0;
-        let last_acked_sequence = (is_shown && is_told).then_some(last_acked_sequence);
+        // A zero is omitted, so that a hidden user looks like one who has acknowledged nothing.
+        let has_value = caller.is_service || user_id == viewer || last_acked_sequence > 0;
+        let last_acked_sequence = (is_shown && has_value).then_some(last_acked_sequence);
         Delivery { user_id, last_acked_sequence }
     });
     Ok(Json(Page { items: items.collect(), next_cursor: None }))

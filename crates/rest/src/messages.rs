@@ -1,4 +1,4 @@
-//! `/v1/chats/{chat_id}/messages`: read a chat page by page, and send without a socket.
+//! `/v1/chats/{chat_id}/messages`: pages of messages, and sending without a socket.
 
 use axum::Json;
 use axum::extract::State;
@@ -23,7 +23,7 @@ use super::query::Query;
 use super::store::as_refusal;
 use super::{Api, Refused, field};
 
-/// How fast each user may send without a socket: as fast as over one.
+/// The rate limit of each user for sends without a socket, equal to that of a socket.
 #[derive(Debug, Clone)]
 pub(super) struct SendRates(Allowances<UserId>);
 
@@ -71,7 +71,7 @@ pub(super) async fn send(
     let now = api.gateway.clock().now();
     if !caller.is_service {
         send_rates.0.take(&caller.user_id, now).map_err(|seconds| {
-            let message = "you send too fast";
+            let message = "the send rate limit is exceeded";
             Refusal::later(ErrorCode::RateLimited, message, seconds)
         })?;
     }
@@ -82,7 +82,7 @@ pub(super) async fn send(
     Ok((status, Json(SentMessage { message, duplicate: receipt.duplicate })))
 }
 
-/// Where a page begins: where the request says, or with the newest messages.
+/// The start of a page as the request gives it; the newest messages by default.
 fn position(query: &Query, list: &List<'_>) -> Result<Position, Refusal> {
     let before = query.number("before_sequence")?.map(Position::Before);
     let after = query.number("after_sequence")?.map(Position::After);
@@ -119,7 +119,7 @@ fn read_position(text: &str) -> Option<Position> {
 fn new_message(caller: &Caller, chat_id: ChatId, body: SendMessage) -> Result<NewMessage, Refusal> {
     let SendMessage { client_message_id, content, content_type, sender_id } = body;
     if sender_id.is_some() && !caller.is_service {
-        let message = "only a token whose scope contains service sends for others";
+        let message = "only a token whose scope contains service may send for other users";
         return Err(field::refused("sender_id", ErrorCode::Forbidden, message));
     }
     if content.is_empty() {

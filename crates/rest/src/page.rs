@@ -1,6 +1,6 @@
-//! The page at `/`: chats, presence, parties and a console to try and to watch, in the binary.
+//! The page at `/`, embedded in the binary: chats, presence, party sessions and a console.
 //!
-//! Its files are built from `web/` and committed, so that building the server needs no Node.
+//! Its files are built from `web/` and committed, so that building the server does not need Node.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -43,25 +43,25 @@ const FILES: [File; 3] = [
     file!("icon.svg", "image/svg+xml"),
 ];
 
-/// The page loads nothing from elsewhere and runs nothing but its own script; sockets may be those
-/// of another node.
+/// The page loads only its own files and runs only its own script; it may open sockets to other
+/// nodes.
 const POLICY: &str = "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What the page must know of its node before anybody has signed in.
+/// The facts about its node that the page needs before sign-in.
 #[derive(Debug, Serialize)]
 pub(super) struct NodeFacts {
     version: &'static str,
     node_id: String,
-    /// Whether a name is enough to sign in, as it is in development; else a token is asked for.
+    /// `name` if a name is enough to sign in, as in development, else `token`.
     sign_in: &'static str,
 }
 
-/// The page for browsers, a few words for everybody else.
+/// The page for browsers, a short text for other clients.
 pub(super) async fn index(State(api): State<Api>, headers: HeaderMap) -> Response {
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains("text/html")) {
-        answer(INDEX, &headers)
+        respond(INDEX, &headers)
     } else {
         health::welcome(&api).into_response()
     }
@@ -72,7 +72,7 @@ pub(super) async fn file(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     match FILES.into_iter().find(|file| file.name == name) {
-        Some(file) => Ok(answer(file, &headers)),
+        Some(file) => Ok(respond(file, &headers)),
         None => Err(Refusal::new(ErrorCode::NotFound, "the page has no such file").into()),
     }
 }
@@ -85,11 +85,11 @@ pub(super) async fn facts(State(api): State<Api>) -> Json<NodeFacts> {
     })
 }
 
-fn answer(file: File, headers: &HeaderMap) -> Response {
+fn respond(file: File, headers: &HeaderMap) -> Response {
     let tag = tag(file);
     let common = [
         (ETAG, tag.as_str()),
-        // Asked for anew each time, and mostly answered without a body: a new version is seen.
+        // Browsers revalidate each time, mostly with a 304, and so find a new version at once.
         (CACHE_CONTROL, "no-cache"),
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),

@@ -1,4 +1,4 @@
-//! The ids in a request's path, checked like any other.
+//! The ids in the path of a request.
 
 use std::str::FromStr;
 
@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 
 use super::{Refused, field};
 
-/// The one id that a path names.
+/// The id of a path with one.
 #[derive(Debug)]
 pub(super) struct PathId<T>(pub(super) T);
 
-/// The two ids that a path names, in their order.
+/// The ids of a path with two, in order.
 #[derive(Debug)]
 pub(super) struct PathIds<A, B>(pub(super) A, pub(super) B);
 

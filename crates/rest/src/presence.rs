@@ -1,4 +1,4 @@
-//! `/v1/presence`: who is online, for those who ask now and then.
+//! `/v1/presence`: queries of presence without a subscription.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,14 +14,14 @@ use super::caller::Caller;
 use super::path::PathId;
 use super::{Api, Refused, field};
 
-/// Queries per second and user.
+/// The most queries per second of one user.
 const QUERY_RATE: u32 = 10;
 
-/// How fast each user may ask.
+/// The rate limit of each user.
 #[derive(Debug, Clone)]
-pub(super) struct QueryRates(Allowances<UserId>);
+pub(super) struct PresenceQueryRates(Allowances<UserId>);
 
-impl QueryRates {
+impl PresenceQueryRates {
     pub(super) fn new() -> Self {
         Self(Allowances::new(Rate::per_second(QUERY_RATE, QUERY_RATE)))
     }
@@ -29,17 +29,17 @@ impl QueryRates {
 
 pub(super) async fn read(
     State(api): State<Api>,
-    State(rates): State<QueryRates>,
+    State(rates): State<PresenceQueryRates>,
     caller: Caller,
     PathId(user_id): PathId<UserId>,
 ) -> Result<Json<Presence>, Refused> {
     let mut seen = see(&api, &rates, &caller, vec![user_id]).await?;
-    Ok(Json(seen.pop().expect("one was asked for")))
+    Ok(Json(seen.pop().expect("one user was queried")))
 }
 
 pub(super) async fn query(
     State(api): State<Api>,
-    State(rates): State<QueryRates>,
+    State(rates): State<PresenceQueryRates>,
     caller: Caller,
     JsonBody(PresenceQuery { user_ids }): JsonBody<PresenceQuery>,
 ) -> Result<Json<Page<Presence>>, Refused> {
@@ -53,12 +53,12 @@ pub(super) async fn query(
 
 async fn see(
     api: &Api,
-    rates: &QueryRates,
+    rates: &PresenceQueryRates,
     caller: &Caller,
     user_ids: Vec<UserId>,
 ) -> Result<Vec<Presence>, Refusal> {
     if let Err(seconds) = rates.0.take(&caller.user_id, api.gateway.clock().now()) {
-        let message = "too many presence queries: ask for several users at once, or more slowly";
+        let message = "too many presence queries: query several users at once, or less often";
         return Err(Refusal::later(ErrorCode::RateLimited, message, seconds));
     }
     let sight = |user_id| Sight { observer_id: caller.user_id.clone(), user_id };

@@ -1,4 +1,4 @@
-//! Who may see whom, and what happens when that changes.
+//! The visibility of users to each other, and the announcement of its changes.
 
 use heartline_durability::Sight;
 use heartline_fanout::Fanout;
@@ -7,19 +7,18 @@ use heartline_protocol::UserId;
 
 use super::{Api, store};
 
-/// Whoever shows presence must look again when somebody's privacy has changed; this is where they
-/// are told. Clones tell the same.
+/// Announces changes of privacy to all nodes, which then read the affected presence again.
 #[derive(Debug, Clone)]
 pub struct PrivacyChanges(pub Fanout);
 
 impl PrivacyChanges {
-    /// What these users may see, or who may see them, has changed, and is committed.
+    /// Announces a committed change of the privacy of these users.
     pub(super) async fn changed(&self, user_ids: &[UserId]) {
         self.0.privacy_changed(user_ids).await;
     }
 }
 
-/// Whether an observer may see each of these users, in their order, by one question to the store.
+/// Whether an observer may see each of these users, in order, by one call to the store.
 pub(super) async fn may_see(
     api: &Api,
     observer_id: &UserId,

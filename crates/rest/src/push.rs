@@ -22,7 +22,7 @@ pub(super) struct PushBody {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Pushed {
-    /// Queued here plus leased elsewhere.
+    /// Connections of this node in whose outbox it is, plus leases on other nodes.
     connections: usize,
 }
 
@@ -43,7 +43,7 @@ fn refusal(error: PushError) -> Refusal {
         PushError::Name => field::refused("name", ErrorCode::InvalidMessage, message),
         PushError::Data => field::refused("data", ErrorCode::MessageTooLarge, message),
         PushError::Directory(source) => {
-            warn!(error = %source, "a push found no directory");
+            warn!(error = %source, "reading routes for a push failed");
             Refusal::later(ErrorCode::ServiceUnavailable, message, 5)
         }
     }

@@ -1,4 +1,4 @@
-//! The query of a request: whole numbers and cursors.
+//! The query parameters of a request.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use http::request::Parts;
 
 use super::field;
 
-/// The query of a request. Names that a route does not know are ignored, as everywhere.
+/// The query of a request. Unknown parameters are ignored.
 #[derive(Debug)]
 pub(super) struct Query(String);
 
@@ -23,7 +23,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 }
 
 impl Query {
-    /// The value of a name, which may come once.
+    /// The value of a parameter, which may be given once.
     pub(super) fn text(&self, name: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
         let pairs = form_urlencoded::parse(self.0.as_bytes());
         let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
@@ -33,17 +33,17 @@ impl Query {
         }
     }
 
-    /// The whole number of a name.
+    /// The value of a parameter that is a whole number.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        // `parse` would take a plus sign too.
+        // `parse` would accept a plus sign.
         let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let number = digits.and_then(|digits| digits.parse().ok());
         let wrong = || field::wrong(name, format!("{name} must be a whole number below 2^64"));
         number.map(Some).ok_or_else(wrong)
     }
 
-    /// How many items a page may have.
+    /// The most items of a page.
     pub(super) fn limit(&self) -> Result<usize, Refusal> {
         let limit = self.number("limit")?.unwrap_or(PAGE_ITEMS as u64);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Every route: what it does, for whom, with what, and how it is answered.
+//! All routes of the main listener, each with its description.
 
 use heartline_protocol::ErrorCode::{
     ChatHalted, Conflict, Forbidden, InternalError, NotAMember, NotFound, RateLimited, ServerBusy,
@@ -40,8 +40,8 @@ pub(super) fn routes(with_metrics: bool) -> Routes {
     let routes = add_back_end(routes);
     let counted =
         Operation::get("/metrics", "readMetrics", "The metrics, if `metrics.listen` is `main`.")
-            .answers_text("All metrics.", "application/openmetrics-text")
-            .refuses(&[InternalError]);
+            .returns_text("All metrics.", "application/openmetrics-text")
+            .fails_with(&[InternalError]);
     if with_metrics { routes.add(counted, metrics) } else { routes.describe(counted) }
 }
 
@@ -49,11 +49,11 @@ fn add_operating(routes: Routes) -> Routes {
     routes
         .add(
             Operation::get("/", "welcome", "The page for browsers; otherwise a short text.")
-                .answers_text("The version and the node id.", "text/plain"),
+                .returns_text("The version and the node id.", "text/plain"),
             page::index,
         )
         .add(
-            Operation::get("/livez", "isLive", "Whether the process runs.").answers(
+            Operation::get("/livez", "isLive", "Whether the process runs.").returns(
                 200,
                 "The process runs.",
                 "Health",
@@ -62,8 +62,8 @@ fn add_operating(routes: Routes) -> Routes {
         )
         .add(
             Operation::get("/readyz", "isReady", "Whether the node accepts new connections.")
-                .answers(200, "The node is ready.", "Health")
-                .answers(503, "The node is not ready; `degraded` lists the reasons.", "Health"),
+                .returns(200, "The node is ready.", "Health")
+                .returns(503, "The node is not ready; `degraded` lists the reasons.", "Health"),
             health::readyz,
         )
 }
@@ -75,38 +75,38 @@ fn add_chats(routes: Routes) -> Routes {
                 .for_tokens()
                 .parameters(&[Parameter::Key])
                 .body("CreateChat")
-                .answers(201, "The new chat.", "Chat")
-                .answers(200, "The existing direct chat, or the result of the key.", "Chat")
-                .refuses(&[Conflict, ServerBusy]),
+                .returns(201, "The new chat.", "Chat")
+                .returns(200, "The existing direct chat, or the result of the key.", "Chat")
+                .fails_with(&[Conflict, ServerBusy]),
             chats::create,
         )
         .add(
             Operation::get(CHATS, "listChats", "The caller's chats, oldest first.")
                 .for_tokens()
                 .parameters(&[Parameter::Limit, Parameter::Cursor])
-                .answers_page("The chats, with the newest message of each.", "ListedChat"),
+                .returns_page("The chats, with the newest message of each.", "ListedChat"),
             chats::list,
         )
         .add(
             Operation::get(CHAT, "readChat", "A chat with its members.")
                 .for_tokens()
-                .answers(200, "The chat.", "Chat")
-                .refuses(&[NotAMember]),
+                .returns(200, "The chat.", "Chat")
+                .fails_with(&[NotAMember]),
             chats::read,
         )
         .add(
             Operation::patch(CHAT, "renameChat", "Renames a group; for owners and admins.")
                 .for_tokens()
                 .body("RenameChat")
-                .answers(200, "The chat.", "Chat")
-                .refuses(&[NotAMember, Forbidden, Conflict, ServerBusy]),
+                .returns(200, "The chat.", "Chat")
+                .fails_with(&[NotAMember, Forbidden, Conflict, ServerBusy]),
             chats::rename,
         )
         .add(
             Operation::delete(CHAT, "deleteChat", "Deletes a chat; for owners and `service`.")
                 .for_tokens()
-                .answers_nothing("The chat is deleted.")
-                .refuses(&[NotAMember, Forbidden, Conflict, ServerBusy]),
+                .returns_nothing("The chat is deleted.")
+                .fails_with(&[NotAMember, Forbidden, Conflict, ServerBusy]),
             chats::delete,
         )
 }
@@ -119,38 +119,38 @@ fn add_members(routes: Routes) -> Routes {
                 .for_tokens()
                 .parameters(&[Parameter::Key])
                 .body("AddMember")
-                .answers(201, "The new member.", "ChatMember")
-                .answers(200, "The user was a member already.", "ChatMember")
-                .refuses(&[NotAMember, Forbidden, Conflict, ServerBusy]),
+                .returns(201, "The new member.", "ChatMember")
+                .returns(200, "The user was a member already.", "ChatMember")
+                .fails_with(&[NotAMember, Forbidden, Conflict, ServerBusy]),
             members::add,
         )
         .add(
             Operation::patch(MEMBER, "setRole", "Changes the role of a member; for owners.")
                 .for_tokens()
                 .body("SetRole")
-                .answers(200, "The member.", "ChatMember")
-                .refuses(refusals),
+                .returns(200, "The member.", "ChatMember")
+                .fails_with(refusals),
             members::set_role,
         )
         .add(
             Operation::delete(MEMBER, "removeMember", "Removes a member; for owners and admins.")
                 .for_tokens()
-                .answers_nothing("The member is removed.")
-                .refuses(refusals),
+                .returns_nothing("The member is removed.")
+                .fails_with(refusals),
             members::remove,
         )
         .add(
             Operation::post(LEAVE, "leaveChat", "Leaves a chat.")
                 .for_tokens()
-                .answers_nothing("The caller is no longer a member.")
-                .refuses(&[NotAMember, Conflict, ServerBusy]),
+                .returns_nothing("The caller is no longer a member.")
+                .fails_with(&[NotAMember, Conflict, ServerBusy]),
             members::leave,
         )
         .add(
             Operation::get(DELIVERY, "readDelivery", "The watermark of each member.")
                 .for_tokens()
-                .answers_page("Every member, with the watermarks that are visible.", "Delivery")
-                .refuses(&[NotAMember]),
+                .returns_page("Every member, with the watermarks that are visible.", "Delivery")
+                .fails_with(&[NotAMember]),
             members::delivery,
         )
 }
@@ -162,17 +162,24 @@ fn add_messages(routes: Routes) -> Routes {
             Operation::get(MESSAGES, "listMessages", "A page of messages, by default the newest.")
                 .for_tokens()
                 .parameters(&[Before, After, Limit, Cursor])
-                .answers_page("The messages, always in ascending order.", "Message")
-                .refuses(&[NotAMember, ServerBusy]),
+                .returns_page("The messages, always in ascending order.", "Message")
+                .fails_with(&[NotAMember, ServerBusy]),
             messages::page,
         )
         .add(
             Operation::post(MESSAGES, "sendMessage", "Sends a message without a socket.")
                 .for_tokens()
                 .body("SendMessage")
-                .answers(201, "The message is stored and announced.", "SentMessage")
-                .answers(200, "An earlier attempt had stored the message.", "SentMessage")
-                .refuses(&[NotAMember, Forbidden, Conflict, RateLimited, ServerBusy, ChatHalted]),
+                .returns(201, "The message is stored and announced.", "SentMessage")
+                .returns(200, "An earlier attempt had stored the message.", "SentMessage")
+                .fails_with(&[
+                    NotAMember,
+                    Forbidden,
+                    Conflict,
+                    RateLimited,
+                    ServerBusy,
+                    ChatHalted,
+                ]),
             messages::send,
         )
 }
@@ -180,7 +187,7 @@ fn add_messages(routes: Routes) -> Routes {
 fn add_users(routes: Routes) -> Routes {
     routes
         .add(
-            Operation::get(ME, "readMe", "The caller's own profile.").for_tokens().answers(
+            Operation::get(ME, "readMe", "The caller's own profile.").for_tokens().returns(
                 200,
                 "The profile.",
                 "User",
@@ -191,21 +198,21 @@ fn add_users(routes: Routes) -> Routes {
             Operation::patch(ME, "updateMe", "Changes the caller's own profile.")
                 .for_tokens()
                 .body("UpdateUser")
-                .answers(200, "The profile.", "User")
-                .refuses(&[ServerBusy]),
+                .returns(200, "The profile.", "User")
+                .fails_with(&[ServerBusy]),
             users::update_me,
         )
         .add(
             Operation::get(USER, "readUser", "A user's profile, also of an unknown user.")
                 .for_tokens()
-                .answers(200, "The profile.", "User"),
+                .returns(200, "The profile.", "User"),
             users::read,
         )
         .add(
             Operation::delete(USER, "deleteUser", "Deletes a user and their messages.")
                 .for_services()
-                .answers_nothing("The user is deleted; their messages are emptied soon.")
-                .refuses(&[ServerBusy]),
+                .returns_nothing("The user is deleted; their messages are emptied soon.")
+                .fails_with(&[ServerBusy]),
             users::delete,
         )
 }
@@ -216,14 +223,14 @@ fn add_privacy(routes: Routes) -> Routes {
             Operation::get(CONTACTS, "listContacts", "The caller's contacts, ordered by user id.")
                 .for_tokens()
                 .parameters(&[Parameter::Limit, Parameter::Cursor])
-                .answers_page("The contacts, without whether they added the caller.", "Contact"),
+                .returns_page("The contacts, without whether they added the caller.", "Contact"),
             contacts::list,
         )
         .add(
             Operation::put(CONTACT, "putContact", "Adds a user to the caller's contacts.")
                 .for_tokens()
-                .answers_nothing("The user is a contact.")
-                .refuses(&[Conflict, ServerBusy]),
+                .returns_nothing("The user is a contact.")
+                .fails_with(&[Conflict, ServerBusy]),
             contacts::put,
         )
         .add(
@@ -233,14 +240,14 @@ fn add_privacy(routes: Routes) -> Routes {
                 "Removes a user from the caller's contacts.",
             )
             .for_tokens()
-            .answers_nothing("The user is not a contact.")
-            .refuses(&[ServerBusy]),
+            .returns_nothing("The user is not a contact.")
+            .fails_with(&[ServerBusy]),
             contacts::remove,
         )
         .add(
             Operation::get(VISIBILITY, "readVisibility", "Who may see the caller's presence.")
                 .for_tokens()
-                .answers(200, "The setting, or the default.", "VisibilitySetting"),
+                .returns(200, "The setting, or the default.", "VisibilitySetting"),
             visibility::read,
         )
         .add(
@@ -251,23 +258,23 @@ fn add_privacy(routes: Routes) -> Routes {
             )
             .for_tokens()
             .body("VisibilitySetting")
-            .answers(200, "The setting, valid at once.", "VisibilitySetting")
-            .refuses(&[ServerBusy]),
+            .returns(200, "The setting, valid at once.", "VisibilitySetting")
+            .fails_with(&[ServerBusy]),
             visibility::choose,
         )
         .add(
             Operation::get(PRESENCE, "readPresence", "Whether a user is online.")
                 .for_tokens()
-                .answers(200, "The presence, as far as the caller may see it.", "Presence")
-                .refuses(&[RateLimited]),
+                .returns(200, "The presence, as far as the caller may see it.", "Presence")
+                .fails_with(&[RateLimited]),
             presence::read,
         )
         .add(
             Operation::post(PRESENCE_QUERY, "queryPresence", "Whether users are online.")
                 .for_tokens()
                 .body("PresenceQuery")
-                .answers_page("The presence of each user, in the order of the query.", "Presence")
-                .refuses(&[RateLimited]),
+                .returns_page("The presence of each user, in the order of the query.", "Presence")
+                .fails_with(&[RateLimited]),
             presence::query,
         )
 }
@@ -278,46 +285,46 @@ fn add_back_end(routes: Routes) -> Routes {
             Operation::post("/v1/push", "push", "Sends an event to all devices of some users.")
                 .for_services()
                 .body("Push")
-                .answers(200, "The number of connections for which it was queued.", "Pushed"),
+                .returns(200, "The number of connections for which it was queued.", "Pushed"),
             push::push,
         )
         .add(
             Operation::get("/v1/admin/nodes", "listNodes", "The live nodes.")
                 .for_services()
-                .answers_page("The nodes.", "Node"),
+                .returns_page("The nodes.", "Node"),
             admin::list_nodes,
         )
         .add(
             Operation::get("/v1/admin/metrics", "readNodeMetrics", "The metrics of this node.")
                 .for_services()
-                .answers_text("All metrics.", "application/openmetrics-text"),
+                .returns_text("All metrics.", "application/openmetrics-text"),
             metrics_for_services,
         )
         .add(
             Operation::get(NODE_CONNECTIONS, "listNodeConnections", "Connections of this node.")
                 .for_services()
                 .parameters(&[Parameter::Limit])
-                .answers_page("The connections, fullest outbox first.", "NodeConnection"),
+                .returns_page("The connections, fullest outbox first.", "NodeConnection"),
             admin::list_node_connections,
         )
         .add(
             Operation::get(CONNECTIONS, "listConnections", "The live connections of a user.")
                 .for_services()
-                .answers_page("The connections.", "Connection")
-                .refuses(&[ServiceUnavailable]),
+                .returns_page("The connections.", "Connection")
+                .fails_with(&[ServiceUnavailable]),
             admin::list_connections,
         )
         .add(
             Operation::delete(CONNECTIONS, "endConnections", "Ends all connections of a user.")
                 .for_services()
-                .answers(200, "The number of connections that are being closed.", "Ended"),
+                .returns(200, "The number of connections that are being closed.", "Ended"),
             admin::end_connections,
         )
         .add(
             Operation::delete(CONNECTION, "endConnection", "Ends a connection.")
                 .for_services()
-                .answers(200, "The connection is being closed.", "Ended")
-                .refuses(&[NotFound]),
+                .returns(200, "The connection is being closed.", "Ended")
+                .fails_with(&[NotFound]),
             admin::end_connection,
         )
 }

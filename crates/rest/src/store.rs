@@ -1,7 +1,7 @@
-//! The store, as requests meet it: how long they wait, and what a failure is answered.
+//! Calls to the store, with a deadline, and the errors of calls that fail.
 //!
-//! The reason of a failure is for the operator's log. What a client learns is when to try again
-//! and, of a change, whether it may have been made.
+//! The cause of a failure goes to the log. The client receives the time after which to retry and,
+//! for a change, whether it may have been made.
 
 use heartline_durability::{Chain, ChangeError, StoreError};
 use heartline_gateway::Refusal;
@@ -11,28 +11,28 @@ use heartline_protocol::{ErrorCode, Outcome};
 use tokio::time::timeout;
 use tracing::warn;
 
-/// When to try again after a failure that says nothing about its end, in seconds.
+/// The default time after which to retry, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// When to look again at what an operator must repair first, in seconds.
+/// The time after which to retry if an operator must repair a chat first, in seconds.
 const HALTED_RETRY_AFTER_SECONDS: u64 = 60;
 
-/// Something that was read.
+/// Awaits a read, with a deadline.
 pub(super) async fn read<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Refusal> {
     match timeout(DURABILITY_DEADLINE, call).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => Err(unavailable(&Chain(&error).to_string(), None)),
-        Err(_) => Err(unavailable("no answer in time", None)),
+        Err(_) => Err(unavailable("the deadline has passed", None)),
     }
 }
 
-/// The answer to a change that failed, or whose result is not known.
+/// The error of a change that failed, or whose result is not known.
 pub(super) fn change_refusal(error: &ChangeError) -> Refusal {
     match error {
         ChangeError::Busy => {
-            let message = "too many changes are under way: ask again";
+            let message = "too many changes are under way: retry";
             Refusal::later(ErrorCode::ServerBusy, message, 1)
         }
         ChangeError::Store(_) | ChangeError::Unfinished => {
@@ -44,9 +44,9 @@ pub(super) fn change_refusal(error: &ChangeError) -> Refusal {
 fn unavailable(error: &str, outcome: Option<Outcome>) -> Refusal {
     warn!(error, "store call of a request failed");
     let message = match outcome {
-        None => "this cannot be read at the moment",
-        Some(Outcome::Rejected) => "this cannot be changed at the moment",
-        Some(Outcome::Unknown) => "this may have been changed: look before you ask again",
+        None => "the store cannot be read at the moment",
+        Some(Outcome::Rejected) => "the change was not made: the store is not available",
+        Some(Outcome::Unknown) => "the change may have been made: read the object before you retry",
     };
     let details =
         outcome.map(|outcome| ErrorDetails { outcome: Some(outcome), ..Default::default() });
@@ -54,7 +54,7 @@ fn unavailable(error: &str, outcome: Option<Outcome>) -> Refusal {
     Refusal { details, ..refusal }
 }
 
-/// What a socket would be answered, as an HTTP answer: one table of sentences for both.
+/// The error frame of a socket as an HTTP error, so that both have the same messages.
 pub(super) fn as_refusal(frame: impl Into<ErrorFrame>) -> Refusal {
     let ErrorFrame { code, message, retry_after_seconds, details, .. } = frame.into();
     let default = match code {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_that_fails_or_hangs_is_answered_with_a_pause_and_no_reason() {
+    async fn a_read_that_fails_or_hangs_has_a_time_to_retry_and_hides_the_cause() {
         let failed = read::<()>(async { Err(StoreError::rejected("/var/lib/x: disk full")) });
         for refusal in [failed.await.unwrap_err(), read::<()>(pending()).await.unwrap_err()] {
             assert_eq!(refusal.code, ErrorCode::ServiceUnavailable);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_whether_it_may_have_been_made() {
+    fn a_failed_change_reports_whether_it_may_have_been_made() {
         let outcome = |error| change_refusal(&error).details.unwrap().outcome.unwrap();
         let rejected = ChangeError::Store(StoreError::rejected("full"));
         assert_eq!(outcome(rejected), Outcome::Rejected);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_with_status_503_says_when_to_come_back() {
+    fn every_error_with_status_503_has_a_time_to_retry() {
         let unavailable = SendError::Unavailable { outcome: Outcome::Unknown };
         for refusal in [
             as_refusal(SendError::Busy),

@@ -1,4 +1,4 @@
-//! `/v1/users`: what people show of themselves.
+//! `/v1/users`: the profiles of users.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use super::path::PathId;
 use super::{Api, Refused, field, store};
 
 pub(super) async fn me(State(api): State<Api>, caller: Caller) -> Result<Json<User>, Refused> {
-    shown(&api, &caller.user_id).await
+    profile(&api, &caller.user_id).await
 }
 
 pub(super) async fn update_me(
@@ -34,7 +34,7 @@ pub(super) async fn read(
     _: Caller,
     PathId(user_id): PathId<UserId>,
 ) -> Result<Json<User>, Refused> {
-    shown(&api, &user_id).await
+    profile(&api, &user_id).await
 }
 
 pub(super) async fn delete(
@@ -46,12 +46,12 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn shown(api: &Api, user_id: &UserId) -> Result<Json<User>, Refused> {
+async fn profile(api: &Api, user_id: &UserId) -> Result<Json<User>, Refused> {
     let profile = store::read(api.chat.people.profile(user_id)).await?;
     Ok(Json(user(profile)))
 }
 
-/// When somebody was last online is presence, and not for everybody.
+/// The public part of a profile. The last-seen time is presence, whose visibility is limited.
 fn user(profile: Profile) -> User {
     let Profile { user_id, display_name, .. } = profile;
     User { user_id, display_name }

@@ -1,4 +1,4 @@
-//! `/v1/presence/visibility`: who may see the caller's presence.
+//! `/v1/presence/visibility`: the visibility of the caller's presence.
 
 use axum::Json;
 use axum::extract::State;

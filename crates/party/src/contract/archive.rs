@@ -1,16 +1,16 @@
-//! What every [`PartyArchive`] promises: nothing goes back, and everything is found again.
+//! The promises of every [`PartyArchive`]: no state goes back, and every session is found again.
 
 use heartline_protocol::UserId;
 
 use super::Names;
 use crate::room::archive::{Archived, Discovered, PartyArchive};
 use crate::room::store::{Revision, Stored};
-use crate::value::session::{Details, Session, Status};
+use crate::value::session::{Details, PartySession, Status};
 
-/// More sessions than any run makes.
+/// More sessions than any run creates.
 const ALL: usize = 100_000;
 
-/// An archive, and names that nobody has used.
+/// An archive, and unused names.
 #[derive(Debug)]
 pub struct ArchiveContract<'engine> {
     pub(super) archive: &'engine dyn PartyArchive,
@@ -25,18 +25,18 @@ impl<'engine> ArchiveContract<'engine> {
 
     /// Runs the whole suite.
     pub async fn run(&self) {
-        self.what_was_put_is_there().await;
-        self.nothing_goes_back().await;
-        self.whoever_took_part_is_noted().await;
-        self.a_large_batch_is_put_at_once().await;
+        self.an_archived_session_is_read_back_whole().await;
+        self.an_older_state_does_not_overwrite_a_newer_one().await;
+        self.participants_are_added_and_never_removed().await;
+        self.a_large_batch_is_written_at_once().await;
         self.sessions_of_an_account_are_found().await;
         self.idle_sessions_are_found().await;
         self.prove_nearby().await;
     }
 
-    /// A session that nobody has named before, as it is to be kept.
+    /// A new session in its archived form.
     pub(super) fn session(&self, version: u64, details: Details) -> Archived {
-        let mut session = Session::new(self.names.next("session"));
+        let mut session = PartySession::new(self.names.next("session"));
         (session.version, session.details) = (version, details);
         Archived::of(&session, 1_000)
     }
@@ -50,7 +50,7 @@ impl<'engine> ArchiveContract<'engine> {
         self.archive.put(sessions).await.expect("the archive works");
     }
 
-    /// A session of the archive, its participants in the order of their ids.
+    /// An archived session, with its participants in order.
     async fn get(&self, session_id: &str) -> Option<Archived> {
         let mut found = self.archive.get(session_id).await.expect("the archive works");
         if let Some(found) = &mut found {
@@ -59,7 +59,7 @@ impl<'engine> ArchiveContract<'engine> {
         found
     }
 
-    async fn what_was_put_is_there(&self) {
+    async fn an_archived_session_is_read_back_whole(&self) {
         assert_eq!(self.get(&self.names.next("session")).await, None);
         self.put(&[]).await;
         let mut one = self.session(7, everything(self.account()));
@@ -74,7 +74,7 @@ impl<'engine> ArchiveContract<'engine> {
         assert_eq!(self.get(&one.session_id).await, Some(one));
     }
 
-    async fn nothing_goes_back(&self) {
+    async fn an_older_state_does_not_overwrite_a_newer_one(&self) {
         let first = self.session(5, Details::default());
         let at = |incarnation, version, name: &str| Archived {
             stored: Stored {
@@ -101,7 +101,7 @@ impl<'engine> ArchiveContract<'engine> {
         assert_eq!(self.get(&first.session_id).await, Some(two), "the newest of a batch");
     }
 
-    async fn whoever_took_part_is_noted(&self) {
+    async fn participants_are_added_and_never_removed(&self) {
         let mut session = self.session(1, Details::default());
         let mut accounts = [self.account(), self.account(), self.account()];
         accounts.sort_unstable();
@@ -118,11 +118,11 @@ impl<'engine> ArchiveContract<'engine> {
         late.participants = vec![cy, bo];
         self.put(&[&late]).await;
         let found = self.get(&session.session_id).await.expect("it is there");
-        assert_eq!(found.participants, accounts, "who has been here stays noted");
+        assert_eq!(found.participants, accounts, "participants are never removed");
         assert_eq!(found.stored.revision.version, 2);
     }
 
-    async fn a_large_batch_is_put_at_once(&self) {
+    async fn a_large_batch_is_written_at_once(&self) {
         let large: Vec<_> = (0..30_u8)
             .map(|number| {
                 let mut session = self.session(1, Details::default());
@@ -166,7 +166,11 @@ impl<'engine> ArchiveContract<'engine> {
         (joined.status, joined.active_at_ms) = (Status::Inactive, 500);
         self.put(&[&joined]).await;
         let expected = [&created, &both, &joined].map(|session| discovered(session, None));
-        assert_eq!(self.of_account(&ana, ALL).await, expected, "who has left was there");
+        assert_eq!(
+            self.of_account(&ana, ALL).await,
+            expected,
+            "a member that has left stays a participant"
+        );
     }
 
     async fn idle_sessions_are_found(&self) {
@@ -175,7 +179,7 @@ impl<'engine> ArchiveContract<'engine> {
             session.active_at_ms = active_at_ms;
             session
         };
-        // Long ago, so that what others have archived comes after it.
+        // Long ago, so that the sessions of other runs come after these.
         let [old, older, recent, busy] = [20, 10, 900, 10].map(idle_since);
         let busy = Archived { members: 1, status: Status::Active, ..busy };
         let ended = Archived { status: Status::Ended, ..idle_since(10) };
@@ -200,7 +204,7 @@ impl<'engine> ArchiveContract<'engine> {
     }
 }
 
-/// What is found of an archived session.
+/// The search result for an archived session.
 pub(super) fn discovered(session: &Archived, distance_metres: Option<f64>) -> Discovered {
     Discovered {
         session_id: session.session_id.clone(),
@@ -211,7 +215,7 @@ pub(super) fn discovered(session: &Archived, distance_metres: Option<f64>) -> Di
     }
 }
 
-/// Details of which none is left out.
+/// Details with every field set.
 fn everything(creator: UserId) -> Details {
     Details {
         name: Some("Ünder \0 the roof".to_owned()),

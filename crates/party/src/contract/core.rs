@@ -1,5 +1,5 @@
-//! What a store is for: nodes that decide operations by themselves and commit them by comparing
-//! end with the same session.
+//! The purpose of a store: nodes that decide operations independently and commit them by comparing
+//! revisions end with the same session.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rand::Rng;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use super::{ENTRIES_KEPT, StoreContract, fields_of, heard_of};
+use super::{ENTRIES_KEPT, StoreContract, fields_of, next_commit};
 use crate::room::store::{Commit, Committed, Notice, PartyStore, Revision};
 use crate::value::entry::Entry;
 use crate::value::fields::{Changes, changes, from_fields, to_fields};
@@ -16,16 +16,16 @@ use crate::value::item::{Item, QueueItem};
 use crate::value::limits::Limits;
 use crate::value::operation::{Actor, Context, Edit, Join, Membership, Operation, apply};
 use crate::value::roster::Attachment;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 use crate::value::validate;
 
-/// Nodes that work on one session, operations that each wants, and items that they share.
+/// Nodes that work on one session, operations of each, and items that they share.
 const NODES: u64 = 5;
 const OPERATIONS: usize = 25;
 const ITEMS: u32 = 12;
 
 impl StoreContract {
-    /// Proves that decisions of the pure core end in one session, whoever takes them.
+    /// Proves that decisions of several nodes end in one session.
     pub async fn prove_core(&self) {
         let session_id = self.session();
         let follower = self.other();
@@ -39,7 +39,7 @@ impl StoreContract {
         }
         let mut ended = Vec::new();
         while let Some(node) = nodes.join_next().await {
-            ended.push(node.expect("a node comes to its end"));
+            ended.push(node.expect("a node finishes"));
         }
         let stored = self.first().sessions.load(&session_id).await.expect("the store works");
         let truth = from_fields(stored.expect("it is there").fields).expect("it is a session");
@@ -49,8 +49,8 @@ impl StoreContract {
             assert_eq!(node.session, truth, "every node has the same session");
         }
         let listener = Node::new(follower.clone(), &session_id, NODES);
-        let heard = listener.listen(&mut notices, truth.version).await;
-        assert_eq!(heard, truth, "and so has who only listened");
+        let followed = listener.listen(&mut notices, truth.version).await;
+        assert_eq!(followed, truth, "also a node that only followed the notices");
         follower.watch.unwatch(&session_id).await;
     }
 }
@@ -58,7 +58,7 @@ impl StoreContract {
 /// A node with its own copy of the session.
 struct Node {
     store: PartyStore,
-    session: Session,
+    session: PartySession,
     actor: Actor,
     commits: u64,
 }
@@ -72,7 +72,7 @@ impl Node {
             .is_multiple_of(2)
             .then(|| format!("account-{number}").parse().expect("a legal user id"));
         let actor = Actor { member, account, attachment };
-        Self { store, session: Session::new(session_id), actor, commits: 0 }
+        Self { store, session: PartySession::new(session_id), actor, commits: 0 }
     }
 
     async fn work(mut self) -> Self {
@@ -83,7 +83,7 @@ impl Node {
         self
     }
 
-    /// Decides, commits, and decides anew if somebody was faster.
+    /// Decides and commits, and decides again after a conflict.
     async fn perform(&mut self, operation: Operation) {
         self.commits += 1;
         let commit_id = format!("{}-{}", self.actor.member, self.commits);
@@ -92,7 +92,7 @@ impl Node {
             let actor = Some(self.actor.clone());
             let limits = Limits::default();
             let context = Context { now_ms, actor, correlation_id: None, limits };
-            // What is refused, or changes nothing, is nothing to commit.
+            // A rejected operation, or one without an effect, has nothing to commit.
             let Ok(applied) = apply(&self.session, &operation, &context) else { return };
             let Some(entry) = applied.entry(&commit_id) else { return };
             let is_new = self.session.version == 0;
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Compares the copy with what is stored, unless somebody has gone further meanwhile.
+    /// Compares the copy with the stored session, unless another node has committed meanwhile.
     async fn compare(&self) {
         let stored = self.store.sessions.load(&self.session.id).await.expect("the store works");
         let stored = stored.expect("what was committed is there");
@@ -129,11 +129,11 @@ impl Node {
             assert_eq!(fields_of(stored), copy, "the store holds what was decided");
         } else {
             let session = from_fields(stored.fields).expect("it is a session");
-            assert!(session.version > self.session.version, "nobody goes back");
+            assert!(session.version > self.session.version, "versions never fall");
         }
     }
 
-    /// Brings the copy to the present: by the entries, or as a whole where these do not suffice.
+    /// Updates the copy from the entries, or reloads it if these are incomplete.
     async fn catch_up(&mut self) {
         let after = Revision::of(&self.session);
         let entries =
@@ -156,9 +156,13 @@ impl Node {
     }
 
     /// Follows the notices until the session is at a version.
-    async fn listen(mut self, notices: &mut broadcast::Receiver<Notice>, version: u64) -> Session {
+    async fn listen(
+        mut self,
+        notices: &mut broadcast::Receiver<Notice>,
+        version: u64,
+    ) -> PartySession {
         while self.session.version < version {
-            let (revision, entry) = heard_of(notices, &self.session.id.clone()).await;
+            let (revision, entry) = next_commit(notices, &self.session.id.clone()).await;
             if revision.version <= self.session.version {
                 continue;
             }

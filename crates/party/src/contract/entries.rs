@@ -1,4 +1,5 @@
-//! What every store promises of the log: all that led from one revision to the present, or none.
+//! The promises of every store about the log: all entries from a revision to the present one, or
+//! none.
 
 use bytes::Bytes;
 
@@ -12,9 +13,9 @@ impl StoreContract {
     /// Proves the log.
     pub async fn prove_entries(&self) {
         self.entries_lead_to_the_present().await;
-        self.what_is_not_whole_is_not_answered().await;
+        self.incomplete_entries_are_not_returned().await;
         self.a_restored_session_has_no_former_entries().await;
-        self.a_session_that_is_gone_has_no_entries().await;
+        self.a_removed_session_has_no_entries().await;
         self.the_log_is_all_that_is_kept_of_an_incarnation().await;
     }
 
@@ -26,7 +27,7 @@ impl StoreContract {
         self.other().sessions.entries(session_id, after).await.expect("the store works")
     }
 
-    /// Goes on to a version, and answers the revisions on the way, the present one first.
+    /// Commits up to a version; returns all revisions on the way, beginning with the first.
     async fn walk(&self, session_id: &str, from: Revision, to: u64, kept: usize) -> Vec<Revision> {
         let mut revisions = vec![from];
         for version in from.version + 1..=to {
@@ -40,7 +41,7 @@ impl StoreContract {
     }
 
     async fn entries_lead_to_the_present(&self) {
-        let (session_id, first) = self.made().await;
+        let (session_id, first) = self.created().await;
         let revisions = self.walk(&session_id, first, 20, 100).await;
         for (index, after) in revisions.iter().enumerate() {
             let led: Vec<_> = revisions[index + 1..].iter().copied().map(entry_of).collect();
@@ -48,27 +49,31 @@ impl StoreContract {
         }
     }
 
-    async fn what_is_not_whole_is_not_answered(&self) {
-        let (session_id, first) = self.made().await;
+    async fn incomplete_entries_are_not_returned(&self) {
+        let (session_id, first) = self.created().await;
         let revisions = self.walk(&session_id, first, 12, KEPT).await;
         let present = revisions[revisions.len() - 1];
         for after in &revisions {
             let missing = present.version - after.version;
             let entries = self.entries_after(&session_id, *after).await;
             if missing > KEPT as u64 {
-                assert_eq!(entries, None, "{missing} were asked for and {KEPT} are kept");
+                assert_eq!(entries, None, "{missing} were requested and {KEPT} are kept");
             } else {
                 assert_eq!(entries.map(|entries| entries.len() as u64), Some(missing));
             }
         }
         let future = Revision { version: present.version + 1, ..present };
-        assert_eq!(self.entries_after(&session_id, future).await, None, "nobody was there");
+        assert_eq!(
+            self.entries_after(&session_id, future).await,
+            None,
+            "the revision is in the future"
+        );
         let elsewhere = Revision { incarnation: 1, ..present };
         assert_eq!(self.entries_after(&session_id, elsewhere).await, None);
     }
 
     async fn a_restored_session_has_no_former_entries(&self) {
-        let (session_id, first) = self.made().await;
+        let (session_id, first) = self.created().await;
         let revisions = self.walk(&session_id, first, 4, 100).await;
         let before = revisions[3];
         let restored = Revision { incarnation: 1, version: before.version + 1 };
@@ -82,14 +87,14 @@ impl StoreContract {
         assert_eq!(self.entries_after(&session_id, restored).await, Some(led));
     }
 
-    async fn a_session_that_is_gone_has_no_entries(&self) {
-        let (session_id, first) = self.made().await;
+    async fn a_removed_session_has_no_entries(&self) {
+        let (session_id, first) = self.created().await;
         assert_eq!(self.entries_after(&self.session(), first).await, None);
         let removed =
             self.other().sessions.remove(&session_id, first).await.expect("the store works");
         assert!(removed);
         assert_eq!(self.entries_after(&session_id, first).await, None);
-        // The one that comes after it has a log of its own.
+        // A new session with the same id has its own log.
         let anew = Revision { incarnation: 0, version: 2 };
         done(self.first(), Step::to(&session_id, None, anew, &[("head", "2")])).await;
         let beginning = Revision { incarnation: 0, version: 0 };
@@ -99,7 +104,7 @@ impl StoreContract {
 
     async fn the_log_is_all_that_is_kept_of_an_incarnation(&self) {
         assert_eq!(self.log(&self.session(), 0).await, Vec::<Bytes>::new());
-        let (session_id, first) = self.made().await;
+        let (session_id, first) = self.created().await;
         assert_eq!(self.log(&session_id, 0).await, [entry_of(first)]);
         let revisions = self.walk(&session_id, first, 12, KEPT).await;
         let newest = revisions[revisions.len() - KEPT..].iter().copied().map(entry_of);

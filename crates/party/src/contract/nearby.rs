@@ -1,21 +1,21 @@
-//! What every archive promises of sessions that are found by where they are.
+//! The promises of every archive about searches by place.
 
 use super::archive::{ArchiveContract, discovered};
 use crate::room::archive::{Archived, Discovered, SearchArea};
 use crate::value::session::{Details, Status};
 
-/// More sessions than any run makes.
+/// More sessions than any run creates.
 const ALL: usize = 100_000;
 
 /// Metres of one degree along a meridian, on a ball as large as the earth.
 const DEGREE_METRES: f64 = 6_371_000.0 * std::f64::consts::PI / 180.0;
 
 impl ArchiveContract<'_> {
-    /// Proves that what is near is found, everywhere on the ground.
+    /// Proves that sessions in an area are found, everywhere on the earth.
     pub async fn prove_nearby(&self) {
-        self.what_is_near_is_found_the_nearest_first().await;
-        self.what_is_not_to_be_found_is_not().await;
-        self.the_date_line_and_the_poles_are_places_like_others().await;
+        self.sessions_in_an_area_are_found_the_nearest_first().await;
+        self.hidden_and_ended_sessions_are_not_found().await;
+        self.areas_cross_the_date_line_and_the_poles().await;
     }
 
     fn at(&self, latitude: f64, longitude: f64) -> Archived {
@@ -24,15 +24,15 @@ impl ArchiveContract<'_> {
         self.session(1, details)
     }
 
-    /// Which of these sessions are in an area, with their distances.
+    /// The ones of these sessions that are in an area, with their distances.
     async fn nearby(&self, area: SearchArea, ours: &[&Archived]) -> Vec<Discovered> {
         let mut found = self.archive.nearby(area, ALL).await.expect("the archive works");
         found.retain(|found| ours.iter().any(|our| our.session_id == found.session_id));
         found
     }
 
-    async fn what_is_near_is_found_the_nearest_first(&self) {
-        // Somewhere of its own, so that many runs on one engine do not crowd each other.
+    async fn sessions_in_an_area_are_found_the_nearest_first(&self) {
+        // A random place, so that many runs on one engine do not affect each other.
         let (latitude, longitude) =
             (rand::random_range(-60.0..60.0), rand::random_range(-170.0..170.0));
         let north = |metres: f64| self.at(latitude + metres / DEGREE_METRES, longitude);
@@ -48,17 +48,17 @@ impl ArchiveContract<'_> {
         let expected = [(&middle, 0.0), (&near, 300.0), (&east, 400.0), (&far, 499.0)];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, (session, metres)) in found.iter().zip(expected) {
-            let distance = found.distance_metres.expect("it was asked for");
+            let distance = found.distance_metres.expect("a search by place has distances");
             assert!((distance - metres).abs() < 0.5, "{distance} where {metres} was expected");
             assert_eq!(*found, discovered(session, Some(distance)));
         }
         let few = self.archive.nearby(area, 2).await.expect("the archive works");
-        assert_eq!(few, found[..2], "at most so many");
+        assert_eq!(few, found[..2], "the limit holds");
         let point = SearchArea { radius_metres: 0.0, ..area };
         assert_eq!(self.nearby(point, &all).await.len(), 1);
     }
 
-    async fn what_is_not_to_be_found_is_not(&self) {
+    async fn hidden_and_ended_sessions_are_not_found(&self) {
         let (latitude, longitude) =
             (rand::random_range(-60.0..60.0), rand::random_range(-170.0..170.0));
         let open = self.at(latitude, longitude);
@@ -80,7 +80,7 @@ impl ArchiveContract<'_> {
         assert_eq!(self.nearby(area, &all).await, [], "it is elsewhere now");
     }
 
-    async fn the_date_line_and_the_poles_are_places_like_others(&self) {
+    async fn areas_cross_the_date_line_and_the_poles(&self) {
         let latitude = rand::random_range(-60.0..60.0);
         let (west, east) = (self.at(latitude, 179.9999), self.at(latitude, -179.9999));
         let (pole, beyond) = (self.at(89.9999, 10.0), self.at(89.9999, -170.0));

@@ -1,30 +1,30 @@
-//! What every store promises of notices: who watches hears every commit, in order.
+//! The promises of every store about notices: a watcher receives every commit, in order.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Step, StoreContract, done, entry_of, heard_of};
+use super::{Step, StoreContract, done, entry_of, next_commit};
 use crate::room::store::{PartyStore, Revision};
 
-/// How often somebody begins and ends to watch while commits are made.
+/// The number of times that a watch begins and ends during commits.
 const ROUNDS: usize = 6;
 
-/// Commits that each round hears at least.
+/// The least number of commits of each round.
 const ROUND_COMMITS: usize = 10;
 
 impl StoreContract {
     /// Proves watching.
     pub async fn prove_notices(&self) {
-        self.who_watches_hears_every_commit_and_its_own().await;
-        self.who_watches_no_more_hears_nothing().await;
-        self.nothing_is_missed_from_when_watching_began().await;
-        self.every_listener_hears_everything().await;
+        self.a_watcher_receives_every_commit_also_its_own().await;
+        self.nothing_is_received_after_unwatching().await;
+        self.no_commit_is_missed_once_watching_has_begun().await;
+        self.every_receiver_gets_every_notice().await;
     }
 
-    async fn who_watches_hears_every_commit_and_its_own(&self) {
-        let (session_id, first) = self.made().await;
+    async fn a_watcher_receives_every_commit_also_its_own(&self) {
+        let (session_id, first) = self.created().await;
         let watcher = self.first();
         let mut notices = watcher.watch.notices();
         watcher.watch.watch(&session_id).await.expect("the store works");
@@ -36,35 +36,39 @@ impl StoreContract {
         }
         for version in first.version + 1..=at.version {
             let revision = Revision { version, ..first };
-            let notice = heard_of(&mut notices, &session_id).await;
+            let notice = next_commit(&mut notices, &session_id).await;
             assert_eq!(notice, (revision, Some(entry_of(revision))));
         }
         watcher.watch.unwatch(&session_id).await;
     }
 
-    async fn who_watches_no_more_hears_nothing(&self) {
-        let (session_id, first) = self.made().await;
+    async fn nothing_is_received_after_unwatching(&self) {
+        let (session_id, first) = self.created().await;
         let watcher = self.first();
         let mut notices = watcher.watch.notices();
         watcher.watch.watch(&session_id).await.expect("the store works");
         let other = self.other();
         let second = done(other, Step::after(&session_id, first, &[])).await;
-        assert_eq!(heard_of(&mut notices, &session_id).await.0, second);
+        assert_eq!(next_commit(&mut notices, &session_id).await.0, second);
         watcher.watch.unwatch(&session_id).await;
         let third = done(other, Step::after(&session_id, second, &[])).await;
         watcher.watch.watch(&session_id).await.expect("the store works");
         let fourth = done(other, Step::after(&session_id, third, &[])).await;
-        assert_eq!(heard_of(&mut notices, &session_id).await.0, fourth, "it did not watch");
+        assert_eq!(
+            next_commit(&mut notices, &session_id).await.0,
+            fourth,
+            "it did not watch meanwhile"
+        );
         watcher.watch.unwatch(&session_id).await;
         watcher.watch.unwatch(&session_id).await;
     }
 
-    async fn nothing_is_missed_from_when_watching_began(&self) {
-        let (session_id, first) = self.made().await;
+    async fn no_commit_is_missed_once_watching_has_begun(&self) {
+        let (session_id, first) = self.created().await;
         let allowed = Arc::new(Semaphore::new(ROUND_COMMITS));
         let mut committer = JoinSet::new();
         let store = self.other().clone();
-        committer.spawn(go_on(store, session_id.clone(), first, Arc::clone(&allowed)));
+        committer.spawn(commit_on(store, session_id.clone(), first, Arc::clone(&allowed)));
         let watcher = self.first();
         for _ in 0..ROUNDS {
             let mut notices = watcher.watch.notices();
@@ -72,21 +76,21 @@ impl StoreContract {
             let found = watcher.sessions.revisions(std::slice::from_ref(&session_id)).await;
             let began = found.expect("the store works")[0].expect("it is there").version;
             allowed.add_permits(2 * ROUND_COMMITS);
-            let mut heard = heard_of(&mut notices, &session_id).await.0.version;
-            assert!(heard <= began + 1, "{heard} came first, after {began}");
-            while heard < began + ROUND_COMMITS as u64 {
-                let next = heard_of(&mut notices, &session_id).await.0.version;
-                assert_eq!(next, heard + 1, "in order and without a hole");
-                heard = next;
+            let mut received = next_commit(&mut notices, &session_id).await.0.version;
+            assert!(received <= began + 1, "{received} came first, after {began}");
+            while received < began + ROUND_COMMITS as u64 {
+                let next = next_commit(&mut notices, &session_id).await.0.version;
+                assert_eq!(next, received + 1, "in order and without a gap");
+                received = next;
             }
             watcher.watch.unwatch(&session_id).await;
         }
         allowed.close();
-        committer.join_next().await.expect("there is one").expect("every commit is taken");
+        committer.join_next().await.expect("there is one").expect("every commit succeeds");
     }
 
-    async fn every_listener_hears_everything(&self) {
-        let (session_id, first) = self.made().await;
+    async fn every_receiver_gets_every_notice(&self) {
+        let (session_id, first) = self.created().await;
         let mut listeners = Vec::new();
         for store in &self.stores {
             listeners.push(store.watch.notices());
@@ -95,7 +99,7 @@ impl StoreContract {
         }
         let second = done(self.first(), Step::after(&session_id, first, &[])).await;
         for listener in &mut listeners {
-            assert_eq!(heard_of(listener, &session_id).await.0, second);
+            assert_eq!(next_commit(listener, &session_id).await.0, second);
         }
         for store in &self.stores {
             store.watch.unwatch(&session_id).await;
@@ -103,8 +107,13 @@ impl StoreContract {
     }
 }
 
-/// Commits one version after the other, as many as are allowed.
-async fn go_on(store: PartyStore, session_id: String, mut at: Revision, allowed: Arc<Semaphore>) {
+/// Commits one version after the other, one for each permit.
+async fn commit_on(
+    store: PartyStore,
+    session_id: String,
+    mut at: Revision,
+    allowed: Arc<Semaphore>,
+) {
     while let Ok(permit) = allowed.acquire().await {
         permit.forget();
         at = done(&store, Step::after(&session_id, at, &[("head", "x")])).await;

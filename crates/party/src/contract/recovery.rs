@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{StoreContract, heard};
+use super::{StoreContract, next_notice};
 use crate::room::store::{LOCK_LIFETIME, Notice, PartyStore, Revision, SessionRecovery, Stored};
 
-/// How much later than it should a lock may lapse.
+/// The tolerance for the expiry of a lock.
 const SLACK: Duration = Duration::from_millis(500);
 
 impl StoreContract {
@@ -19,11 +19,11 @@ impl StoreContract {
         }
         self.a_lock_has_one_owner_who_releases_it().await;
         self.every_node_is_asked_for_its_copy().await;
-        self.the_newest_copy_wins_whatever_came_first().await;
+        self.the_newest_copy_wins_in_any_order().await;
     }
 
-    /// Proves that locks lapse, and offers do not with them.
-    pub async fn prove_lapses(&self) {
+    /// Proves that locks expire, and that offers outlive them.
+    pub async fn prove_expiry(&self) {
         if !self.first().is_shared() {
             return;
         }
@@ -33,13 +33,13 @@ impl StoreContract {
         let held = LOCK_LIFETIME / 2;
         sleep(held).await;
         assert!(!self.lock(&session_id, "heir").await, "it is still held");
-        assert!(self.offered(&session_id).await.is_some(), "it is still put forward");
+        assert!(self.offered(&session_id).await.is_some(), "it is still offered");
         sleep(LOCK_LIFETIME - held + SLACK).await;
-        assert!(self.lock(&session_id, "heir").await, "its owner is not waited for");
+        assert!(self.lock(&session_id, "heir").await, "the lock has expired");
         self.unlock(&session_id, "dead").await;
-        assert!(!self.lock(&session_id, "third").await, "who came too late releases nothing");
+        assert!(!self.lock(&session_id, "third").await, "a former owner cannot release it");
         self.unlock(&session_id, "heir").await;
-        assert!(self.offered(&session_id).await.is_some(), "it outlasts the lock");
+        assert!(self.offered(&session_id).await.is_some(), "it outlives the lock");
     }
 
     async fn lock(&self, session_id: &str, owner: &str) -> bool {
@@ -54,7 +54,7 @@ impl StoreContract {
         recovery(self.first()).offer(session_id, copy.clone()).await.expect("the store works");
     }
 
-    /// The copy that was put forward, its fields in the order of their names.
+    /// The offered copy, with its fields in order.
     async fn offered(&self, session_id: &str) -> Option<Stored> {
         let mut offered =
             recovery(self.other()).offered(session_id).await.expect("the store works");
@@ -70,8 +70,8 @@ impl StoreContract {
         assert!(self.lock(&one, "ana").await);
         assert!(self.lock(&two, "bo").await, "every session has a lock of its own");
         let elsewhere = recovery(self.other()).lock(&one, "bo").await.expect("the store works");
-        assert!(!elsewhere, "it is taken, on every node");
-        assert!(!self.lock(&one, "ana").await, "it is taken, by whomever");
+        assert!(!elsewhere, "it is held, on every node");
+        assert!(!self.lock(&one, "ana").await, "it is held, also for its owner");
         self.unlock(&one, "bo").await;
         assert!(!self.lock(&one, "bo").await, "only its owner releases it");
         self.unlock(&one, "ana").await;
@@ -81,7 +81,7 @@ impl StoreContract {
     }
 
     async fn every_node_is_asked_for_its_copy(&self) {
-        let (watched, session_id) = (self.made().await.0, self.session());
+        let (watched, session_id) = (self.created().await.0, self.session());
         self.first().watch.watch(&watched).await.expect("the store works");
         for wanted in [&session_id, &watched] {
             let mut listeners: Vec<_> =
@@ -89,18 +89,18 @@ impl StoreContract {
             recovery(self.other()).ask(wanted).await.expect("the store works");
             for listener in &mut listeners {
                 loop {
-                    let notice = heard(listener).await;
+                    let notice = next_notice(listener).await;
                     if matches!(&notice, Notice::Wanted { session_id } if session_id == wanted) {
                         break;
                     }
-                    assert!(!matches!(notice, Notice::Gap), "nothing was missed");
+                    assert!(!matches!(notice, Notice::Gap), "no notice was missed");
                 }
             }
         }
         self.first().watch.unwatch(&watched).await;
     }
 
-    async fn the_newest_copy_wins_whatever_came_first(&self) {
+    async fn the_newest_copy_wins_in_any_order(&self) {
         let session_id = self.session();
         assert_eq!(self.offered(&session_id).await, None);
         let (oldest, middle) = (copy(0, 900, "oldest"), copy(1, 3, "middle"));

@@ -1,4 +1,4 @@
-//! A request whose text was found harmless and was parsed, and the operation in it that is meant.
+//! A parsed request within the limits of `guard.rs`, and the operation in it that is run.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use heartline_protocol::ErrorCode;
 use heartline_protocol::graphql::GraphQlRequest;
 use serde_json::{Map, Value as Json};
 
-use super::documents::Documents;
+use super::document_cache::DocumentCache;
+use super::encode::server_error;
 use super::guard::check_variables;
-use super::refusal::server_error;
 use crate::room::listener::Topic;
 use crate::value::error::PartyError;
 
-/// Bytes of a text that may be a variable of a subscription: a session's id is shorter.
+/// The most bytes of a text variable of a subscription; a session id is shorter.
 const KEPT_TEXT_BYTES_MAX: usize = 1024;
 
 /// A request that may be run.
@@ -32,7 +32,7 @@ impl Document {
     /// Parses a request.
     pub(super) fn parse(
         request: GraphQlRequest,
-        documents: &Documents,
+        documents: &DocumentCache,
     ) -> Result<Self, ServerError> {
         let GraphQlRequest { query, operation_name, variables } = request;
         let parsed = documents.parse(&query)?;
@@ -43,18 +43,18 @@ impl Document {
         };
         let mut document = Self { parsed, query, operation_name, variables: Variables::default() };
         let operation = document.operation().ok_or_else(|| document.no_operation())?;
-        // What nobody asked for would be held as long as the rest.
+        // Unused variables are dropped: a subscription would keep them for its whole life.
         let definitions = &operation.variable_definitions;
-        let is_meant = |name: &str| definitions.iter().any(|it| it.node.name.node == name);
+        let is_defined = |name: &str| definitions.iter().any(|it| it.node.name.node == name);
         let is_kept = operation.ty == OperationType::Subscription;
-        given.retain(|name, value| is_meant(name) && (!is_kept || is_short(value)));
+        given.retain(|name, value| is_defined(name) && (!is_kept || is_short(value)));
         let given = Json::Object(given);
         check_variables(&given).map_err(|error| server_error(&error))?;
         document.variables = Variables::from_json(given);
         Ok(document)
     }
 
-    /// The operation that is meant.
+    /// The operation that the request names, or the only one.
     pub(super) fn operation(&self) -> Option<&OperationDefinition> {
         match (&self.parsed.operations, &self.operation_name) {
             (DocumentOperations::Single(operation), None) => Some(&operation.node),
@@ -76,7 +76,7 @@ impl Document {
         }
     }
 
-    /// Variables that the operation needs and that are not given.
+    /// An error for each required variable that is not given.
     pub(super) fn missing_variables(&self) -> Vec<ServerError> {
         let definitions = self.operation().map(|operation| &operation.variable_definitions);
         let mut missing = Vec::new();
@@ -92,7 +92,7 @@ impl Document {
         missing
     }
 
-    /// The request for the engine, which does not parse it again.
+    /// The request for the GraphQL engine, which does not parse it again.
     pub(super) fn to_request(&self, variables: Variables) -> Request {
         let mut request = Request::new(String::new()).variables(variables);
         request.operation_name.clone_from(&self.operation_name);
@@ -100,10 +100,10 @@ impl Document {
         request
     }
 
-    /// Which session a subscription is about, and what of it.
+    /// The topic and the session of a subscription.
     pub(super) fn subscription(&self) -> Result<(Topic, String), PartyError> {
         let one = || {
-            let message = "A subscription must ask for exactly one field.";
+            let message = "A subscription must select exactly one field.";
             PartyError::new(ErrorCode::InvalidMessage, message)
         };
         let operation = self.operation().ok_or_else(one)?;
@@ -128,7 +128,7 @@ impl Document {
         given.or_else(|| definition.and_then(|definition| definition.node.default_value().cloned()))
     }
 
-    /// The same document as a query, because each event is an answer of its own.
+    /// The same document as a query, which runs once for each event.
     pub(super) fn into_query(mut self) -> Self {
         match &mut Arc::make_mut(&mut self.parsed).operations {
             DocumentOperations::Single(operation) => operation.node.ty = OperationType::Query,
@@ -141,7 +141,7 @@ impl Document {
     }
 }
 
-/// Whether something may be a variable of a subscription, which holds it for its whole life.
+/// Whether a value may be a variable of a subscription, which keeps it for its whole life.
 fn is_short(value: &Json) -> bool {
     match value {
         Json::Array(_) | Json::Object(_) => false,

@@ -1,4 +1,4 @@
-//! What subscriptions say.
+//! The events of subscriptions.
 
 use std::sync::Arc;
 
@@ -10,71 +10,72 @@ use super::statistics::SessionStatsUpdated;
 use crate::room::listener::{SessionUpdate, SessionUpdateKind};
 use crate::value::fact::{QueueChange, QueueEvent, Stamp};
 use crate::value::roster::MemberId;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
-/// Something happened to the queue.
+/// A change of the queue.
 #[derive(Debug, Union)]
 #[graphql(name = "QueueEvent")]
 pub(super) enum QueueEventView {
     /// The whole queue.
     FullSync(FullSync),
-    /// An item came in.
+    /// An item was added.
     Added(QueueItemAdded),
-    /// An item went.
+    /// An item was removed.
     Removed(QueueItemRemoved),
     /// An item moved.
     Reordered(QueueReordered),
-    /// Another climb is current.
+    /// The current climb changed.
     CurrentChanged(CurrentClimbChanged),
-    /// The current climb is mirrored, or no longer.
+    /// The current climb was mirrored, or is no longer mirrored.
     Mirrored(ClimbMirrored),
 }
 
-/// The whole queue, in place of everything that was heard before.
+/// The whole queue, which replaces the state that the client has.
 #[derive(Debug, SimpleObject)]
 pub(super) struct FullSync {
-    /// The number of the event that led to this state.
+    /// The number of the last event.
     sequence: u64,
-    /// How often the session was restored after a loss.
+    /// The number of times that the session was restored after a loss.
     incarnation: u64,
-    /// The state.
+    /// The queue.
     state: QueueStateView,
 }
 
-/// What every delta carries.
+/// The fields of every event of the queue except `FullSync`.
 #[derive(Debug, SimpleObject)]
 pub(super) struct Delta {
-    /// Its number: one more than that of the delta before it.
+    /// The number of the event: one more than that of the event before.
     sequence: u64,
-    /// How often the session was restored after a loss: sequences of different ones do not compare.
+    /// The number of times that the session was restored after a loss. Sequences of different
+    /// incarnations are not comparable.
     incarnation: u64,
-    /// The state hash after it.
+    /// The state hash after the event.
     state_hash: Option<String>,
-    /// The order hash after it.
+    /// The order hash after the event.
     order_hash: Option<String>,
-    /// Who caused it.
+    /// The member that caused the event.
     client_id: Option<ID>,
-    /// What that client called it.
+    /// The correlation id of the operation that caused the event.
     correlation_id: Option<ID>,
 }
 
-/// An item came in.
+/// An item was added.
 #[derive(Debug, SimpleObject)]
 pub(super) struct QueueItemAdded {
     #[graphql(flatten)]
     delta: Delta,
     /// The item.
     item: ItemView,
-    /// Where it is now.
+    /// The position of the item.
     position: Option<usize>,
 }
 
-/// An item went, and with it the current climb if it was that item.
+/// An item was removed; the current climb is cleared if it was that item.
 #[derive(Debug, SimpleObject)]
 pub(super) struct QueueItemRemoved {
     #[graphql(flatten)]
     delta: Delta,
-    /// Which.
+    /// The item.
     uuid: ID,
 }
 
@@ -83,29 +84,29 @@ pub(super) struct QueueItemRemoved {
 pub(super) struct QueueReordered {
     #[graphql(flatten)]
     delta: Delta,
-    /// Which.
+    /// The item.
     uuid: ID,
-    /// Where it was.
+    /// The former position.
     old_index: usize,
-    /// Where it is.
+    /// The new position.
     new_index: usize,
 }
 
-/// Another climb is current, or none.
+/// The current climb changed, or was cleared.
 #[derive(Debug, SimpleObject)]
 pub(super) struct CurrentClimbChanged {
     #[graphql(flatten)]
     delta: Delta,
-    /// Which.
+    /// The current climb; null if there is none.
     item: Option<ItemView>,
 }
 
-/// The current climb, and the item of its uuid, are mirrored or not.
+/// The current climb was mirrored, or is no longer mirrored.
 #[derive(Debug, SimpleObject)]
 pub(super) struct ClimbMirrored {
     #[graphql(flatten)]
     delta: Delta,
-    /// Whether they are.
+    /// Whether the current climb, and the item with its uuid, are mirrored.
     mirrored: bool,
 }
 
@@ -128,7 +129,7 @@ fn id(member: &MemberId) -> ID {
 
 impl QueueEventView {
     /// The present state.
-    pub(super) fn full_sync(session: &Arc<Session>) -> Self {
+    pub(super) fn full_sync(session: &Arc<PartySession>) -> Self {
         Self::FullSync(FullSync {
             sequence: session.queue.sequence,
             incarnation: session.incarnation,
@@ -136,7 +137,7 @@ impl QueueEventView {
         })
     }
 
-    /// One event; none for a replaced queue, which is told as the present state.
+    /// One event; none for a replaced queue, which is sent as a `FullSync`.
     pub(super) fn of(event: &QueueEvent, incarnation: u64) -> Option<Self> {
         let delta = Delta::of(&event.stamp, incarnation);
         Some(match &event.change {
@@ -163,74 +164,74 @@ impl QueueEventView {
     }
 }
 
-/// Something happened to the session.
+/// A change of a session or of its members.
 #[derive(Debug, Union)]
 #[graphql(name = "SessionEvent")]
 pub(super) enum SessionEventView {
-    /// Somebody is here, or is called something else.
+    /// A member joined, or changed its name or picture.
     Joined(UserJoined),
-    /// Somebody is not here any more.
+    /// A member left.
     Left(UserLeft),
-    /// Somebody leads.
+    /// A member became the leader.
     LeaderChanged(LeaderChanged),
-    /// It is over.
+    /// The session ended.
     Ended(SessionEnded),
-    /// What was climbed.
+    /// The statistics changed.
     StatsUpdated(SessionStatsUpdated),
 }
 
 /// The number of a session event.
 #[derive(Debug, SimpleObject)]
 pub(super) struct Numbered {
-    /// Its number among the events of the session, apart from those of the queue; none for what was
-    /// so before.
+    /// The number of the event. Events of the session are counted apart from those of the queue;
+    /// null in the snapshot with which a subscription begins.
     sequence: Option<u64>,
-    /// How often the session was restored after a loss.
+    /// The number of times that the session was restored after a loss.
     incarnation: u64,
 }
 
-/// Somebody is here, or is called something else: clients replace whom they know by this id.
+/// A member joined, or changed its name or picture. A client replaces the user of the same id.
 #[derive(Debug, SimpleObject)]
 pub(super) struct UserJoined {
     #[graphql(flatten)]
     numbered: Numbered,
-    /// Who.
+    /// The member.
     user: SessionUserView,
 }
 
-/// Somebody is not here any more.
+/// A member left.
 #[derive(Debug, SimpleObject)]
 pub(super) struct UserLeft {
     #[graphql(flatten)]
     numbered: Numbered,
-    /// Who, by the id of a session's user.
+    /// The id of the member, as in `SessionUser`.
     user_id: ID,
 }
 
-/// Somebody leads.
+/// A member became the leader.
 #[derive(Debug, SimpleObject)]
 pub(super) struct LeaderChanged {
     #[graphql(flatten)]
     numbered: Numbered,
-    /// Who, by the id of a session's user.
+    /// The id of the leader, as in `SessionUser`.
     leader_id: ID,
 }
 
-/// The session is over, for good.
+/// The session ended, which is final.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionEnded {
     #[graphql(flatten)]
     numbered: Numbered,
-    /// Why, in words for its members.
+    /// The reason, for people.
     reason: String,
-    /// Where to go now.
+    /// The path of the page to show next; always null.
     new_path: Option<String>,
 }
 
 impl From<&SessionUpdate> for SessionEventView {
-    fn from(news: &SessionUpdate) -> Self {
-        let numbered = Numbered { sequence: news.sequence, incarnation: news.incarnation };
-        match &news.change {
+    fn from(update: &SessionUpdate) -> Self {
+        let numbered = Numbered { sequence: update.sequence, incarnation: update.incarnation };
+        match &update.change {
             SessionUpdateKind::UserJoined { user } => {
                 Self::Joined(UserJoined { numbered, user: user.clone().into() })
             }

@@ -1,6 +1,5 @@
-//! What is refused before anybody works on it: the parser and the rules of validation recurse, and
-//! a resolver runs for every field, so that a short text could cost a process its stack or its
-//! memory.
+//! The limits of documents and variables. The parser and the validation recurse, and a resolver
+//! runs for every field, so a short document could exhaust the stack or the memory of the process.
 
 use async_graphql::parser::types::{
     ExecutableDocument, Field, FragmentDefinition, Selection, SelectionSet,
@@ -12,27 +11,27 @@ use serde_json::Value as Json;
 
 use crate::value::error::PartyError;
 
-/// Bytes that the text of a query may have.
+/// The most bytes of the text of a document.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
-/// How deep brackets may be nested in the text, and selections through fragments.
+/// The deepest nesting of brackets in the text, and of selections through fragments.
 const NESTING_MAX: usize = 64;
-/// How deep fields with selections may be nested, through fragments.
+/// The deepest nesting of fields with selections, through fragments.
 const DEPTH_MAX: usize = 10;
-/// The same for questions about the schema, which fan out faster.
+/// The deepest nesting of such fields in introspection, which fans out faster.
 const SCHEMA_DEPTH_MAX: usize = 6;
-/// Fields that a document may have, counted as often as fragments repeat them.
+/// The most fields of a document; fields of a fragment count each time it is used.
 const FIELDS_MAX: usize = 5000;
-/// How often fields may be asked for again beside each other, by alias or not.
+/// The most repetitions of fields in the same selection, with or without an alias.
 const REPEATS_MAX: usize = 20;
-/// How often one counts that has fields of its own: it may be a whole queue.
+/// The repetitions that a field with a selection counts as, because it may be a whole queue.
 const WHOLE_REPEATS: usize = 5;
-/// Values in the variables of a request, those inside of others included. Each takes far more
-/// memory than the two bytes that it may be written with.
+/// The most values in the variables of a request, including nested ones. A value of two bytes takes
+/// far more memory.
 const VALUES_MAX: usize = 500_000;
-/// Fragments that a document may define.
+/// The most fragments of a document.
 const FRAGMENTS_MAX: usize = 100;
 
-/// Whether the text of a query may be parsed.
+/// Checks the text of a document before it is parsed.
 pub(super) fn check_text(text: &str) -> Result<(), PartyError> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("Query too large (at most {TEXT_BYTES_MAX} bytes)");
@@ -58,8 +57,8 @@ pub(super) fn check_text(text: &str) -> Result<(), PartyError> {
     Ok(())
 }
 
-/// What follows the string at the beginning of the text. One that does not end is refused here,
-/// because the parser would go back and read its inside as something else.
+/// The text after the string at its beginning. An unterminated string is rejected here, because the
+/// parser would backtrack and parse its content as something else.
 fn after_string(text: &str) -> Result<&str, PartyError> {
     let (quote, rest) = match text.strip_prefix("\"\"\"") {
         Some(rest) => ("\"\"\"", rest),
@@ -88,7 +87,7 @@ fn after_comment(text: &str) -> &str {
     text.find(['\n', '\r']).map_or("", |end| &text[end..])
 }
 
-/// Whether a document may be validated and run.
+/// Checks a document before it is validated and run.
 pub(super) fn check_document(document: &ExecutableDocument) -> Result<(), PartyError> {
     if document.fragments.len() > FRAGMENTS_MAX {
         return Err(refused(&format!("Query too complex (at most {FRAGMENTS_MAX} fragments)")));
@@ -98,35 +97,35 @@ pub(super) fn check_document(document: &ExecutableDocument) -> Result<(), PartyE
         walk.level(&operation.node.selection_set.node, Place::default())?;
     }
     walk.check_depth()?;
-    // Those that nobody uses are looked at by validation as well.
+    // Validation visits unused fragments too.
     for fragment in document.fragments.values() {
         Walk::new(document).level(&fragment.node.selection_set.node, Place::default())?;
     }
     Ok(())
 }
 
-/// A walk over everything that a document asks for, following its fragments. It ends with the first
-/// limit that is passed, so that it is short whatever the document is.
+/// A walk over all fields of a document, following its fragments. The walk ends at the first
+/// exceeded limit, so its length is bounded.
 struct Walk<'a> {
     document: &'a ExecutableDocument,
     /// The fragments that are being followed.
     path: Vec<&'a Name>,
     fields: usize,
     repeats: usize,
-    /// The greatest depth of fields, and of fields that ask about the schema.
+    /// The greatest depth of fields, and of fields of introspection.
     depth: usize,
     schema_depth: usize,
 }
 
-/// Where a selection is.
+/// The position of a selection.
 #[derive(Clone, Copy, Default)]
 struct Place {
     nesting: usize,
     depth: usize,
-    is_about_schema: bool,
+    is_introspection: bool,
 }
 
-/// The fields that were asked for beside each other, each with the type that it was asked of.
+/// The fields of one selection, each with the type of its fragment.
 #[derive(Default)]
 struct Level<'a> {
     fields: Set<(Option<&'a Name>, &'a Name)>,
@@ -134,9 +133,10 @@ struct Level<'a> {
 }
 
 impl<'a> Level<'a> {
-    /// Takes a field; answers whether it was asked for before. Without a type it is asked of the
-    /// one that all others name, unless they are parts of a union, which have only their name.
-    fn is_again(&mut self, of: Option<&'a Name>, name: &'a Name) -> bool {
+    /// Adds a field; returns whether it is a repetition. A field outside of a typed fragment
+    /// repeats a field of any type; `__typename` repeats only itself, because the parts of a union
+    /// have it.
+    fn is_repetition(&mut self, of: Option<&'a Name>, name: &'a Name) -> bool {
         let is_known = !self.fields.insert((of, name));
         let is_named = !self.names.insert(name);
         let is_same_type = of.is_none() || self.fields.contains(&(None, name));
@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
         for selection in &set.items {
             match &selection.node {
                 Selection::Field(field) => {
-                    if level.is_again(of, &field.node.name.node) {
+                    if level.is_repetition(of, &field.node.name.node) {
                         let is_leaf = field.node.selection_set.node.items.is_empty();
                         self.repeats += if is_leaf { 1 } else { WHOLE_REPEATS };
                     }
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
                 }
                 Selection::FragmentSpread(spread) => {
                     let name = &spread.node.fragment_name.node;
-                    // Validation says so if there is no such fragment.
+                    // Validation reports an unknown fragment.
                     let fragment = self.document.fragments.get(name);
                     if let Some(fragment) = fragment {
                         self.fragment(name, fragment, inner, level)?;
@@ -227,26 +227,24 @@ impl<'a> Walk<'a> {
             return Err(refused(&format!("Query too complex (at most {FIELDS_MAX} fields)")));
         }
         if self.repeats > REPEATS_MAX {
-            let message = format!(
-                "Query too complex (at most {REPEATS_MAX} fields that are asked for again)"
-            );
+            let message = format!("Query too complex (at most {REPEATS_MAX} repeated fields)");
             return Err(refused(&message));
         }
         if field.selection_set.node.items.is_empty() {
             return Ok(());
         }
         let name = field.name.node.as_str();
-        let is_about_schema = place.is_about_schema || name.starts_with("__");
-        // A chain of these leads to one type, however long it is.
-        let is_chain = is_about_schema && name == "ofType";
+        let is_introspection = place.is_introspection || name.starts_with("__");
+        // A chain of `ofType` leads to one type, however long it is.
+        let is_chain = is_introspection && name == "ofType";
         let depth = place.depth + usize::from(!is_chain);
-        let deepest = if is_about_schema { &mut self.schema_depth } else { &mut self.depth };
+        let deepest = if is_introspection { &mut self.schema_depth } else { &mut self.depth };
         *deepest = depth.max(*deepest);
-        self.level(&field.selection_set.node, Place { depth, is_about_schema, ..place })
+        self.level(&field.selection_set.node, Place { depth, is_introspection, ..place })
     }
 }
 
-/// Whether variables may be converted into what resolvers read.
+/// Checks variables before they are converted to arguments.
 pub(super) fn check_variables(variables: &Json) -> Result<(), PartyError> {
     if values_in(variables) > VALUES_MAX {
         let message = format!("Variables too large (at most {VALUES_MAX} values)");

@@ -1,4 +1,4 @@
-//! What clients write. Null and omission are alike.
+//! The inputs of mutations. A null field is equal to a missing one.
 
 use async_graphql::{ID, InputObject};
 use serde_json::Value;
@@ -6,28 +6,28 @@ use serde_json::Value;
 use crate::value::item::{Climb, QueueItem, QueueItemUser};
 use crate::value::operation::NewSession;
 
-/// A climb for the queue, and who puts it there.
+/// An item for the queue: a climb, and the user who adds it.
 #[derive(Debug, InputObject)]
 #[graphql(name = "ClimbQueueItemInput")]
 pub(super) struct ItemInput {
-    /// The item's own id, a UUID that the client makes.
+    /// The id of the item: a UUID that the client generates.
     uuid: ID,
-    /// What is to be climbed.
+    /// The climb.
     climb: ClimbInput,
-    /// Who adds it, as the client names them.
+    /// The user who adds the item, as named by the client.
     added_by: Option<String>,
-    /// Who adds it, for display.
+    /// The user who adds the item, for display.
     added_by_user: Option<QueueItemUserInput>,
-    /// Who has climbed it.
+    /// The users who have climbed it.
     ticked_by: Option<Vec<String>>,
-    /// Whether the client suggests it by itself.
+    /// Whether the client adds the item as a suggestion.
     suggested: Option<bool>,
 }
 
-/// Who adds an item, for display.
+/// The user who adds an item, for display.
 #[derive(Debug, InputObject)]
 pub(super) struct QueueItemUserInput {
-    /// The account, or whatever the client uses for one.
+    /// The account, or another id that the client uses.
     id: ID,
     /// The name to show.
     username: String,
@@ -35,68 +35,68 @@ pub(super) struct QueueItemUserInput {
     avatar_url: Option<String>,
 }
 
-/// A climb, with everything that is needed to show it.
+/// A climb, with all fields that are needed to display it.
 #[derive(Debug, InputObject)]
 pub(super) struct ClimbInput {
     /// The climb's id in its catalogue.
     uuid: ID,
-    /// Who set it.
+    /// The user who set the climb.
     #[graphql(name = "setter_username")]
     setter_username: String,
-    /// What it is called.
+    /// The name of the climb.
     name: String,
-    /// What its setter says about it.
+    /// The setter's description.
     description: String,
     /// The holds, in the notation of the board.
     frames: String,
     /// The angle of the board in degrees.
     angle: i32,
-    /// How many have climbed it.
+    /// The number of users who have climbed it.
     #[graphql(name = "ascensionist_count")]
     ascensionist_count: i32,
-    /// Its grade.
+    /// The grade.
     difficulty: String,
-    /// Its average rating, as text.
+    /// The average rating, as text.
     #[graphql(name = "quality_average")]
     quality_average: String,
-    /// Its rating.
+    /// The rating.
     stars: f64,
-    /// How far the grade is off, as text.
+    /// The deviation of the grade, as text.
     #[graphql(name = "difficulty_error")]
     difficulty_error: String,
-    /// Which holds are lit, in any form that the board understands.
+    /// The lit holds, in any form that the board understands.
     lit_up_holds_map: Value,
-    /// Whether it is climbed mirrored.
+    /// Whether the climb is mirrored.
     mirrored: Option<bool>,
-    /// Its grade if it is a benchmark.
+    /// The grade, if the climb is a benchmark.
     #[graphql(name = "benchmark_difficulty")]
     benchmark_difficulty: Option<String>,
-    /// How often the user climbed it.
+    /// The number of the user's ascents.
     user_ascents: Option<i32>,
-    /// How often the user tried it.
+    /// The number of the user's attempts.
     user_attempts: Option<i32>,
 }
 
-/// A session that is to be.
+/// The details of a session to create.
 #[derive(Debug, InputObject)]
 pub(super) struct CreateSessionInput {
     /// The board, as a path of the site.
     board_path: String,
-    /// Where it is.
+    /// The latitude in degrees.
     latitude: f64,
-    /// Where it is.
+    /// The longitude in degrees.
     longitude: f64,
-    /// Its name.
+    /// The name.
     name: Option<String>,
-    /// Whether those nearby find it.
+    /// Whether `nearbySessions` finds the session.
     discoverable: bool,
-    /// What its members are up to.
+    /// The goal of the members.
     goal: Option<String>,
-    /// Whether it is never ended for lack of use.
+    /// Whether the session is exempt from being ended when unused.
     is_permanent: Option<bool>,
-    /// The boards that it uses.
+    /// The boards that the session uses.
     pub(super) board_ids: Option<Vec<i32>>,
-    /// Its colour, as `#` and six hex digits.
+    /// The colour, as `#` and six hex digits.
     color: Option<String>,
 }
 

@@ -5,52 +5,52 @@ use serde_json::Value;
 
 use crate::value::item::{Climb, Item, QueueItemUser};
 
-/// A climb in the queue, and who put it there.
+/// An item of the queue: a climb, and the user who added it.
 #[derive(Debug, Clone)]
 pub(super) struct ItemView(pub(super) Item);
 
-/// A climb in the queue, and who put it there.
+/// An item of the queue: a climb, and the user who added it.
 #[Object(name = "ClimbQueueItem")]
 impl ItemView {
-    /// The item's own id: the same climb may be queued twice, under two of them.
+    /// The id of the item. The same climb may be queued twice, as two items.
     async fn uuid(&self) -> ID {
         self.0.uuid().into()
     }
 
-    /// What is to be climbed.
+    /// The climb.
     async fn climb(&self) -> ClimbView<'_> {
         ClimbView(&self.0.value().climb)
     }
 
-    /// Who added it, as its client names them.
+    /// The user who added the item, as named by the client.
     async fn added_by(&self) -> Option<&str> {
         self.0.value().added_by.as_deref()
     }
 
-    /// Who added it, for display.
+    /// The user who added the item, for display.
     async fn added_by_user(&self) -> Option<QueueItemUserView<'_>> {
         self.0.value().added_by_user.as_ref().map(QueueItemUserView)
     }
 
-    /// Who has climbed it.
+    /// The users who have climbed it.
     async fn ticked_by(&self) -> Option<&Vec<String>> {
         self.0.value().ticked_by.as_ref()
     }
 
-    /// Whether the client suggested it by itself.
+    /// Whether the client added the item as a suggestion.
     async fn suggested(&self) -> Option<bool> {
         self.0.value().suggested
     }
 }
 
-/// Who added an item, for display.
+/// The user who added an item, for display.
 #[derive(Debug)]
 pub(super) struct QueueItemUserView<'a>(&'a QueueItemUser);
 
-/// Who added an item, for display.
+/// The user who added an item, for display.
 #[Object(name = "QueueItemUser")]
 impl QueueItemUserView<'_> {
-    /// The account, or whatever the client uses for one.
+    /// The account, or another id that the client uses.
     async fn id(&self) -> ID {
         self.0.id.as_str().into()
     }
@@ -66,11 +66,11 @@ impl QueueItemUserView<'_> {
     }
 }
 
-/// A climb, with everything that is needed to show it.
+/// A climb, with all fields that are needed to display it.
 #[derive(Debug)]
 pub(super) struct ClimbView<'a>(&'a Climb);
 
-/// A climb, with everything that is needed to show it.
+/// A climb, with all fields that are needed to display it.
 #[Object(name = "Climb")]
 impl ClimbView<'_> {
     /// The climb's id in its catalogue.
@@ -83,18 +83,18 @@ impl ClimbView<'_> {
         self.0.layout_id
     }
 
-    /// Who set it.
+    /// The user who set the climb.
     #[graphql(name = "setter_username")]
     async fn setter_username(&self) -> &str {
         &self.0.setter_username
     }
 
-    /// What it is called.
+    /// The name of the climb.
     async fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What its setter says about it.
+    /// The setter's description.
     async fn description(&self) -> &str {
         &self.0.description
     }
@@ -109,56 +109,56 @@ impl ClimbView<'_> {
         self.0.angle
     }
 
-    /// How many have climbed it.
+    /// The number of users who have climbed it.
     #[graphql(name = "ascensionist_count")]
     async fn ascensionist_count(&self) -> i32 {
         self.0.ascensionist_count
     }
 
-    /// Its grade.
+    /// The grade.
     async fn difficulty(&self) -> &str {
         &self.0.difficulty
     }
 
-    /// Its average rating, as text.
+    /// The average rating, as text.
     #[graphql(name = "quality_average")]
     async fn quality_average(&self) -> &str {
         &self.0.quality_average
     }
 
-    /// Its rating.
+    /// The rating.
     async fn stars(&self) -> f64 {
         self.0.stars
     }
 
-    /// How far the grade is off, as text.
+    /// The deviation of the grade, as text.
     #[graphql(name = "difficulty_error")]
     async fn difficulty_error(&self) -> &str {
         &self.0.difficulty_error
     }
 
-    /// Which holds are lit, in any form that the board understands.
+    /// The lit holds, in any form that the board understands.
     async fn lit_up_holds_map(&self) -> &Value {
         &self.0.lit_up_holds_map
     }
 
-    /// Whether it is climbed mirrored.
+    /// Whether the climb is mirrored.
     async fn mirrored(&self) -> Option<bool> {
         self.0.mirrored
     }
 
-    /// Its grade if it is a benchmark.
+    /// The grade, if the climb is a benchmark.
     #[graphql(name = "benchmark_difficulty")]
     async fn benchmark_difficulty(&self) -> Option<&str> {
         self.0.benchmark_difficulty.as_deref()
     }
 
-    /// How often the user climbed it.
+    /// The number of the user's ascents.
     async fn user_ascents(&self) -> Option<i32> {
         self.0.user_ascents
     }
 
-    /// How often the user tried it.
+    /// The number of the user's attempts.
     async fn user_attempts(&self) -> Option<i32> {
         self.0.user_attempts
     }

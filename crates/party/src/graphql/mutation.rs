@@ -1,5 +1,4 @@
-//! What callers do to a session. Queue mutations name no session: it is the one that the connection
-//! has joined.
+//! The mutations. Those of the queue apply to the session that the connection has joined.
 
 use std::sync::Arc;
 
@@ -24,34 +23,37 @@ use crate::value::operation::{Edit, Join, Lifecycle, NewSession, Operation, Outc
 use crate::value::roster::TokenDigest;
 use crate::value::validate;
 
-/// What callers do.
+/// The mutations.
 #[derive(Debug)]
 pub(super) struct Mutation;
 
-/// Changes. Those of the queue name no session: it is the one that the connection has joined.
+/// Mutations. Those of the queue apply to the session that the connection has joined.
 #[Object]
 impl Mutation {
-    /// Makes the caller a member of a session, which begins with it if nobody has joined before.
+    /// Adds the caller to a session. A session that does not exist is created.
     #[expect(clippy::too_many_arguments, reason = "the schema has so many")]
     async fn join_session(
         &self,
         context: &Context<'_>,
         #[graphql(
-            desc = "Which session: 1 to 100 letters, digits and hyphens; any client may make an id up"
+            desc = "The session: 1 to 100 letters, digits and hyphens; clients may choose a new id"
         )]
         session_id: ID,
-        #[graphql(desc = "The board; that of whoever joins first counts")] board_path: String,
+        #[graphql(desc = "The board; set by the first join")] board_path: String,
         #[graphql(desc = "The name to show, 1 to 50 characters")] username: Option<String>,
         #[graphql(desc = "The picture to show")] avatar_url: Option<String>,
-        #[graphql(desc = "Taken from whoever joins first")] initial_queue: Option<Vec<ItemInput>>,
-        #[graphql(desc = "Taken from whoever joins first")] initial_current_climb: Option<
-            ItemInput,
+        #[graphql(desc = "The initial queue; set by the first join")] initial_queue: Option<
+            Vec<ItemInput>,
         >,
-        #[graphql(desc = "Taken from whoever joins first")] session_name: Option<String>,
-        #[graphql(desc = "Whether to answer a `resumeToken`")] resumable: Option<bool>,
-        #[graphql(desc = "Comes back as the member that got this token, and asks for a new one")]
+        #[graphql(desc = "The initial current climb; set by the first join")]
+        initial_current_climb: Option<ItemInput>,
+        #[graphql(desc = "The name of the session; set by the first join")] session_name: Option<
+            String,
+        >,
+        #[graphql(desc = "Whether to return a `resumeToken`")] resumable: Option<bool>,
+        #[graphql(desc = "Resumes as the member that received this token; returns a new one")]
         resume_token: Option<String>,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<SessionView, PartyError> {
         let socket = caller(context).socket().ok_or_else(PartyError::needs_a_socket)?;
@@ -75,12 +77,12 @@ impl Mutation {
         join_as(socket, session_id.0, join, is_resumable, text(correlation_id)).await
     }
 
-    /// Creates a session, and makes the caller a member of it if it has a connection.
+    /// Creates a session, and adds the caller to it if the caller has a connection.
     async fn create_session(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "What it is to be")] input: CreateSessionInput,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "The details of the session")] input: CreateSessionInput,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<SessionView, PartyError> {
         let caller = caller(context);
@@ -117,11 +119,11 @@ impl Mutation {
         }
     }
 
-    /// Leaves the session; answers whether the caller was in one.
+    /// Leaves the session. Returns whether the caller was a member.
     async fn leave_session(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         match caller(context).socket() {
@@ -130,12 +132,12 @@ impl Mutation {
         }
     }
 
-    /// Ends a session for good, for its creator or its leader.
+    /// Ends a session, which is final. Only its creator and its leader may.
     async fn end_session(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which session")] session_id: ID,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "The session")] session_id: ID,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<Option<SessionSummary>, PartyError> {
         let (caller, rooms) = (caller(context), rooms(context));
@@ -149,23 +151,22 @@ impl Mutation {
             (None, None) => return Err(PartyError::authentication_required()),
         }
         validate::session_id(&session_id)?;
-        let members = members(&*rooms.look(&session_id).await?);
+        let members = members(&*rooms.read(&session_id).await?);
         let operation = Operation::Lifecycle(Lifecycle::End { expected_epoch: None });
         let actor = Some(caller.actor(rooms));
         let ended = rooms.operate(&session_id, operation, actor, text(correlation_id)).await?;
-        // It has ended, whether or not the archive can say now who was in it before.
+        // The session has ended, also if the archive cannot be read now.
         let former = participants(rooms, &session_id).await.unwrap_or_default();
         Ok(Some(SessionSummary::of(&ended.session, &members, &former)))
     }
 
-    /// Calls the caller something else, now and in sessions that it joins later.
+    /// Changes the caller's name, in its present session and in those that it joins later.
     async fn update_username(
         &self,
         context: &Context<'_>,
         #[graphql(desc = "The name to show, 1 to 50 characters")] username: String,
-        #[graphql(desc = "The picture to show; the one before if it is not said")]
-        avatar_url: Option<String>,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "The picture to show; unchanged if not given")] avatar_url: Option<String>,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         match caller(context).socket() {
@@ -177,99 +178,99 @@ impl Mutation {
         Ok(true)
     }
 
-    /// Puts an item into the queue; one that is there already stays as it is.
+    /// Adds an item to the queue. An item that is already in the queue stays unchanged.
     async fn add_queue_item(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "The item, under a UUID that the client makes")] item: ItemInput,
-        #[graphql(desc = "Where, from 0; at the end if it is not said or above it")]
+        #[graphql(desc = "The item, with a UUID that the client generates")] item: ItemInput,
+        #[graphql(desc = "The position, from 0; the end if not given or beyond the end")]
         position: Option<i32>,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<ItemView, PartyError> {
         let add = || Ok(Edit::Add { item: item_of("item", item)?, position });
-        let answer = edit(context, correlation_id, add).await?;
-        item_answered(answer)?.ok_or_else(PartyError::item_not_found)
+        let added = edit(context, correlation_id, add).await?;
+        item_of_outcome(added).ok_or_else(PartyError::item_not_found)
     }
 
-    /// Takes an item out of the queue; one that is not there changes nothing, and is no error.
+    /// Removes an item from the queue. Removing an absent item changes nothing and is no error.
     async fn remove_queue_item(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which item")] uuid: ID,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "The item")] uuid: ID,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         edit(context, correlation_id, || Ok(Edit::Remove { uuid: uuid.0 })).await.map(|_| true)
     }
 
-    /// Moves an item, wherever it is by now.
+    /// Moves an item from its present position, which others may have changed.
     async fn reorder_queue_item(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which item")] uuid: ID,
-        #[graphql(desc = "Where the caller saw it: a hint")] old_index: i32,
-        #[graphql(desc = "Where to, from 0: a place that the queue has")] new_index: i32,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "The item")] uuid: ID,
+        #[graphql(desc = "The position at which the caller saw it; only a hint")] old_index: i32,
+        #[graphql(desc = "The new position, from 0, below the length of the queue")] new_index: i32,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<bool, PartyError> {
         let reorder = || Ok(Edit::Reorder { uuid: uuid.0, old_index, new_index });
         edit(context, correlation_id, reorder).await.map(|_| true)
     }
 
-    /// Makes a climb the current one, or none; it need not be in the queue.
+    /// Sets or clears the current climb, which need not be in the queue.
     async fn set_current_climb(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which; none clears it")] item: Option<ItemInput>,
-        #[graphql(desc = "Whether to put it into the queue as well")] should_add_to_queue: Option<
+        #[graphql(desc = "The climb; null clears the current one")] item: Option<ItemInput>,
+        #[graphql(desc = "Whether to add it to the queue as well")] should_add_to_queue: Option<
             bool,
         >,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<Option<ItemView>, PartyError> {
         let set = || {
             let item = item.map(|item| item_of("item", item)).transpose()?;
             Ok(Edit::SetCurrent { item, should_add: should_add_to_queue.unwrap_or_default() })
         };
-        item_answered(edit(context, correlation_id, set).await?)
+        Ok(item_of_outcome(edit(context, correlation_id, set).await?))
     }
 
-    /// Mirrors the current climb, or no longer; without one nothing happens.
+    /// Mirrors the current climb, or stops mirroring it. Changes nothing if there is none.
     async fn mirror_current_climb(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Whether it is to be mirrored")] mirrored: bool,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "Whether it is mirrored")] mirrored: bool,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<Option<ItemView>, PartyError> {
-        item_answered(edit(context, correlation_id, || Ok(Edit::Mirror { mirrored })).await?)
+        let mirror = || Ok(Edit::Mirror { mirrored });
+        Ok(item_of_outcome(edit(context, correlation_id, mirror).await?))
     }
 
-    /// Puts an item in the place of another, also where that one is current. It is told as a
-    /// `FullSync`.
+    /// Replaces an item by another, also as the current climb. Subscribers receive a `FullSync`.
     async fn replace_queue_item(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which item goes")] uuid: ID,
-        #[graphql(desc = "Which comes in its place")] item: ItemInput,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "The item to replace")] uuid: ID,
+        #[graphql(desc = "The new item")] item: ItemInput,
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<ItemView, PartyError> {
         let replace = || Ok(Edit::Replace { uuid: uuid.0, item: item_of("item", item)? });
-        let answer = edit(context, correlation_id, replace).await?;
-        item_answered(answer)?.ok_or_else(PartyError::item_not_found)
+        let replaced = edit(context, correlation_id, replace).await?;
+        item_of_outcome(replaced).ok_or_else(PartyError::item_not_found)
     }
 
-    /// Puts a whole queue in the place of the present one. It is told as a `FullSync`.
+    /// Replaces the whole queue. Subscribers receive a `FullSync`.
     async fn set_queue(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "The items in their order")] queue: Vec<ItemInput>,
-        #[graphql(desc = "What is current then; none clears it")] current_climb_queue_item: Option<
+        #[graphql(desc = "The items in order")] queue: Vec<ItemInput>,
+        #[graphql(desc = "The current climb; null clears it")] current_climb_queue_item: Option<
             ItemInput,
         >,
-        #[graphql(desc = "What the caller calls it: asked again, it is not done again")]
+        #[graphql(desc = "Chosen by the caller; a call repeated with the same id runs once")]
         correlation_id: Option<ID>,
     ) -> Result<QueueStateView, PartyError> {
         let items_max = rooms(context).limits().queue_items_max;
@@ -280,13 +281,13 @@ impl Mutation {
             let current = current.map(|item| item_of("currentClimbQueueItem", item)).transpose()?;
             Ok(Edit::SetQueue { queue, current })
         };
-        let answer = edit(context, correlation_id, set).await?;
-        Ok(QueueStateView::Of(answer.session))
+        let replaced = edit(context, correlation_id, set).await?;
+        Ok(QueueStateView::Of(replaced.session))
     }
 }
 
-/// Stop 5 of the life of a party edit: resolved. Does an edit in the caller's session; what is
-/// asked too often is not even looked at.
+/// Stop 5 of the life of a party edit: resolved. Performs an edit in the caller's session. The rate
+/// is checked before the arguments are validated.
 async fn edit(
     context: &Context<'_>,
     correlation_id: Option<ID>,
@@ -307,23 +308,22 @@ async fn join_as(
 ) -> Result<SessionView, PartyError> {
     let resume_token = is_resumable.then(|| new_token(socket.random()));
     let join = Join { resume_token: resume_token.as_deref().map(token_digest), ..join };
-    let (member, answer) = socket.join(session_id, join, correlation_id).await?;
-    let session = answer.session;
-    Ok(SessionView { session, viewer: Some(member), is_own: false, resume_token })
+    let (member, joined) = socket.join(session_id, join, correlation_id).await?;
+    Ok(SessionView { session: joined.session, viewer: Some(member), is_own: false, resume_token })
 }
 
-fn item_answered(answer: Completed) -> Result<Option<ItemView>, PartyError> {
-    Ok(match answer.outcome {
+fn item_of_outcome(completed: Completed) -> Option<ItemView> {
+    match completed.outcome {
         Outcome::Item(item) | Outcome::Current(Some(item)) => Some(ItemView(item)),
         _ => None,
-    })
+    }
 }
 
 fn item_of(argument: &'static str, input: ItemInput) -> Result<Item, PartyError> {
     validate::queue_item(argument, input.into())
 }
 
-/// Clients send empty text for what they do not name.
+/// Clients send empty text for ids that they do not give.
 fn text(id: Option<ID>) -> Option<String> {
     id.map(|id| id.0).filter(|id| !id.is_empty())
 }

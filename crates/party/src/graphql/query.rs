@@ -1,4 +1,4 @@
-//! Questions.
+//! The queries.
 
 use std::sync::Arc;
 
@@ -15,39 +15,40 @@ use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::log::Replay;
 use crate::value::roster::Member;
-use crate::value::session::{Session, Status};
+use crate::value::session::{PartySession, Status};
 use crate::value::validate;
 
-/// Sessions that a list names.
+/// The most sessions of a list.
 const LIST_MAX: usize = 50;
 
-/// What happened since a sequence.
+/// The events after a sequence.
 #[derive(Debug, SimpleObject)]
 pub(super) struct EventsReplayResponse {
-    /// All events since then without a hole, or one `FullSync` instead.
+    /// All events after the sequence without a gap, or one `FullSync` instead.
     events: Vec<QueueEventView>,
     /// The number of the last event.
     current_sequence: u64,
-    /// How often the session was restored after a loss: sequences of different ones do not compare.
+    /// The number of times that the session was restored after a loss. Sequences of different
+    /// incarnations are not comparable.
     incarnation: u64,
 }
 
-/// Questions.
+/// The queries.
 #[derive(Debug)]
 pub(super) struct Query;
 
-/// Questions.
+/// Queries.
 #[Object]
 impl Query {
-    /// A session that has members.
+    /// A session; null if it has no members.
     async fn session(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which session")] session_id: ID,
+        #[graphql(desc = "The session")] session_id: ID,
     ) -> Result<Option<SessionView>, PartyError> {
-        may_ask(context)?;
+        take_query(context)?;
         validate::session_id(&session_id)?;
-        let session = rooms(context).look(&session_id).await?;
+        let session = rooms(context).read(&session_id).await?;
         if session.status == Status::Ended || session.roster.members.is_empty() {
             return Ok(None);
         }
@@ -58,14 +59,14 @@ impl Query {
         Ok(Some(SessionView { session, viewer, is_own: false, resume_token: None }))
     }
 
-    /// What happened to the queue since a sequence, for members.
+    /// The events of the queue after a sequence. Only members may read them.
     async fn events_replay(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "The session that the connection is in")] session_id: ID,
-        #[graphql(desc = "The last sequence that the caller has")] since_sequence: i64,
+        #[graphql(desc = "The session that the connection has joined")] session_id: ID,
+        #[graphql(desc = "The last sequence that the caller has received")] since_sequence: i64,
     ) -> Result<EventsReplayResponse, PartyError> {
-        may_ask(context)?;
+        take_query(context)?;
         validate::session_id(&session_id)?;
         let since = validate::since_sequence(since_sequence)?;
         let socket = caller(context).socket().ok_or_else(PartyError::not_in_any_session)?;
@@ -85,44 +86,42 @@ impl Query {
         })
     }
 
-    /// Sessions around a place, the nearest first.
+    /// Discoverable sessions around a place, the nearest first.
     async fn nearby_sessions(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Where, in degrees")] latitude: f64,
-        #[graphql(desc = "Where, in degrees")] longitude: f64,
-        #[graphql(desc = "How far around, 500 metres if it is not said")] radius_meters: Option<
-            f64,
-        >,
+        #[graphql(desc = "The latitude in degrees")] latitude: f64,
+        #[graphql(desc = "The longitude in degrees")] longitude: f64,
+        #[graphql(desc = "The radius in metres, 500 by default")] radius_meters: Option<f64>,
     ) -> Result<Vec<DiscoverableSession>, PartyError> {
-        may_ask(context)?;
+        take_query(context)?;
         let radius_metres = validate::nearby(latitude, longitude, radius_meters)?;
         let area = SearchArea { latitude, longitude, radius_metres };
         let found = rooms(context).archive().nearby(area, LIST_MAX).await;
         Ok(found.map_err(Unavailable::Search)?.into_iter().map(Into::into).collect())
     }
 
-    /// Sessions that the caller's account has created or been a member of, the latest first.
+    /// Sessions that the caller's account has created or been a member of, the last active first.
     async fn my_sessions(
         &self,
         context: &Context<'_>,
     ) -> Result<Vec<DiscoverableSession>, PartyError> {
-        may_ask(context)?;
+        take_query(context)?;
         let Some(account) = caller(context).account() else { return Ok(Vec::new()) };
         let found = rooms(context).archive().of_account(account, LIST_MAX).await;
         Ok(found.map_err(Unavailable::Search)?.into_iter().map(Into::into).collect())
     }
 
-    /// A session in figures, for those who created it or were in it.
+    /// The summary of a session. Only its creator and its participants may read it.
     async fn session_summary(
         &self,
         context: &Context<'_>,
-        #[graphql(desc = "Which session")] session_id: ID,
+        #[graphql(desc = "The session")] session_id: ID,
     ) -> Result<Option<SessionSummary>, PartyError> {
-        may_ask(context)?;
+        take_query(context)?;
         let account = caller(context).account().ok_or_else(PartyError::authentication_required)?;
         validate::session_id(&session_id)?;
-        let session = rooms(context).look(&session_id).await?;
+        let session = rooms(context).read(&session_id).await?;
         if !session.exists() {
             return Ok(None);
         }
@@ -135,13 +134,13 @@ impl Query {
     }
 }
 
-/// Whether a connection may ask once more.
-fn may_ask(context: &Context<'_>) -> Result<(), PartyError> {
-    caller(context).socket().map_or(Ok(()), |socket| socket.take_question())
+/// Counts one query of a connection.
+fn take_query(context: &Context<'_>) -> Result<(), PartyError> {
+    caller(context).socket().map_or(Ok(()), |socket| socket.take_query())
 }
 
-/// The members of a session at this moment.
-pub(super) fn members(session: &Session) -> Vec<Member> {
+/// The present members of a session.
+pub(super) fn members(session: &PartySession) -> Vec<Member> {
     session.roster.by_seniority().into_iter().cloned().collect()
 }
 

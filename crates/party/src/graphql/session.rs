@@ -1,4 +1,4 @@
-//! A session as the schema shows it, to its members and to others.
+//! A session as the schema shows it, to members and to other callers.
 
 use std::sync::Arc;
 
@@ -10,54 +10,54 @@ use crate::room::archive::Discovered;
 use crate::room::listener::SessionUser;
 use crate::value::queue::QueueState;
 use crate::value::roster::MemberId;
-use crate::value::session::{Details, Session, Status};
+use crate::value::session::{Details, PartySession, Status};
 
-/// A shared session. Those who are not its members see its id, name and board, and how many are in
-/// it.
+/// A party session. Callers that are not members see neither its members nor its queue, goal and
+/// times.
 #[derive(Debug, Clone)]
 pub(super) struct SessionView {
-    pub(super) session: Arc<Session>,
-    /// Who looks, if it is a member.
+    pub(super) session: Arc<PartySession>,
+    /// The caller, if it is a member.
     pub(super) viewer: Option<MemberId>,
-    /// Whether it is shown to its creator, who need not be a member.
+    /// Whether the caller has just created it, and may see its details without being a member.
     pub(super) is_own: bool,
     pub(super) resume_token: Option<String>,
 }
 
 impl SessionView {
-    /// What not everybody is shown.
-    fn inner(&self) -> Option<&Details> {
+    /// The details that only members and the creator see.
+    fn private_details(&self) -> Option<&Details> {
         (self.is_own || self.viewer.is_some()).then_some(&self.session.details)
     }
 }
 
-/// A shared session. Those who are not its members see its id, name and board, and how many are in
-/// it.
+/// A party session. Callers that are not members see neither its members nor its queue, goal and
+/// times.
 #[Object(name = "Session")]
 impl SessionView {
-    /// Its id.
+    /// The id.
     async fn id(&self) -> ID {
         self.session.id.as_str().into()
     }
 
-    /// Its name.
+    /// The name.
     async fn name(&self) -> Option<&str> {
         self.session.details.name.as_deref()
     }
 
-    /// The board, as a path of the site; that of whoever joined first.
+    /// The board, as a path of the site; set by the first join.
     async fn board_path(&self) -> &str {
         self.session.details.board_path.as_deref().unwrap_or_default()
     }
 
-    /// Its members, those first who have been here longest.
+    /// The members, in the order in which they joined.
     async fn users(&self) -> Vec<SessionUserView> {
         let roster = &self.session.roster;
         let members = roster.by_seniority().into_iter().filter(|_| self.viewer.is_some());
         members.map(|member| SessionUser::of(member, roster).into()).collect()
     }
 
-    /// How many members it has.
+    /// The number of members.
     async fn participant_count(&self) -> usize {
         self.session.roster.members.len()
     }
@@ -70,47 +70,47 @@ impl SessionView {
         }
     }
 
-    /// Whether the caller leads.
+    /// Whether the caller is the leader.
     async fn is_leader(&self) -> bool {
         self.viewer.as_ref().is_some_and(|viewer| self.session.roster.is_leader(viewer))
     }
 
-    /// Who the caller is in this session; empty if it is no member.
+    /// The caller's member id; empty if the caller is not a member.
     async fn client_id(&self) -> ID {
         self.viewer.as_ref().map(MemberId::as_str).unwrap_or_default().into()
     }
 
-    /// With what the caller may come back as the same member, if it asked for that.
+    /// The token with which the caller can resume as the same member, if it asked for one.
     async fn resume_token(&self) -> Option<&str> {
         self.resume_token.as_deref()
     }
 
-    /// What its members are up to.
+    /// The goal of the members.
     async fn goal(&self) -> Option<&str> {
-        self.inner()?.goal.as_deref()
+        self.private_details()?.goal.as_deref()
     }
 
-    /// Whether others may see it.
+    /// Whether others may see the session.
     async fn is_public(&self) -> bool {
         self.session.details.is_public
     }
 
-    /// When somebody first joined it.
+    /// When the first member joined, in ISO 8601.
     async fn started_at(&self) -> Option<String> {
-        self.inner()?.started_at_ms.map(iso)
+        self.private_details()?.started_at_ms.map(iso)
     }
 
-    /// When it ended.
+    /// When the session ended, in ISO 8601.
     async fn ended_at(&self) -> Option<String> {
-        self.inner()?.ended_at_ms.map(iso)
+        self.private_details()?.ended_at_ms.map(iso)
     }
 
-    /// Whether it is never ended for lack of use.
+    /// Whether the session is exempt from being ended when unused.
     async fn is_permanent(&self) -> bool {
         self.session.details.is_permanent
     }
 
-    /// Its colour.
+    /// The colour, as `#` and six hex digits.
     async fn color(&self) -> Option<&str> {
         self.session.details.color.as_deref()
     }
@@ -120,11 +120,11 @@ impl SessionView {
 #[derive(Debug, Clone, SimpleObject)]
 #[graphql(name = "SessionUser")]
 pub(super) struct SessionUserView {
-    /// Who it is in this session, which is not its account.
+    /// The member id, which is not the account.
     id: ID,
     /// The name to show.
     username: String,
-    /// Whether it leads.
+    /// Whether the member is the leader.
     is_leader: bool,
     /// The picture to show.
     avatar_url: Option<String>,
@@ -137,11 +137,11 @@ impl From<SessionUser> for SessionUserView {
     }
 }
 
-/// The queue at one sequence.
+/// The queue of a session, or an empty queue for callers that may not see it.
 #[derive(Debug, Clone)]
 pub(super) enum QueueStateView {
-    Of(Arc<Session>),
-    /// What those see who may not see it.
+    Of(Arc<PartySession>),
+    /// An empty queue.
     Hidden(Box<QueueState>),
 }
 
@@ -154,15 +154,16 @@ impl QueueStateView {
     }
 }
 
-/// The queue at one moment, with which a client compares its own.
+/// The queue at one sequence, with hashes that a client compares with those of its own copy.
 #[Object(name = "QueueState")]
 impl QueueStateView {
-    /// The number of the event that led here.
+    /// The number of the last event.
     async fn sequence(&self) -> u64 {
         self.state().sequence
     }
 
-    /// How often the session was restored after a loss: sequences of different ones do not compare.
+    /// The number of times that the session was restored after a loss. Sequences of different
+    /// incarnations are not comparable.
     async fn incarnation(&self) -> u64 {
         match self {
             Self::Of(session) => session.incarnation,
@@ -170,12 +171,12 @@ impl QueueStateView {
         }
     }
 
-    /// Which items are there and which is current, in eight hex digits.
+    /// The hash of the set of items and of the current one: eight hex digits.
     async fn state_hash(&self) -> String {
         self.state().state_hash.to_string()
     }
 
-    /// Which items are there, in what order, with what content, in sixteen hex digits.
+    /// The hash of the items in order, with their content: sixteen hex digits.
     async fn order_hash(&self) -> Option<String> {
         Some(self.state().order_hash.to_string())
     }
@@ -185,42 +186,42 @@ impl QueueStateView {
         self.state().queue.iter().cloned().map(ItemView).collect()
     }
 
-    /// What is being climbed.
+    /// The current climb.
     async fn current_climb_queue_item(&self) -> Option<ItemView> {
         self.state().current.clone().map(ItemView)
     }
 }
 
-/// A session that is found without knowing its id.
+/// A session in a list.
 #[derive(Debug, SimpleObject)]
 pub(super) struct DiscoverableSession {
-    /// Its id.
+    /// The id.
     id: ID,
-    /// Its name.
+    /// The name.
     name: Option<String>,
     /// The board, as a path of the site.
     board_path: String,
-    /// Where it is.
+    /// The latitude in degrees.
     latitude: f64,
-    /// Where it is.
+    /// The longitude in degrees.
     longitude: f64,
-    /// When it was created, in ISO 8601.
+    /// When the session was created, in ISO 8601.
     created_at: String,
-    /// The account that created it.
+    /// The account that created the session.
     created_by_user_id: Option<ID>,
-    /// How many members it had when it was last archived.
+    /// The number of members when the session was last archived.
     participant_count: usize,
-    /// How far away it is in metres.
+    /// The distance in metres; null in `mySessions`.
     distance: Option<f64>,
-    /// Whether somebody is in it.
+    /// Whether the session had members when it was last archived.
     is_active: bool,
-    /// What its members are up to.
+    /// The goal of the members.
     goal: Option<String>,
-    /// Whether others may see it.
+    /// Whether others may see the session.
     is_public: Option<bool>,
-    /// Whether it is never ended for lack of use.
+    /// Whether the session is exempt from being ended when unused.
     is_permanent: Option<bool>,
-    /// Its colour.
+    /// The colour, as `#` and six hex digits.
     color: Option<String>,
 }
 
@@ -246,7 +247,7 @@ impl From<Discovered> for DiscoverableSession {
     }
 }
 
-/// A time as the wire writes it.
+/// A time in ISO 8601.
 pub(super) fn iso(unix_ms: u64) -> String {
     Timestamp { unix_ms }.to_string()
 }

@@ -1,5 +1,5 @@
-//! What was climbed in a session. Climbs are logged elsewhere, so that these figures are zero and
-//! their events are never sent; the types are here because clients name them.
+//! The statistics of a session. Climbs are logged elsewhere, so all figures are zero and their
+//! events are never sent; the types exist because the documents of clients name them.
 
 use std::collections::BTreeMap;
 
@@ -8,71 +8,71 @@ use heartline_protocol::UserId;
 
 use super::session::iso;
 use crate::value::roster::Member;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
-/// A session in figures.
+/// The summary of a session.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionSummary {
-    /// Which session.
+    /// The session.
     session_id: ID,
-    /// Climbs that were finished.
+    /// The number of finished climbs.
     total_sends: i32,
-    /// Tries that were not.
+    /// The number of failed attempts.
     total_attempts: i32,
-    /// Finished climbs by grade.
+    /// The finished climbs by grade.
     grade_distribution: Vec<SessionGradeCount>,
-    /// The hardest of them.
+    /// The hardest finished climb.
     hardest_climb: Option<SessionHardestClimb>,
     /// The accounts that were members.
     participants: Vec<SessionParticipant>,
-    /// When somebody first joined.
+    /// When the first member joined, in ISO 8601.
     started_at: Option<String>,
-    /// When it ended.
+    /// When the session ended, in ISO 8601.
     ended_at: Option<String>,
-    /// How long it took.
+    /// The duration in minutes.
     duration_minutes: Option<u64>,
-    /// What its members were up to.
+    /// The goal of the members.
     goal: Option<String>,
 }
 
-/// How many climbs of a grade were finished.
+/// The number of finished climbs of a grade.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionGradeCount {
     /// The grade.
     grade: String,
-    /// How many.
+    /// The number of finished climbs.
     count: i32,
 }
 
-/// The hardest climb that was finished.
+/// The hardest finished climb.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionHardestClimb {
-    /// Which.
+    /// The id of the climb.
     climb_uuid: String,
-    /// What it is called.
+    /// The name of the climb.
     climb_name: String,
-    /// Its grade.
+    /// The grade.
     grade: String,
 }
 
-/// An account that was a member.
+/// An account that is or was a member.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionParticipant {
-    /// Which.
+    /// The account.
     user_id: String,
     /// The name to show.
     display_name: Option<String>,
     /// The picture to show.
     avatar_url: Option<String>,
-    /// Climbs that it finished.
+    /// The number of finished climbs.
     sends: i32,
-    /// Tries that it did not.
+    /// The number of failed attempts.
     attempts: i32,
 }
 
 impl SessionSummary {
-    /// A session in figures: with its present members, and the accounts that were members before.
-    pub(super) fn of(session: &Session, members: &[Member], former: &[UserId]) -> Self {
+    /// The summary of a session with these members and former participants.
+    pub(super) fn of(session: &PartySession, members: &[Member], former: &[UserId]) -> Self {
         let former = former.iter().map(|account| (account.clone(), None));
         let present = members.iter();
         let present = present.filter_map(|member| Some((member.account.clone()?, Some(member))));
@@ -101,36 +101,36 @@ impl SessionSummary {
     }
 }
 
-/// Somebody climbed something.
+/// The statistics of a session changed. Never sent.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionStatsUpdated {
-    /// In which session.
+    /// The session.
     session_id: ID,
-    /// Climbs that were finished.
+    /// The number of finished climbs.
     total_sends: i32,
-    /// Those of them that took one try.
+    /// The number of climbs that were finished at the first attempt.
     total_flashes: i32,
-    /// Tries that failed.
+    /// The number of failed attempts.
     total_attempts: i32,
-    /// Climbs that were logged.
+    /// The number of logged climbs.
     tick_count: i32,
-    /// The same for each participant.
+    /// The figures of each participant.
     participants: Vec<SessionFeedParticipant>,
-    /// The same by grade.
+    /// The figures of each grade.
     grade_distribution: Vec<SessionGradeDistributionItem>,
     /// The kinds of board.
     board_types: Vec<String>,
-    /// The hardest grade that was climbed.
+    /// The hardest grade that was finished.
     hardest_grade: Option<String>,
-    /// How long the session has taken.
+    /// The duration in minutes.
     duration_minutes: Option<i32>,
-    /// What its members are up to.
+    /// The goal of the members.
     goal: Option<String>,
-    /// What was logged.
+    /// The logged climbs.
     ticks: Vec<SessionDetailTick>,
 }
 
-/// What one participant has climbed.
+/// The figures of one participant.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionFeedParticipant {
     /// The account.
@@ -139,37 +139,37 @@ pub(super) struct SessionFeedParticipant {
     display_name: Option<String>,
     /// The picture to show.
     avatar_url: Option<String>,
-    /// Climbs that it finished.
+    /// The number of finished climbs.
     sends: i32,
-    /// Those of them that took one try.
+    /// The number of climbs that were finished at the first attempt.
     flashes: i32,
-    /// Tries that failed.
+    /// The number of failed attempts.
     attempts: i32,
 }
 
-/// What was climbed of one grade.
+/// The figures of one grade.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionGradeDistributionItem {
     /// The grade.
     grade: String,
-    /// Climbs that took one try.
+    /// The number of climbs that were finished at the first attempt.
     flash: i32,
-    /// Climbs that took more.
+    /// The number of climbs that were finished at a later attempt.
     send: i32,
-    /// Tries that failed.
+    /// The number of failed attempts.
     attempt: i32,
 }
 
-/// One climb that was logged.
+/// A logged climb.
 #[derive(Debug, SimpleObject)]
 pub(super) struct SessionDetailTick {
-    /// The entry's id.
+    /// The id of the entry.
     uuid: ID,
-    /// Whose it is.
+    /// The account of the climber.
     user_id: String,
-    /// Which climb.
+    /// The id of the climb.
     climb_uuid: String,
-    /// What it is called.
+    /// The name of the climb.
     climb_name: Option<String>,
     /// The kind of board.
     board_type: String,
@@ -177,30 +177,30 @@ pub(super) struct SessionDetailTick {
     layout_id: Option<i32>,
     /// The angle of the board in degrees.
     angle: i32,
-    /// What came of it.
+    /// The result.
     status: String,
-    /// How many tries it took.
+    /// The number of attempts.
     attempt_count: i32,
-    /// Its grade as a number.
+    /// The grade as a number.
     difficulty: Option<i32>,
-    /// Its grade.
+    /// The grade.
     difficulty_name: Option<String>,
-    /// How good it was.
+    /// The rating.
     quality: Option<i32>,
-    /// Whether it was climbed mirrored.
+    /// Whether the climb was mirrored.
     is_mirror: bool,
-    /// Whether it is a benchmark.
+    /// Whether the climb is a benchmark.
     is_benchmark: bool,
-    /// What the climber says.
+    /// The climber's comment.
     comment: Option<String>,
-    /// The holds.
+    /// The holds, in the notation of the board.
     frames: Option<String>,
-    /// Who set it.
+    /// The user who set the climb.
     setter_username: Option<String>,
-    /// When it was climbed.
+    /// When the climb was logged.
     climbed_at: String,
-    /// How many like it.
+    /// The number of upvotes.
     upvotes: i32,
-    /// All tries since it was last climbed.
+    /// The number of attempts since the climb was last finished.
     total_attempts: Option<i32>,
 }

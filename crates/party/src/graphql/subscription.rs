@@ -1,8 +1,8 @@
-//! What callers listen to.
+//! The subscriptions.
 //!
-//! A subscription is not run by the schema that declares it: its document is checked there once,
-//! and then answered as a query to [`EventSchema`] for each event. So the same document of many
-//! subscribers is run once per event, whoever asks first.
+//! The schema that declares the subscriptions only validates their documents. For each event, the
+//! document runs as a query of [`EventSchema`]. The same document of many subscribers therefore
+//! runs once per event.
 
 use async_graphql::{
     Context, EmptyMutation, EmptySubscription, ID, Object, Schema, Subscription, ValidationMode,
@@ -12,28 +12,27 @@ use futures_util::stream::{Empty, empty};
 use super::event::{QueueEventView, SessionEventView};
 use crate::room::listener::ListenerEvent;
 
-/// What callers listen to, as it is declared.
+/// The subscriptions as the schema declares them.
 #[derive(Debug)]
 pub(super) struct Subscriptions;
 
-/// What members listen to, over a socket. A subscription may come before its join.
+/// Subscriptions of members, over a socket. A client may subscribe before its join completes.
 #[Subscription(name = "Subscription")]
 impl Subscriptions {
-    /// What happens to a session's queue, for members: first a `FullSync`, then what follows it.
+    /// The events of a session's queue: first a `FullSync`, then every change.
     async fn queue_updates(
         &self,
-        #[graphql(desc = "The session that the connection is in, or is about to join")]
+        #[graphql(desc = "The session that the connection has joined or is joining")]
         session_id: ID,
     ) -> Empty<QueueEventView> {
         drop(session_id);
         empty()
     }
 
-    /// What happens to a session's members, for members: first everybody who is here and who leads,
-    /// then what follows.
+    /// The events of a session's members: first all members and the leader, then every change.
     async fn session_updates(
         &self,
-        #[graphql(desc = "The session that the connection is in, or is about to join")]
+        #[graphql(desc = "The session that the connection has joined or is joining")]
         session_id: ID,
     ) -> Empty<SessionEventView> {
         drop(session_id);
@@ -41,7 +40,7 @@ impl Subscriptions {
     }
 }
 
-/// The schema that answers for one event, which is in the data of the request.
+/// The schema of one event, which is in the data of the request.
 pub(super) type EventSchema = Schema<EventRoot, EmptyMutation, EmptySubscription>;
 
 /// One event, under the names of the subscriptions.
@@ -66,13 +65,13 @@ impl EventRoot {
     ) -> Option<SessionEventView> {
         drop(session_id);
         match context.data_unchecked::<ListenerEvent>() {
-            ListenerEvent::Session(news) => Some(news.into()),
+            ListenerEvent::Session(update) => Some(update.into()),
             ListenerEvent::FullSync(_) | ListenerEvent::Queue { .. } => None,
         }
     }
 }
 
-/// Documents come here after they were found valid.
+/// The schema does not validate documents: the schema of the subscriptions has done so.
 pub(super) fn event_schema() -> EventSchema {
     let schema = Schema::build(EventRoot, EmptyMutation, EmptySubscription);
     schema.validation_mode(ValidationMode::Fast).finish()

@@ -1,10 +1,11 @@
-//! The interface as clients use it: documents in, JSON out, on one node or on two.
+//! The interface as clients use it, on one node or on two: documents in, JSON out.
 
 mod documents;
-mod lost_answers;
+mod lost_results;
 mod memory;
 mod queue;
 mod refusals;
+mod rooms;
 mod sessions;
 mod streams;
 mod together;
@@ -33,7 +34,7 @@ use crate::{Limits, PartyStore};
 
 use memory::{MemoryArchive, MemoryStore};
 
-/// How long something may take on a machine that has much else to do.
+/// The longest wait on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const JOIN: &str = "mutation Join($id: ID!, $name: String, $token: String, $resumable: Boolean) {
@@ -124,8 +125,8 @@ impl World {
             nodes.push(Party::new(rooms, rates));
         }
         let world = Self { store, archive, nodes, sockets: AtomicU64::new(1), _tasks: tasks };
-        // Rooms hear of commits from when they follow the store.
-        while world.store.notices_heard() < count {
+        // Rooms receive commits only once they have subscribed to the store.
+        while world.store.subscribers() < count {
             tokio::task::yield_now().await;
         }
         world
@@ -144,7 +145,7 @@ impl World {
         Client { party: self.nodes[0].clone(), socket: None, account: account.map(str::to_owned) }
     }
 
-    /// Connections of this node that are in a session, the first of whom leads.
+    /// Connections of the first node that have joined a session; the first of them leads.
     async fn party<const N: usize>(&self, session_id: &str) -> [Client; N] {
         let clients = std::array::from_fn(|_| self.connect(0, None));
         for client in &clients {
@@ -154,7 +155,7 @@ impl World {
     }
 }
 
-/// Somebody who writes documents.
+/// A caller, with or without a connection.
 #[derive(Clone)]
 struct Client {
     party: Party,
@@ -188,7 +189,7 @@ impl Client {
     /// The data of the one reply.
     async fn ask(&self, query: &str, variables: Value) -> Value {
         let Reply::Next(json) = self.reply(query, variables).await else {
-            panic!("it was not run")
+            panic!("the document was not run")
         };
         let mut reply: Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(reply.get("errors"), None);
@@ -238,7 +239,7 @@ impl Replies {
                 assert_eq!(reply.get("errors"), None);
                 reply["data"].as_object_mut().unwrap().values_mut().next().unwrap().take()
             }
-            other => panic!("{other:?} is no event"),
+            other => panic!("{other:?} is not an event"),
         }
     }
 

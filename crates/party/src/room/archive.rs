@@ -8,22 +8,22 @@ use async_trait::async_trait;
 use heartline_protocol::UserId;
 
 use crate::room::store::{Revision, Stored};
-use crate::value::session::{Details, Session, Status};
+use crate::value::session::{Details, PartySession, Status};
 
 /// A session as the archive keeps it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Archived {
-    /// Its id.
+    /// The id of the session.
     pub session_id: String,
-    /// Its fields and revision.
+    /// The fields and the revision.
     pub stored: Stored,
-    /// Its status.
+    /// The status.
     pub status: Status,
-    /// Its details.
+    /// The details.
     pub details: Details,
-    /// The time of its last change, in milliseconds since 1970.
+    /// The time of the last change, in milliseconds since 1970.
     pub active_at_ms: u64,
-    /// The number of its members.
+    /// The number of members.
     pub members: usize,
     /// Accounts that are or have been members. An archive adds them to those that it has, and
     /// returns all of them.
@@ -32,7 +32,7 @@ pub struct Archived {
 
 impl Archived {
     /// The archived form of a session.
-    pub fn of(session: &Session, active_at_ms: u64) -> Self {
+    pub fn of(session: &PartySession, active_at_ms: u64) -> Self {
         let members = session.roster.members.values();
         Self {
             session_id: session.id.clone(),
@@ -52,26 +52,26 @@ impl Archived {
 /// A session in the result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {
-    /// Its id.
+    /// The id of the session.
     pub session_id: String,
-    /// Its status.
+    /// The status.
     pub status: Status,
-    /// Its details.
+    /// The details.
     pub details: Details,
-    /// The number of its members when it was last archived.
+    /// The number of members when the session was last archived.
     pub members: usize,
-    /// Its distance in metres, in a search by place.
+    /// The distance in metres, in a search by place.
     pub distance_metres: Option<f64>,
 }
 
 /// A circle on the ground.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchArea {
-    /// The latitude of its centre, in degrees.
+    /// The latitude of the centre, in degrees.
     pub latitude: f64,
-    /// The longitude of its centre, in degrees.
+    /// The longitude of the centre, in degrees.
     pub longitude: f64,
-    /// Its radius.
+    /// The radius.
     pub radius_metres: f64,
 }
 
@@ -92,7 +92,7 @@ pub trait PartyArchive: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> Result<Vec<Discovered>, PartyArchiveError>;
 
-    /// Sessions that an account has created or been a member of and that are not ended, the last
+    /// Sessions that an account has created or been a member of and that have not ended, the last
     /// active first.
     async fn of_account(
         &self,
@@ -105,7 +105,7 @@ pub trait PartyArchive: fmt::Debug + Send + Sync {
     async fn idle(&self, before_ms: u64, limit: usize) -> Result<Vec<String>, PartyArchiveError>;
 }
 
-/// A call to the archive failed, or was not answered in time. It may have been carried out.
+/// A call to the archive failed or timed out. The archive may have performed it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the party archive failed: {0}")]
 pub struct PartyArchiveError(#[source] Arc<dyn Error + Send + Sync>);

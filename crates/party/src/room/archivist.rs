@@ -13,13 +13,13 @@ use tracing::{info, warn};
 use crate::room::archive::{Archived, PartyArchive};
 use crate::room::metrics::PartyMetrics;
 use crate::room::store::Revision;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
 /// The longest delay of a session that keeps changing.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 
 /// The interval between checks for due sessions.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sessions of one write.
 const BATCH: usize = 64;
@@ -49,12 +49,12 @@ pub(crate) struct Archivist {
     clock: Clock,
     metrics: PartyMetrics,
     pending: Mutex<BTreeMap<String, Pending>>,
-    hurry: Notify,
+    wake: Notify,
 }
 
 #[derive(Debug, Clone)]
 struct Pending {
-    session: Arc<Session>,
+    session: Arc<PartySession>,
     active_at_ms: u64,
     changed_at: Instant,
     waits_since: Instant,
@@ -68,23 +68,23 @@ impl Archivist {
         clock: Clock,
         metrics: PartyMetrics,
     ) -> Self {
-        let (pending, hurry) = (Mutex::default(), Notify::new());
-        Self { archive, debounce, clock, metrics, pending, hurry }
+        let (pending, wake) = (Mutex::default(), Notify::new());
+        Self { archive, debounce, clock, metrics, pending, wake }
     }
 
-    /// Queues a session that has changed.
-    pub(crate) fn note(&self, session: &Arc<Session>, active_at_ms: u64, urgency: Urgency) {
+    /// Adds a session that has changed to the queue.
+    pub(crate) fn enqueue(&self, session: &Arc<PartySession>, active_at_ms: u64, urgency: Urgency) {
         let now = self.clock.now();
-        let noted = Pending {
+        let pending = Pending {
             session: Arc::clone(session),
             active_at_ms,
             changed_at: now,
             waits_since: now,
             urgency,
         };
-        self.keep(noted);
+        self.insert(pending);
         if urgency == Urgency::Now {
-            self.hurry.notify_one();
+            self.wake.notify_one();
         }
     }
 
@@ -95,8 +95,8 @@ impl Archivist {
             tokio::select! {
                 // An urgent session first: both branches lead to the same write.
                 biased;
-                () = self.hurry.notified() => {}
-                () = sleep(LOOK_INTERVAL) => {}
+                () = self.wake.notified() => {}
+                () = sleep(CHECK_INTERVAL) => {}
             }
             let due = self.due(|pending, now| {
                 pending.urgency == Urgency::Now
@@ -132,7 +132,7 @@ impl Archivist {
             match self.archive.put(batch.iter().map(archived).collect()).await {
                 Ok(()) => {
                     self.metrics.archived.inc_by(batch.len() as u64);
-                    batch.iter().for_each(|written| self.forget(written, begun));
+                    batch.iter().for_each(|written| self.remove_written(written, begun));
                 }
                 Err(error) => {
                     self.metrics.archive_failures.inc();
@@ -144,8 +144,9 @@ impl Archivist {
         is_written
     }
 
-    /// Keeps the newest state of a session, and the time since which the archive is behind.
-    fn keep(&self, pending: Pending) {
+    /// Adds the newest state of a session to the queue, with the time since which the archive is
+    /// behind.
+    fn insert(&self, pending: Pending) {
         let mut all = self.lock();
         if all.len() >= PENDING_MAX && !all.contains_key(&pending.session.id) {
             self.metrics.archive_overflows.inc();
@@ -166,7 +167,7 @@ impl Archivist {
     }
 
     /// Removes a written session from the queue, unless it has changed since the write began.
-    fn forget(&self, written: &Pending, begun: Instant) {
+    fn remove_written(&self, written: &Pending, begun: Instant) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(&written.session.id) else { return };
         if Revision::of(&held.session) > Revision::of(&written.session) {
@@ -195,6 +196,8 @@ impl Archivist {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use async_trait::async_trait;
     use tokio::sync::Semaphore;
     use tokio::time::timeout;
@@ -204,31 +207,38 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// An archive that takes something only when it is let.
+    /// An archive that completes a write only when it gets a permit.
     #[derive(Debug)]
     struct Gate {
-        asked: Semaphore,
-        let_in: Semaphore,
-        taken: Mutex<Vec<Revision>>,
+        begun: Semaphore,
+        permits: Semaphore,
+        /// The number of writes that still fail.
+        failures: AtomicUsize,
+        written: Mutex<Vec<Revision>>,
     }
 
     impl Gate {
         fn closed() -> Arc<Self> {
-            let (asked, let_in) = (Semaphore::new(0), Semaphore::new(0));
-            Arc::new(Self { asked, let_in, taken: Mutex::default() })
+            let (begun, permits) = (Semaphore::new(0), Semaphore::new(0));
+            let failures = AtomicUsize::new(0);
+            Arc::new(Self { begun, permits, failures, written: Mutex::default() })
         }
 
-        async fn is_asked(&self) {
-            timeout(PATIENCE, self.asked.acquire()).await.unwrap().unwrap().forget();
+        async fn write_begins(&self) {
+            timeout(PATIENCE, self.begun.acquire()).await.unwrap().unwrap().forget();
         }
     }
 
     #[async_trait]
     impl PartyArchive for Gate {
         async fn put(&self, sessions: Vec<Archived>) -> Result<(), PartyArchiveError> {
-            self.asked.add_permits(1);
-            self.let_in.acquire().await.unwrap().forget();
-            self.taken.lock().unwrap().extend(sessions.iter().map(|it| it.stored.revision));
+            self.begun.add_permits(1);
+            self.permits.acquire().await.unwrap().forget();
+            let next = |left: usize| left.checked_sub(1);
+            if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok() {
+                return Err(PartyArchiveError::new("the archive is away"));
+            }
+            self.written.lock().unwrap().extend(sessions.iter().map(|it| it.stored.revision));
             Ok(())
         }
 
@@ -262,25 +272,25 @@ mod tests {
         Archivist::new(archive, Duration::from_secs(30), Clock::system(), PartyMetrics::default())
     }
 
-    fn session(version: u64) -> Arc<Session> {
-        Arc::new(Session { version, ..Session::new("wall") })
+    fn session(version: u64) -> Arc<PartySession> {
+        Arc::new(PartySession { version, ..PartySession::new("wall") })
     }
 
     #[tokio::test]
-    async fn whoever_is_stopped_while_it_writes_leaves_it_to_the_last_flush() {
+    async fn a_write_that_is_cancelled_is_left_to_the_last_flush() {
         let gate = Gate::closed();
         let archivist = archivist(&gate);
-        archivist.note(&session(1), 1, Urgency::Now);
+        archivist.enqueue(&session(1), 1, Urgency::Now);
         tokio::select! {
-            // The archivist asks the gate before the gate is observed.
+            // The archivist begins its write before the gate is observed.
             biased;
             () = archivist.run() => {}
-            () = gate.is_asked() => {}
+            () = gate.write_begins() => {}
         }
-        assert!(gate.taken.lock().unwrap().is_empty(), "it was stopped before");
-        gate.let_in.add_permits(1);
+        assert!(gate.written.lock().unwrap().is_empty(), "the write was cancelled");
+        gate.permits.add_permits(1);
         assert!(timeout(PATIENCE, archivist.flush()).await.unwrap());
-        assert_eq!(gate.taken.lock().unwrap().len(), 1);
+        assert_eq!(gate.written.lock().unwrap().len(), 1);
         assert!(archivist.lock().is_empty());
     }
 
@@ -288,34 +298,55 @@ mod tests {
     async fn a_session_that_changes_all_the_time_is_archived_within_a_minute() {
         let gate = Gate::closed();
         let archivist = archivist(&gate);
-        let begun = archivist.clock.now();
+        let start = archivist.clock.now();
         // Much more often than the debounce.
         let changes = async {
             for version in 1.. {
-                archivist.note(&session(version), version, Urgency::Soon);
+                archivist.enqueue(&session(version), version, Urgency::Soon);
                 sleep(Duration::from_millis(100)).await;
             }
         };
         tokio::select! {
             () = archivist.run() => {}
             () = changes => {}
-            asked = gate.asked.acquire() => asked.unwrap().forget(),
+            begun = gate.begun.acquire() => begun.unwrap().forget(),
         }
-        let waited = archivist.clock.now() - begun;
-        assert!(BUSY_MAX <= waited && waited <= BUSY_MAX + 2 * LOOK_INTERVAL, "{waited:?}");
+        let waited = archivist.clock.now() - start;
+        assert!(BUSY_MAX <= waited && waited <= BUSY_MAX + 2 * CHECK_INTERVAL, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_fails_is_retried_until_it_succeeds() {
+        const FAILURES: usize = 10;
+        let gate = Gate::closed();
+        gate.failures.store(FAILURES, Ordering::SeqCst);
+        gate.permits.add_permits(FAILURES + 1);
+        let archivist = archivist(&gate);
+        archivist.enqueue(&session(1), 1, Urgency::Now);
+        let written = async {
+            while gate.written.lock().unwrap().is_empty() {
+                sleep(CHECK_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = archivist.run() => {}
+            done = timeout(FAILURES as u32 * BACK_OFF_MAX * 2, written) => done.unwrap(),
+        }
+        assert_eq!(gate.begun.available_permits(), FAILURES + 1);
+        assert!(archivist.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn what_changes_while_it_is_written_is_written_again() {
+    async fn a_session_that_changes_during_its_write_is_written_again() {
         let gate = Gate::closed();
         let archivist = archivist(&gate);
-        archivist.note(&session(1), 1, Urgency::Now);
+        archivist.enqueue(&session(1), 1, Urgency::Now);
         let change = async {
-            gate.is_asked().await;
-            archivist.note(&session(2), 2, Urgency::Now);
-            gate.let_in.add_permits(2);
-            gate.is_asked().await;
-            while gate.taken.lock().unwrap().len() < 2 {
+            gate.write_begins().await;
+            archivist.enqueue(&session(2), 2, Urgency::Now);
+            gate.permits.add_permits(2);
+            gate.write_begins().await;
+            while gate.written.lock().unwrap().len() < 2 {
                 tokio::task::yield_now().await;
             }
         };
@@ -325,7 +356,7 @@ mod tests {
             () = archivist.run() => {}
             done = timeout(PATIENCE, change) => done.unwrap(),
         }
-        let versions: Vec<u64> = gate.taken.lock().unwrap().iter().map(|it| it.version).collect();
+        let versions: Vec<u64> = gate.written.lock().unwrap().iter().map(|it| it.version).collect();
         assert_eq!(versions, [1, 2]);
     }
 }

@@ -12,7 +12,7 @@ use futures_util::Stream;
 
 use crate::value::fact::QueueEvent;
 use crate::value::roster::{Attachment, Member, MemberId, Roster};
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
 /// The most bytes of events in the buffer of one subscriber.
 const BUFFER_BYTES_MAX: usize = 1024 * 1024;
@@ -21,7 +21,7 @@ const BUFFER_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub enum ListenerEvent {
     /// The whole queue.
-    FullSync(Arc<Session>),
+    FullSync(Arc<PartySession>),
     /// One event of the queue, of this incarnation.
     Queue {
         /// The event.
@@ -152,7 +152,7 @@ impl Publisher {
     /// the buffer. Returns false if it does not fit: then the buffer is empty, and the caller must
     /// publish a snapshot.
     #[must_use]
-    pub(crate) fn publish(&self, heard: ListenerEvent, bytes: usize) -> bool {
+    pub(crate) fn publish(&self, event: ListenerEvent, bytes: usize) -> bool {
         tracing::trace!(target: "heartline::life", party_stop = 13, "queued for a subscriber");
         let mut buffer = lock(&self.shared);
         let is_full =
@@ -163,23 +163,23 @@ impl Publisher {
             return false;
         }
         buffer.bytes += bytes;
-        buffer.events.push_back((heard, bytes));
+        buffer.events.push_back((event, bytes));
         buffer.wake();
         true
     }
 
     /// Replaces the events in the buffer by a snapshot of the session.
-    pub(crate) fn publish_snapshot(&self, session: &Arc<Session>) {
+    pub(crate) fn publish_snapshot(&self, session: &Arc<PartySession>) {
         let mut buffer = lock(&self.shared);
         let snapshot = match self.topic {
             Topic::Queue => vec![ListenerEvent::FullSync(Arc::clone(session))],
-            Topic::Session => roster(session, &buffer.known_members),
+            Topic::Session => roster_snapshot(session, &buffer.known_members),
         };
         buffer.events.clear();
         buffer.bytes = 0;
         // A snapshot counts no bytes: however large it is, one snapshot does not make a slow
         // subscriber.
-        buffer.events.extend(snapshot.into_iter().map(|heard| (heard, 0)));
+        buffer.events.extend(snapshot.into_iter().map(|event| (event, 0)));
         buffer.wake();
     }
 
@@ -204,9 +204,9 @@ impl Drop for Publisher {
 
 impl Buffer {
     /// Updates the members that the subscriber knows of.
-    fn track_members(&mut self, heard: &ListenerEvent) {
-        let ListenerEvent::Session(news) = heard else { return };
-        match &news.change {
+    fn track_members(&mut self, event: &ListenerEvent) {
+        let ListenerEvent::Session(update) = event else { return };
+        match &update.change {
             SessionUpdateKind::UserJoined { user } => {
                 let _ = self.known_members.insert(user.id.clone());
             }
@@ -227,14 +227,14 @@ impl Buffer {
 impl Stream for Listener {
     type Item = ListenerEvent;
 
-    /// Stop 14 of the life of a party edit: heard.
+    /// Stop 14 of the life of a party edit: received.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ListenerEvent>> {
         let mut buffer = lock(&self.shared);
-        if let Some((heard, bytes)) = buffer.events.pop_front() {
-            tracing::trace!(target: "heartline::life", party_stop = 14, "heard");
+        if let Some((event, bytes)) = buffer.events.pop_front() {
+            tracing::trace!(target: "heartline::life", party_stop = 14, "received");
             buffer.bytes -= bytes;
-            buffer.track_members(&heard);
-            return Poll::Ready(Some(heard));
+            buffer.track_members(&event);
+            return Poll::Ready(Some(event));
         }
         if buffer.is_over {
             return Poll::Ready(None);
@@ -251,8 +251,11 @@ impl Drop for Listener {
 }
 
 /// The events that lead a subscriber from the members it knows of to the present ones.
-fn roster(session: &Session, known_members: &BTreeSet<MemberId>) -> Vec<ListenerEvent> {
-    let news = |change| {
+fn roster_snapshot(
+    session: &PartySession,
+    known_members: &BTreeSet<MemberId>,
+) -> Vec<ListenerEvent> {
+    let update = |change| {
         ListenerEvent::Session(SessionUpdate {
             sequence: None,
             incarnation: session.incarnation,
@@ -262,11 +265,11 @@ fn roster(session: &Session, known_members: &BTreeSet<MemberId>) -> Vec<Listener
     let members = session.roster.by_seniority().into_iter();
     let user = |member: &Member| SessionUser::of(member, &session.roster);
     let gone = known_members.iter().filter(|id| session.roster.get(id).is_none());
-    let gone = gone.map(|id| news(SessionUpdateKind::UserLeft { user_id: id.clone() }));
-    let here = members.map(|member| news(SessionUpdateKind::UserJoined { user: user(member) }));
+    let gone = gone.map(|id| update(SessionUpdateKind::UserLeft { user_id: id.clone() }));
+    let here = members.map(|member| update(SessionUpdateKind::UserJoined { user: user(member) }));
     let mut all: Vec<ListenerEvent> = gone.chain(here).collect();
     let leader = session.roster.leader.clone();
-    all.extend(leader.map(|leader_id| news(SessionUpdateKind::LeaderChanged { leader_id })));
+    all.extend(leader.map(|leader_id| update(SessionUpdateKind::LeaderChanged { leader_id })));
     all
 }
 

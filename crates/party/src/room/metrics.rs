@@ -54,7 +54,7 @@ impl PartyMetrics {
         }
         registry.register(
             "party_sessions",
-            "Party sessions that concern this node",
+            "Party sessions that have a room on this node",
             self.sessions.clone(),
         );
         registry.register(
@@ -64,18 +64,18 @@ impl PartyMetrics {
         );
         registry.register(
             "party_commits",
-            "What was committed to party sessions by this node",
+            "Operations on party sessions that this node committed, by kind",
             self.commits.clone(),
         );
         registry.register(
             "party_commit_retries",
-            "Commits that came after one of another node and were decided again",
+            "Commits that conflicted with one of another node and were decided again",
             self.commit_retries.clone(),
         );
-        registry.register("party_replays", "Replays by what they answered", self.replays.clone());
+        registry.register("party_replays", "Replays by their result", self.replays.clone());
         registry.register(
             "party_full_syncs",
-            "Whole states that subscribers were given, by reason",
+            "Whole states that were sent to subscribers, by reason",
             self.full_syncs.clone(),
         );
         registry.register(
@@ -85,12 +85,12 @@ impl PartyMetrics {
         );
         registry.register(
             "party_archive_failures",
-            "Writes to the party archive that failed and are tried again",
+            "Writes to the party archive that failed and are retried",
             self.archive_failures.clone(),
         );
         registry.register(
             "party_archive_overflows",
-            "Changes that were not noted for the archive because too many sessions wait for it",
+            "Changes that were not queued for the archive because its queue is full",
             self.archive_overflows.clone(),
         );
         registry.register(
@@ -100,7 +100,7 @@ impl PartyMetrics {
         );
         registry.register(
             "party_archive_age_seconds",
-            "For how long the archive has lacked something of a session",
+            "Age of the oldest change that is not archived, in seconds",
             self.archive_age_seconds.clone(),
         );
     }

@@ -44,7 +44,8 @@ pub struct PartySocket {
     /// Its member id, unless it resumes as another member.
     own: MemberId,
     state: watch::Sender<SocketState>,
-    /// One permit: joining, leaving and closing take turns. It is closed with the socket.
+    /// One permit, so that joining, leaving and closing run one after the other; closed with the
+    /// socket.
     turns: Semaphore,
     profile: Mutex<Profile>,
 }
@@ -55,8 +56,8 @@ struct SocketState {
     inside: Option<Joined>,
     /// The session that it is joining.
     joining: Option<String>,
-    /// The session that it may be in, because the answer to its join was lost. It departs from that
-    /// session when it closes.
+    /// The session that it may be in, because the result of its join was lost. The connection
+    /// departs from that session when it closes.
     unsure: Option<String>,
     /// Whether it has left its last session, or was closed.
     has_left: bool,
@@ -75,7 +76,7 @@ struct Profile {
     username: Option<String>,
     avatar_url: Option<String>,
     edits: TokenBucket,
-    questions: TokenBucket,
+    queries: TokenBucket,
     joins: TokenBucket,
     lifecycle: TokenBucket,
 }
@@ -114,7 +115,7 @@ impl PartySocket {
                 username: None,
                 avatar_url: None,
                 edits: bucket,
-                questions: bucket,
+                queries: bucket,
                 joins: bucket,
                 lifecycle: bucket,
             }),
@@ -167,8 +168,8 @@ impl PartySocket {
     }
 
     /// Queries are counted apart: a client at its limit of edits may still catch up.
-    pub(crate) fn take_question(&self) -> Result<(), PartyError> {
-        rate::take(&mut self.profile().questions, self.rates.questions, self.rooms.clock().now())
+    pub(crate) fn take_query(&self) -> Result<(), PartyError> {
+        rate::take(&mut self.profile().queries, self.rates.queries, self.rooms.clock().now())
     }
 
     /// Stop 6 of the life of a party edit: allowed. The session whose queue it may edit; counts one
@@ -203,29 +204,33 @@ impl PartySocket {
         let socket = Arc::clone(self);
         let joining = async move {
             let _turn = socket.turn().await?;
-            socket.state.send_modify(|place| place.joining = Some(session_id.clone()));
-            let joined = socket.go(&session_id, join, correlation_id).await;
-            socket.state.send_modify(|place| {
-                place.joining = None;
+            socket.state.send_modify(|state| state.joining = Some(session_id.clone()));
+            let joined = socket.switch_to(&session_id, join, correlation_id).await;
+            socket.state.send_modify(|state| {
+                state.joining = None;
                 match &joined {
                     Ok((member, _)) => {
                         let member = member.clone();
-                        place.unsure.take_if(|unsure| *unsure == session_id);
-                        place.inside = Some(Joined { session_id, member });
-                        place.has_left = false;
+                        state.unsure.take_if(|unsure| *unsure == session_id);
+                        state.inside = Some(Joined { session_id, member });
+                        state.has_left = false;
                     }
                     Err(error) if error.code == ErrorCode::ServiceUnavailable => {
-                        place.unsure = Some(session_id);
+                        state.unsure = Some(session_id);
                     }
                     Err(_) => {}
                 }
             });
             joined
         };
-        self.rooms.tasks().spawn("party join", joining).await.unwrap_or_else(|_| Err(fault()))
+        self.rooms
+            .tasks()
+            .spawn("party join", joining)
+            .await
+            .unwrap_or_else(|_| Err(internal_error()))
     }
 
-    async fn go(
+    async fn switch_to(
         &self,
         session_id: &str,
         mut join: Join,
@@ -234,24 +239,24 @@ impl PartySocket {
         let inside = self.inside();
         let is_elsewhere = inside.is_some_and(|inside| inside.session_id != session_id);
         if is_elsewhere {
-            // It stays in its session if the other one has ended.
-            if self.rooms.look(session_id).await?.status == Status::Ended {
+            // The connection stays in its session if the other one has ended.
+            if self.rooms.read(session_id).await?.status == Status::Ended {
                 return Err(PartyError::session_has_ended());
             }
             self.leave_current(None).await?;
         }
-        let names = self.introduce(&mut join);
+        let names = self.fill_names(&mut join);
         let operation = Operation::Membership(Membership::Join(Box::new(join)));
         // If it is in this session already, the session knows it by its socket.
         let actor = self.actor_as(self.own.clone());
-        let answer = self.rooms.operate(session_id, operation, Some(actor), correlation_id).await?;
-        let Outcome::Joined { member, .. } = &answer.outcome else { return Err(fault()) };
-        self.remember(names);
-        Ok((member.clone(), answer))
+        let joined = self.rooms.operate(session_id, operation, Some(actor), correlation_id).await?;
+        let Outcome::Joined { member, .. } = &joined.outcome else { return Err(internal_error()) };
+        self.set_names(names);
+        Ok((member.clone(), joined))
     }
 
     /// Completes a join with the known name and picture, and returns both.
-    fn introduce(&self, join: &mut Join) -> (Option<String>, Option<String>) {
+    fn fill_names(&self, join: &mut Join) -> (Option<String>, Option<String>) {
         let profile = self.profile();
         let known = |text: Option<String>, known: &Option<String>| given(text).or(known.clone());
         join.username = known(join.username.take(), &profile.username);
@@ -259,7 +264,7 @@ impl PartySocket {
         (join.username.clone(), join.avatar_url.clone())
     }
 
-    fn remember(&self, (username, avatar_url): (Option<String>, Option<String>)) {
+    fn set_names(&self, (username, avatar_url): (Option<String>, Option<String>)) {
         let mut profile = self.profile();
         profile.username = username;
         profile.avatar_url = avatar_url;
@@ -275,19 +280,23 @@ impl PartySocket {
             let _turn = socket.turn().await?;
             socket.leave_current(correlation_id).await
         };
-        self.rooms.tasks().spawn("party leave", leaving).await.unwrap_or_else(|_| Err(fault()))
+        self.rooms
+            .tasks()
+            .spawn("party leave", leaving)
+            .await
+            .unwrap_or_else(|_| Err(internal_error()))
     }
 
     async fn leave_current(&self, correlation_id: Option<String>) -> Result<bool, PartyError> {
         let Some(Joined { session_id, member }) = self.inside() else { return Ok(false) };
         let operation = Operation::Membership(Membership::Leave);
         let actor = Some(self.actor_as(member));
-        let answer = self.rooms.operate(&session_id, operation, actor, correlation_id).await?;
-        self.state.send_modify(|place| {
-            place.inside = None;
-            place.has_left = true;
+        let left = self.rooms.operate(&session_id, operation, actor, correlation_id).await?;
+        self.state.send_modify(|state| {
+            state.inside = None;
+            state.has_left = true;
         });
-        Ok(matches!(answer.outcome, Outcome::Left { was_member: true }))
+        Ok(matches!(left.outcome, Outcome::Left { was_member: true }))
     }
 
     /// Changes its name and picture, in its present session and in later ones.
@@ -314,10 +323,10 @@ impl PartySocket {
     /// Its actor in a session, once it has joined. Clients subscribe at the same moment at which
     /// they join, so this waits for a join that is under way.
     pub(crate) async fn actor_in(&self, session_id: &str) -> Result<Actor, PartyError> {
-        let mut place = self.state.subscribe();
-        let decided = timeout(JOIN_WITHIN, place.wait_for(|place| place.decides(session_id))).await;
+        let mut state = self.state.subscribe();
+        let decided = timeout(JOIN_WITHIN, state.wait_for(|state| state.decides(session_id))).await;
         let inside = match decided {
-            Ok(Ok(place)) => place.inside.clone(),
+            Ok(Ok(state)) => state.inside.clone(),
             Ok(Err(_)) | Err(_) => None,
         };
         match inside {
@@ -380,6 +389,6 @@ fn given(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-fn fault() -> PartyError {
-    PartyError::new(ErrorCode::InternalError, "Something went wrong. Try again.")
+fn internal_error() -> PartyError {
+    PartyError::new(ErrorCode::InternalError, "Internal error. Try again.")
 }

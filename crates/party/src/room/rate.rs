@@ -12,7 +12,7 @@ pub struct PartyRates {
     /// Edits of the queue, and changes of the name.
     pub edits: Rate,
     /// Queries, counted apart from edits: a client at its limit of edits may still catch up.
-    pub questions: Rate,
+    pub queries: Rate,
     /// Joining a session.
     pub joins: Rate,
     /// Creating and ending sessions.
@@ -24,7 +24,7 @@ impl Default for PartyRates {
         let often = Rate::per_second(50, 100);
         Self {
             edits: often,
-            questions: often,
+            queries: often,
             joins: Rate::per_minute(30),
             lifecycle: Rate::per_minute(5),
         }

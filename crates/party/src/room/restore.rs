@@ -19,7 +19,7 @@ use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::fields::{Changes, from_fields, to_fields};
 use crate::value::operation::{Context, Lifecycle, Operation, apply};
-use crate::value::session::{Session, Status};
+use crate::value::session::{PartySession, Status};
 
 /// The time that other nodes have to offer their copies.
 const OFFERS_WITHIN: Duration = Duration::from_secs(1);
@@ -33,15 +33,15 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 /// The result of loading a session.
 pub(crate) enum Restored {
     /// The session as the store has it, or as it ended.
-    Found(Session),
+    Found(PartySession),
     /// The store had lost it: it was restored in a new incarnation.
-    Lost(Session),
+    Lost(PartySession),
     /// No such session exists.
     Unknown,
 }
 
 /// A copy of a session for other nodes.
-pub(crate) fn copy(session: &Session) -> Stored {
+pub(crate) fn copy(session: &PartySession) -> Stored {
     Stored { revision: Revision::of(session), fields: to_fields(session) }
 }
 
@@ -50,15 +50,15 @@ pub(crate) fn copy(session: &Session) -> Stored {
 pub(crate) async fn load(
     parts: &Arc<Parts>,
     session_id: &str,
-    known: Option<&Arc<Session>>,
+    known: Option<&Arc<PartySession>>,
 ) -> Result<Restored, PartyError> {
     let deadline = parts.clock.now() + OPERATION_DEADLINE;
     // Only a store that several nodes share can keep a copy for the others.
     let mut to_offer = parts.store.recovery.as_ref().zip(known);
     loop {
         let stored = read(parts, session_id).await?;
-        // A node without a copy cannot tell whether a shared store has lost commits; the archive
-        // can.
+        // A node without a copy cannot know whether a shared store has lost commits, except from
+        // the archive.
         let is_certain = known.is_some() || !parts.store.is_shared();
         if is_certain && let Some(session) = current(stored.as_ref(), known, None)? {
             return Ok(Restored::Found(session));
@@ -66,8 +66,8 @@ pub(crate) async fn load(
         if let Some((recovery, known)) = to_offer.take() {
             // Before the lock: if this node stops while it holds the lock, the next holder finds
             // this node's copy. Before the archive is read, which may be slow: a node that restores
-            // the session meanwhile asks for copies, and this room does not answer until it has
-            // read the archive.
+            // the session meanwhile requests copies, and this room offers none until it has read
+            // the archive.
             let offered = recovery.offer(session_id, copy(known)).await;
             offered.map_err(Unavailable::Store)?;
         }
@@ -110,7 +110,7 @@ pub(crate) async fn load(
 async fn restore_alone(
     parts: Arc<Parts>,
     session_id: String,
-    known: Option<Arc<Session>>,
+    known: Option<Arc<PartySession>>,
     archived: Option<Archived>,
 ) -> Result<Option<Restored>, PartyError> {
     let Some(recovery) = &parts.store.recovery else {
@@ -123,7 +123,7 @@ async fn restore_alone(
             sleep(LOCKED_PAUSE).await;
             return Ok(None);
         }
-        // The lock may have been taken although its answer was lost, so it is released below.
+        // The lock may be held although the result was lost, so it is released below.
         Err(error) => Err(Unavailable::Store(error).into()),
     };
     if let Err(error) = recovery.unlock(&session_id, &owner).await {
@@ -152,9 +152,9 @@ async fn archived(
 /// The stored session, if it is not older than the known and the archived one.
 fn current(
     stored: Option<&Stored>,
-    known: Option<&Arc<Session>>,
+    known: Option<&Arc<PartySession>>,
     archived: Option<&Archived>,
-) -> Result<Option<Session>, PartyError> {
+) -> Result<Option<PartySession>, PartyError> {
     let Some(stored) = stored else { return Ok(None) };
     let known = known.map(|known| Revision::of(known));
     let newest = known.max(archived.map(|archived| archived.stored.revision));
@@ -166,7 +166,7 @@ fn current(
 async fn restore(
     parts: &Parts,
     session_id: &str,
-    known: Option<&Arc<Session>>,
+    known: Option<&Arc<PartySession>>,
     archived: Option<Archived>,
 ) -> Result<Option<Restored>, PartyError> {
     // The previous holder of the lock may have restored the session.
@@ -203,7 +203,7 @@ async fn newest_copy(
     parts: &Parts,
     session_id: &str,
     stored: Option<&Stored>,
-    known: Option<&Arc<Session>>,
+    known: Option<&Arc<PartySession>>,
     archived: Option<Archived>,
 ) -> Result<Option<Stored>, PartyError> {
     if archived.as_ref().is_some_and(|archived| archived.status == Status::Ended) {
@@ -223,14 +223,14 @@ async fn newest_copy(
 
 /// The end of a session, to be committed again: a node that does not know of the end would continue
 /// with the older state in the store.
-fn ended_again(ended: Session, commit_id: String) -> (Session, Entry) {
+fn ended_again(ended: PartySession, commit_id: String) -> (PartySession, Entry) {
     let version = ended.version + 1;
     let entry = Entry { commit_id, version, facts: Vec::new(), remembered: Vec::new() };
-    (Session { version, ..ended }, entry)
+    (PartySession { version, ..ended }, entry)
 }
 
 /// A commit that replaces the whole stored session.
-fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
+fn whole(stored: Option<&Stored>, session: &PartySession, entry: &Entry) -> Commit {
     let mut changes = Changes::all(session);
     let kept: BTreeSet<&String> = changes.set.iter().map(|(name, _)| name).collect();
     let former = stored.iter().flat_map(|stored| &stored.fields).map(|(name, _)| name);
@@ -248,7 +248,7 @@ fn whole(stored: Option<&Stored>, session: &Session, entry: &Entry) -> Commit {
     }
 }
 
-fn decode(stored: &Stored) -> Result<Session, PartyError> {
+fn decode(stored: &Stored) -> Result<PartySession, PartyError> {
     from_fields(stored.fields.iter().cloned()).map_err(|reason| {
         error!(%reason, "decoding a stored session failed");
         PartyError::new(ErrorCode::InternalError, "The session cannot be read")

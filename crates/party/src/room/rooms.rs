@@ -16,8 +16,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
 
 use crate::room::archive::PartyArchive;
-use crate::room::census::Census;
 use crate::room::listener::{Listener, Topic};
+use crate::room::live_nodes::LiveNodes;
 use crate::room::parts::{Parts, PartyParts};
 use crate::room::store::Notice;
 use crate::room::task::{
@@ -27,7 +27,7 @@ use crate::room::unavailable::Unavailable;
 use crate::value::error::PartyError;
 use crate::value::limits::Limits;
 use crate::value::operation::{Actor, Lifecycle, Membership, Operation};
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
 /// The most requests that wait in one room.
 const ROOM_REQUESTS_MAX: usize = 1024;
@@ -47,7 +47,7 @@ const KEEP_TICKS: u64 = 60;
 /// The interval between checks of the sessions whose last sign of life is oldest, and their number:
 /// their nodes may have died without any other node that watches them.
 const SILENT_INTERVAL: Duration = Duration::from_secs(10);
-const SILENT_LOOKED_AT: usize = 16;
+const SILENT_CHECKED: usize = 16;
 
 /// The interval between searches for unused sessions to end, and how many are ended each time.
 const END_INTERVAL: Duration = Duration::from_secs(300);
@@ -131,9 +131,9 @@ impl Rooms {
         }
         tracing::trace!(target: "heartline::life", party_stop = 7, "queued");
         let since = self.0.parts.clock.now();
-        self.ask(session_id, |answer| {
-            let asked = OperationRequest { operation, actor, correlation_id };
-            Request::Operate(Box::new(PendingOperation { asked, since, answer }))
+        self.request(session_id, |reply| {
+            let request = OperationRequest { operation, actor, correlation_id };
+            Request::Operate(Box::new(PendingOperation { request, since, reply }))
         })
         .await
     }
@@ -148,7 +148,7 @@ impl Rooms {
         topic: Topic,
         actor: Actor,
     ) -> Result<Listener, PartyError> {
-        self.ask(session_id, |answer| Request::Listen { topic, actor, answer }).await
+        self.request(session_id, |reply| Request::Listen { topic, actor, reply }).await
     }
 
     /// The events after a sequence.
@@ -161,24 +161,25 @@ impl Rooms {
         since: u64,
         actor: Actor,
     ) -> Result<Replayed, PartyError> {
-        self.ask(session_id, |answer| Request::Replay { since, actor, answer }).await
+        self.request(session_id, |reply| Request::Replay { since, actor, reply }).await
     }
 
-    /// Reads a session. A session that nobody has created or joined does not exist.
+    /// Reads a session. The session may be one that does not exist.
     ///
     /// # Errors
     /// The session could not be read.
-    pub async fn look(&self, session_id: &str) -> Result<Arc<Session>, PartyError> {
-        self.ask(session_id, |answer| Request::Look { answer }).await
+    pub async fn read(&self, session_id: &str) -> Result<Arc<PartySession>, PartyError> {
+        self.request(session_id, |reply| Request::Read { reply }).await
     }
 
-    async fn ask<T>(
+    /// Sends a request to the room of a session and awaits its reply.
+    async fn request<T>(
         &self,
         session_id: &str,
         request: impl FnOnce(oneshot::Sender<Result<T, PartyError>>) -> Request,
     ) -> Result<T, PartyError> {
-        let (answer, answered) = oneshot::channel();
-        let mut request = request(answer);
+        let (sender, reply) = oneshot::channel();
+        let mut request = request(sender);
         loop {
             let room = self.room(session_id)?;
             match room.try_send(request) {
@@ -187,13 +188,13 @@ impl Rooms {
                     return Err(Unavailable::Overloaded.into());
                 }
                 // The room has ended: the next attempt opens a new one.
-                Err(mpsc::error::TrySendError::Closed(unheard)) => {
+                Err(mpsc::error::TrySendError::Closed(unserved)) => {
                     self.forget(session_id, &room);
-                    request = unheard;
+                    request = unserved;
                 }
             }
         }
-        match timeout(OPERATION_DEADLINE * 2, answered).await {
+        match timeout(OPERATION_DEADLINE * 2, reply).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Unavailable::RoomClosed.into()),
             Err(_) => Err(Unavailable::RoomTimeout.into()),
@@ -219,13 +220,13 @@ impl Rooms {
     }
 
     /// Passes the requests that a room did not serve to the next room.
-    fn pass_on(&self, session_id: &str, unheard: Vec<Request>) {
+    fn pass_on(&self, session_id: &str, unserved: Vec<Request>) {
         let mut rooms = self.lock();
         if rooms.get(session_id).is_some_and(mpsc::Sender::is_closed) {
             rooms.remove(session_id);
         }
         drop(rooms);
-        for request in unheard {
+        for request in unserved {
             // Without a room the request is dropped, and its caller gets an error.
             if let Ok(room) = self.room(session_id) {
                 let _ = room.try_send(request);
@@ -253,18 +254,18 @@ impl Rooms {
             }
         };
         let ticking = async {
-            let (mut ticks, mut census) = (ticks_of(TICK), Census::default());
+            let (mut ticks, mut live_nodes) = (ticks_of(TICK), LiveNodes::default());
             for tick in 0_u64.. {
                 ticks.tick().await;
-                self.tick(tick, &*nodes, &mut census).await;
+                self.tick(tick, &*nodes, &mut live_nodes).await;
             }
         };
         // These checks may take long, so they run beside the ticks and do not delay them.
-        let looking = async {
+        let checking = async {
             let mut ticks = ticks_of(SILENT_INTERVAL);
             loop {
                 ticks.tick().await;
-                self.look_at_silent().await;
+                self.check_silent().await;
             }
         };
         let ending = async {
@@ -274,29 +275,29 @@ impl Rooms {
                 self.end_idle().await;
             }
         };
-        tokio::join!(following, ticking, looking, ending, self.0.parts.archivist.run());
+        tokio::join!(following, ticking, checking, ending, self.0.parts.archivist.run());
     }
 
     pub(crate) fn on_notice(&self, notice: Notice) {
         match notice {
             Notice::Committed { session_id, revision, entry } => {
-                self.tell(&session_id, Request::Committed { revision, entry });
+                self.notify(&session_id, Request::Committed { revision, entry });
             }
-            Notice::Wanted { session_id } => self.tell(&session_id, Request::Offer),
+            Notice::Wanted { session_id } => self.notify(&session_id, Request::Offer),
             Notice::Gap => {
                 let session_ids: Vec<String> = self.lock().keys().cloned().collect();
-                session_ids.iter().for_each(|session_id| self.tell(session_id, Request::Compare));
+                session_ids.iter().for_each(|session_id| self.notify(session_id, Request::Compare));
             }
         }
     }
 
-    /// Sends a room a request that it can miss, because comparing with the store makes up for it.
+    /// Sends a room a request that may be lost, because comparing with the store makes up for it.
     /// Half of the queue is reserved for requests of members: otherwise a node that resumes after a
     /// pause would reject them while it processes the notices of that pause.
-    fn tell(&self, session_id: &str, request: Request) {
+    fn notify(&self, session_id: &str, request: Request) {
         let Some(room) = self.lock().get(session_id).cloned() else { return };
-        let has_place = room.capacity() > ROOM_REQUESTS_MAX / 2;
-        let is_closed = match has_place.then(|| room.try_send(request)) {
+        let has_capacity = room.capacity() > ROOM_REQUESTS_MAX / 2;
+        let is_closed = match has_capacity.then(|| room.try_send(request)) {
             Some(Err(mpsc::error::TrySendError::Closed(_))) => true,
             Some(_) => false,
             None => room.is_closed(),
@@ -306,7 +307,7 @@ impl Rooms {
         }
     }
 
-    async fn tick(&self, tick: u64, nodes: &dyn Nodes, census: &mut Census) {
+    async fn tick(&self, tick: u64, nodes: &dyn Nodes, live_nodes: &mut LiveNodes) {
         let session_ids: Vec<String> = self.lock().keys().cloned().collect();
         self.0.parts.metrics.sessions.set(session_ids.len() as i64);
         let named = match nodes.nodes().await {
@@ -314,28 +315,29 @@ impl Rooms {
             // The list may be incomplete, so no node is taken for dead.
             Ok(_) | Err(_) => None,
         };
-        let nodes = census.take(named, self.0.parts.clock.now());
+        let nodes = live_nodes.update(named, self.0.parts.clock.now());
         let must_keep = tick.is_multiple_of(KEEP_TICKS);
         for session_id in &session_ids {
-            self.tell(session_id, Request::Tick { nodes: nodes.clone(), must_keep });
+            self.notify(session_id, Request::Tick { nodes: nodes.clone(), must_keep });
         }
         if tick.is_multiple_of(COMPARE_TICKS) {
             self.0.parts.read_time().await;
-            session_ids.iter().for_each(|session_id| self.tell(session_id, Request::Compare));
+            session_ids.iter().for_each(|session_id| self.notify(session_id, Request::Compare));
         }
     }
 
     /// Opens the rooms of the sessions whose last sign of life is oldest. Each room then checks
     /// whether the nodes of its members are alive.
-    async fn look_at_silent(&self) {
-        let silent = match self.0.parts.store.activity.active(SILENT_LOOKED_AT).await {
+    async fn check_silent(&self) {
+        let silent = match self.0.parts.store.activity.active(SILENT_CHECKED).await {
             Ok(silent) => silent,
             Err(error) => return debug!(%error, "listing active party sessions failed"),
         };
         for session_id in silent {
-            let seen = self.look(&session_id).await;
-            let is_over = seen.is_ok_and(|session| session.roster.members.is_empty());
-            if is_over && let Err(error) = self.0.parts.store.activity.inactive(&session_id).await {
+            let read = self.read(&session_id).await;
+            let is_empty = read.is_ok_and(|session| session.roster.members.is_empty());
+            if is_empty && let Err(error) = self.0.parts.store.activity.inactive(&session_id).await
+            {
                 debug!(%error, session_id, "removing an empty session from the active list failed");
             }
         }
@@ -381,7 +383,7 @@ impl Rooms {
         if timeout(PARTING_DEADLINE, parting).await.is_err() {
             warn!("removing party members took too long; other nodes will remove them");
         }
-        // A room ends when nobody can send to it any more.
+        // A room ends when its last sender is dropped.
         self.lock().clear();
         let tasks = self.tasks();
         if timeout(PARTING_DEADLINE, tasks.join()).await.is_err() {

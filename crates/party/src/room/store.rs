@@ -1,8 +1,8 @@
 //! The ports to the store of live sessions: for each session a versioned map of fields with a log.
 //!
-//! A store knows nothing of queues, members or leaders. It only decides which of two commits came
-//! first; everything else follows from that order. Its ports follow their callers: a room commits
-//! through [`SessionStore`] and follows [`SessionWatch`], the sweep over all sessions uses
+//! A store does not know queues, members or leaders: it only decides which of two commits came
+//! first, and everything else follows from that order. Its ports follow their callers: a room
+//! commits through [`SessionStore`] and follows [`SessionWatch`], the sweep over all sessions uses
 //! [`SessionActivity`], and nodes that share a store restore lost sessions by [`SessionRecovery`].
 
 use std::error::Error;
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::broadcast;
 
 use crate::value::fields::Changes;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
 /// The revision of a session. Versions may repeat after a loss, but never in the same incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ pub struct Revision {
 
 impl Revision {
     /// The revision of a session.
-    pub fn of(session: &Session) -> Self {
+    pub fn of(session: &PartySession) -> Self {
         Self { incarnation: session.incarnation, version: session.version }
     }
 }
@@ -36,9 +36,9 @@ impl Revision {
 /// A session as a store holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its revision.
+    /// The revision.
     pub revision: Revision,
-    /// Every field.
+    /// All fields.
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
@@ -115,7 +115,7 @@ pub struct PartyStore {
 }
 
 impl PartyStore {
-    /// A store that only this node uses. A lost session is restored without asking anybody else.
+    /// A store that only this node uses. A lost session is restored without asking other nodes.
     pub fn of_one_node<S>(store: Arc<S>) -> Self
     where
         S: SessionStore + SessionWatch + SessionActivity + 'static,
@@ -162,7 +162,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Every kept entry of an incarnation, in order; empty if it is not the present incarnation.
     async fn log(&self, session_id: &str, incarnation: u64) -> Result<Vec<Bytes>, PartyStoreError>;
 
-    /// The revisions of sessions, in the order of the ids; none for a session that is not there.
+    /// The revisions of sessions, in the order of the ids; none for a session that does not exist.
     async fn revisions(
         &self,
         session_ids: &[String],
@@ -200,7 +200,7 @@ pub trait SessionActivity: fmt::Debug + Send + Sync {
     async fn inactive(&self, session_id: &str) -> Result<(), PartyStoreError>;
 
     /// The time by the store's clock, in milliseconds since 1970. All nodes read the same clock, so
-    /// that they agree on which member has been present longest. It never goes back.
+    /// that they agree on which member has been present longest. The clock never goes back.
     async fn now_ms(&self) -> Result<u64, PartyStoreError>;
 }
 
@@ -208,8 +208,8 @@ pub trait SessionActivity: fmt::Debug + Send + Sync {
 /// restores it, from the newest copy that any node has.
 #[async_trait]
 pub trait SessionRecovery: fmt::Debug + Send + Sync {
-    /// Takes the lock of a session for [`LOCK_LIFETIME`]; returns false if somebody holds it. After
-    /// an error the lock may have been taken.
+    /// Acquires the lock of a session for [`LOCK_LIFETIME`]; returns false if it is held. After an
+    /// error the lock may have been acquired.
     async fn lock(&self, session_id: &str, owner: &str) -> Result<bool, PartyStoreError>;
 
     /// Releases the lock if this owner holds it.
@@ -225,7 +225,7 @@ pub trait SessionRecovery: fmt::Debug + Send + Sync {
     async fn offered(&self, session_id: &str) -> Result<Option<Stored>, PartyStoreError>;
 }
 
-/// A call to the store failed, or was not answered in time. It may have been carried out.
+/// A call to the store failed or timed out. The store may have performed it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the party store failed: {0}")]
 pub struct PartyStoreError(#[source] Arc<dyn Error + Send + Sync>);

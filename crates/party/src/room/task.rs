@@ -1,8 +1,8 @@
 //! One session on one node: the task that owns the node's copy of it.
 //!
 //! The room serves one request after the other: operations of members, commits of other nodes, and
-//! subscriptions. It decides an operation on its copy and commits by comparing revisions; if
-//! another node committed first, the room catches up and decides again.
+//! subscriptions. For an operation, the room decides on its copy and commits by comparing
+//! revisions; if another node committed first, the room catches up and decides again.
 
 mod catch_up;
 mod operate;
@@ -27,12 +27,12 @@ use crate::value::error::PartyError;
 use crate::value::log::{EventLog, Replay};
 use crate::value::operation::{Actor, Membership, Operation, Outcome};
 use crate::value::roster::{Member, MemberId};
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
-/// How long an operation may take, from when it was asked for.
+/// The deadline of an operation, counted from its request.
 pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a room without members and listeners is kept.
+/// The time after which a room without members and listeners ends.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// A request to a room.
@@ -41,11 +41,11 @@ pub(crate) enum Request {
     /// Perform an operation.
     Operate(Box<PendingOperation>),
     /// Subscribe a member.
-    Listen { topic: Topic, actor: Actor, answer: oneshot::Sender<Result<Listener, PartyError>> },
+    Listen { topic: Topic, actor: Actor, reply: oneshot::Sender<Result<Listener, PartyError>> },
     /// Replay the events after a sequence to a member.
-    Replay { since: u64, actor: Actor, answer: oneshot::Sender<Result<Replayed, PartyError>> },
+    Replay { since: u64, actor: Actor, reply: oneshot::Sender<Result<Replayed, PartyError>> },
     /// Read the session.
-    Look { answer: oneshot::Sender<Result<Arc<Session>, PartyError>> },
+    Read { reply: oneshot::Sender<Result<Arc<PartySession>, PartyError>> },
     /// The store reported a commit.
     Committed { revision: Revision, entry: Option<Bytes> },
     /// Compare the copy with the store, because notices may be missing.
@@ -68,17 +68,17 @@ pub(crate) struct OperationRequest {
 /// An operation that waits in a room, with the channel for its result.
 #[derive(Debug)]
 pub(crate) struct PendingOperation {
-    pub(crate) asked: OperationRequest,
+    pub(crate) request: OperationRequest,
     pub(crate) since: Instant,
-    pub(crate) answer: oneshot::Sender<Result<Completed, PartyError>>,
+    pub(crate) reply: oneshot::Sender<Result<Completed, PartyError>>,
 }
 
 impl PendingOperation {
-    /// Whether this is a join whose connection was already told that it failed. If it were
+    /// Whether this is a join whose connection has already received an error. If it were
     /// performed now, the connection would be a member without knowing it.
     fn is_given_up(&self) -> bool {
-        let is_join = matches!(self.asked.operation, Operation::Membership(Membership::Join(_)));
-        is_join && self.answer.is_closed()
+        let is_join = matches!(self.request.operation, Operation::Membership(Membership::Join(_)));
+        is_join && self.reply.is_closed()
     }
 }
 
@@ -88,7 +88,7 @@ pub struct Completed {
     /// The result for the caller.
     pub outcome: Outcome,
     /// The session after the operation.
-    pub session: Arc<Session>,
+    pub session: Arc<PartySession>,
 }
 
 /// The events after a sequence, and the present session.
@@ -97,14 +97,14 @@ pub struct Replayed {
     /// All events, or the instruction to send the whole state instead.
     pub replay: Replay,
     /// The present session.
-    pub session: Arc<Session>,
+    pub session: Arc<PartySession>,
 }
 
 /// The task of one session.
 #[derive(Debug)]
 pub(crate) struct Room {
     parts: Arc<Parts>,
-    session: Arc<Session>,
+    session: Arc<PartySession>,
     log: EventLog,
     publishers: Vec<Publisher>,
     /// Members with an open socket on this node, as last read.
@@ -115,9 +115,9 @@ pub(crate) struct Room {
     /// Whether the session lacks members whose sockets are open on this node.
     must_reattach: bool,
     /// Whether the last call to the store failed.
-    is_store_silent: bool,
+    is_store_failing: bool,
     idle_since: Option<Instant>,
-    /// How many of `attached` the metrics count.
+    /// The number of attached members that the gauge includes.
     counted: i64,
 }
 
@@ -130,20 +130,20 @@ impl Room {
         let log = EventLog::new(parts.config.log);
         Self {
             parts,
-            session: Arc::new(Session::new(session_id)),
+            session: Arc::new(PartySession::new(session_id)),
             log,
             publishers: Vec::new(),
             attached: BTreeMap::new(),
             requests,
             held: None,
             must_reattach: false,
-            is_store_silent: false,
+            is_store_failing: false,
             idle_since: None,
             counted: 0,
         }
     }
 
-    /// Opens the room and serves requests until nobody needs it. Returns the requests that it did
+    /// Opens the room and serves requests until it is unused. Returns the requests that it did
     /// not serve, for the next room.
     pub(crate) async fn run(mut self) -> Vec<Request> {
         let session_id = self.session.id.clone();
@@ -154,17 +154,17 @@ impl Room {
         if opened.is_ok() {
             self.serve_all().await;
         }
-        // Unwatch before the next room watches, or its watch would be undone.
+        // Unwatch before the next room watches: otherwise this would end the watch of that room.
         self.parts.store.watch.unwatch(&session_id).await;
         self.requests.close();
         if let Err(error) = opened {
             self.refuse_all(&error);
         }
-        let mut unheard: Vec<Request> = self.held.take().into_iter().collect();
+        let mut unserved: Vec<Request> = self.held.take().into_iter().collect();
         while let Ok(request) = self.requests.try_recv() {
-            unheard.push(request);
+            unserved.push(request);
         }
-        unheard
+        unserved
     }
 
     async fn serve_all(&mut self) {
@@ -189,21 +189,21 @@ impl Room {
 
     async fn serve(&mut self, request: Request) {
         match request {
-            Request::Operate(wanted) if wanted.is_given_up() => {
+            Request::Operate(pending) if pending.is_given_up() => {
                 debug!(session_id = %self.session.id, "join dropped: its caller gave up");
             }
-            Request::Operate(wanted) => {
-                let group = self.gather(*wanted);
+            Request::Operate(pending) => {
+                let group = self.gather(*pending);
                 self.operate_all(group).await;
             }
-            Request::Listen { topic, actor, answer } => {
-                let _ = answer.send(self.listen(topic, &actor));
+            Request::Listen { topic, actor, reply } => {
+                let _ = reply.send(self.listen(topic, &actor));
             }
-            Request::Replay { since, actor, answer } => {
-                let _ = answer.send(self.replay(since, &actor).await);
+            Request::Replay { since, actor, reply } => {
+                let _ = reply.send(self.replay(since, &actor).await);
             }
-            Request::Look { answer } => {
-                let _ = answer.send(Ok(Arc::clone(&self.session)));
+            Request::Read { reply } => {
+                let _ = reply.send(Ok(Arc::clone(&self.session)));
             }
             Request::Committed { revision, entry } => {
                 self.on_commit(revision, entry.as_ref()).await
@@ -229,10 +229,10 @@ impl Room {
     fn refuse_all(&mut self, error: &PartyError) {
         while let Ok(request) = self.requests.try_recv() {
             match request {
-                Request::Operate(wanted) => drop(wanted.answer.send(Err(error.clone()))),
-                Request::Listen { answer, .. } => drop(answer.send(Err(error.clone()))),
-                Request::Replay { answer, .. } => drop(answer.send(Err(error.clone()))),
-                Request::Look { answer } => drop(answer.send(Err(error.clone()))),
+                Request::Operate(pending) => drop(pending.reply.send(Err(error.clone()))),
+                Request::Listen { reply, .. } => drop(reply.send(Err(error.clone()))),
+                Request::Replay { reply, .. } => drop(reply.send(Err(error.clone()))),
+                Request::Read { reply } => drop(reply.send(Err(error.clone()))),
                 Request::Committed { .. }
                 | Request::Compare
                 | Request::Tick { .. }

@@ -1,4 +1,4 @@
-//! The reasons for which a request cannot be served now, and the answer that each gives.
+//! The reasons for which a request cannot be served now, and the error that each gives.
 
 use heartline_protocol::ErrorCode;
 use tokio::task::JoinError;
@@ -24,7 +24,7 @@ pub(crate) enum Unavailable {
     #[error("the room was closed")]
     RoomClosed,
     /// The room did not serve the request in time.
-    #[error("the room did not answer in time")]
+    #[error("the room did not reply in time")]
     RoomTimeout,
     /// Another node holds the lock under which the session is restored.
     #[error("the session is being restored by another node")]
@@ -32,7 +32,7 @@ pub(crate) enum Unavailable {
     /// The task that restored the session panicked.
     #[error("restoring the session failed")]
     RestoreFailed(#[from] JoinError),
-    /// The answer to a commit was lost, and the log no longer shows whether it was applied.
+    /// The result of a commit was lost, and the log no longer shows whether it was applied.
     #[error("the outcome of a commit is unknown")]
     OutcomeUnknown,
     /// Other nodes committed first until the deadline passed.
@@ -63,19 +63,19 @@ impl From<Unavailable> for PartyError {
             }
             Unavailable::Search(_) => {
                 warn!(error = reason, "searching party sessions failed");
-                let message = "Sessions cannot be looked up now. Try again.";
+                let message = "Sessions cannot be searched now. Try again.";
                 (ErrorCode::ServiceUnavailable, message)
             }
             Unavailable::Contended => {
-                let message = "The session is changed by too many at once. Try again.";
+                let message = "Too many members change the session at once. Try again.";
                 (ErrorCode::ServiceUnavailable, message)
             }
             Unavailable::Overloaded => {
-                let message = "Too much is being asked of this session. Try again.";
+                let message = "The session has too many requests. Try again.";
                 (ErrorCode::ServerBusy, message)
             }
             Unavailable::ShuttingDown => {
-                let message = "This server is about to stop. Connect again, and then try again.";
+                let message = "The server is shutting down. Reconnect and try again.";
                 (ErrorCode::ServiceUnavailable, message)
             }
         };

@@ -1,9 +1,9 @@
-//! The one text of a JSON value, for hashes that a server and a browser compute alike.
+//! The canonical text of a JSON value, for hashes that are the same in a server and in a browser.
 //!
 //! - The members of an object are sorted by their names, compared by UTF-16 code units, as
-//!   `Object.keys(value).sort()` does. Members whose value is null are left out, at every depth,
-//!   so that null and omission are alike; a null inside an array stays.
-//! - Nothing stands between the tokens.
+//!   `Object.keys(value).sort()` does. Members whose value is null are omitted at every depth; a
+//!   null inside an array stays.
+//! - There is no whitespace between tokens.
 //! - Strings are escaped as `JSON.stringify` does.
 //! - Every number is read as a double and written as `String(number)` does: `3`, not `3.0`;
 //!   `1e+21`; zero has no sign.

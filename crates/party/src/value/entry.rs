@@ -9,7 +9,8 @@ use crate::value::roster::MemberId;
 /// One commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The id of the commit. A node whose answer was lost looks for it before it tries again.
+    /// The id of the commit. A node that lost the result of a commit looks for this id before it
+    /// retries.
     pub commit_id: String,
     /// The session's version after the commit.
     pub version: u64,

@@ -1,33 +1,33 @@
-//! Why a party operation was refused, in the words that its clients look for.
+//! Errors of party operations, with the messages that clients match on.
 
 use heartline_protocol::ErrorCode;
 
-/// A refusal: a code that says whether to try again, and a sentence. Clients of the GraphQL
-/// interface match on parts of the sentence, so the wording is part of the interface.
+/// A rejected operation: a code that shows whether to retry, and a message. Clients of the GraphQL
+/// interface match on parts of the message, so its wording is part of the interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PartyError {
-    /// What `extensions.code` says.
+    /// The code in `extensions.code`.
     pub code: ErrorCode,
-    /// What `message` says.
+    /// The message.
     pub message: String,
-    /// When it is worth trying again, if that is known.
+    /// The time after which to retry, if it is known.
     pub retry_after_seconds: Option<u64>,
 }
 
 impl PartyError {
-    /// A refusal in words of its own.
+    /// An error with this code and message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after_seconds: None }
     }
 
-    /// The same refusal, which says when it is worth trying again.
+    /// The same error, with the time after which to retry.
     #[must_use]
     pub fn after(self, seconds: u64) -> Self {
         Self { retry_after_seconds: Some(seconds), ..self }
     }
 
-    /// An argument that breaks its rules, all of which are named.
+    /// An invalid argument, with all reasons.
     pub fn invalid(argument: &str, reasons: &[String]) -> Self {
         let message = format!("Invalid {argument}: {}", reasons.join(", "));
         Self::new(ErrorCode::InvalidMessage, message)
@@ -60,23 +60,23 @@ impl PartyError {
         Self::new(ErrorCode::NotAMember, "Unauthorized: session mismatch")
     }
 
-    /// Only those who are signed in may do it.
+    /// Only signed-in callers may perform the operation.
     pub fn authentication_required() -> Self {
         let message = "Authentication required to perform this operation";
         Self::new(ErrorCode::Unauthorized, message)
     }
 
-    /// There is no such session.
+    /// The session does not exist.
     pub fn session_not_found() -> Self {
         Self::new(ErrorCode::NotFound, "Session not found")
     }
 
-    /// The session is over, which is final.
+    /// The session has ended, which is final.
     pub fn session_has_ended() -> Self {
         Self::new(ErrorCode::Conflict, "Session has ended and cannot be joined or changed")
     }
 
-    /// The queue has no item of this uuid.
+    /// The queue has no item with this uuid.
     pub fn item_not_found() -> Self {
         Self::new(ErrorCode::NotFound, "Queue item not found")
     }

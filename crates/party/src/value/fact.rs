@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::hash::{OrderHash, StateHash};
 use crate::value::item::Item;
-use crate::value::roster::{Attachment, Away, Heir, Member, MemberId, Resume};
+use crate::value::roster::{Attachment, Away, FormerLeader, Member, MemberId, Resume};
 use crate::value::session::{Details, Status};
 
 /// One change.
@@ -66,8 +66,8 @@ pub enum Fact {
         /// The new epoch, likewise.
         epoch: u64,
         /// The former leader, which leads again if it returns in time.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        heir: Option<Heir>,
+        #[serde(default, rename = "heir", skip_serializing_if = "Option::is_none")]
+        former_leader: Option<FormerLeader>,
     },
 }
 
@@ -80,7 +80,7 @@ pub struct QueueEvent {
     pub change: QueueChange,
 }
 
-/// The fields of every queue event. From them a client can tell whether it has missed an event,
+/// The fields of every queue event, from which a client knows whether it has missed an event,
 /// whether its copy is right, and whether it caused the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stamp {

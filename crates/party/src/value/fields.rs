@@ -1,14 +1,14 @@
-//! A session as named fields, so that a store is nothing but a versioned map from names to bytes.
+//! A session as named fields: a store is a versioned map from names to bytes.
 //!
 //! | field | content |
 //! |---|---|
 //! | `head` | id, incarnation, version, sequences, hashes, status, leader, epoch |
-//! | `details` | what is said about the session |
+//! | `details` | name, board, creator, times, place and settings |
 //! | `order` | the uuids of the items, in order |
-//! | `current` | the uuid of the current item, or all of it if it is not in the queue like this |
+//! | `current` | the uuid of the current item, or the whole item if the queue has another one |
 //! | `item:<uuid>` | an item |
 //! | `member:<id>` | a member |
-//! | `abandoned` | the sockets that members gave up for newer ones; absent if there are none |
+//! | `abandoned` | the sockets that members replaced by newer ones; absent if there are none |
 //!
 //! An edit writes the head and the items that it changes, never the others.
 
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::value::hash::{OrderHash, StateHash};
 use crate::value::item::Item;
 use crate::value::queue::QueueState;
-use crate::value::roster::{Heir, Member, MemberId, Roster};
-use crate::value::session::{Details, Session, Status};
+use crate::value::roster::{FormerLeader, Member, MemberId, Roster};
+use crate::value::session::{Details, PartySession, Status};
 
 const HEAD: &str = "head";
 const DETAILS: &str = "details";
@@ -55,8 +55,8 @@ pub struct Head {
     /// The number of elections.
     pub epoch: u64,
     /// The leader before the session was restored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heir: Option<Heir>,
+    #[serde(default, rename = "heir", skip_serializing_if = "Option::is_none")]
+    pub former_leader: Option<FormerLeader>,
 }
 
 /// The current item, by its uuid if the queue holds the very same one.
@@ -79,7 +79,7 @@ pub struct Changes {
 
 impl Changes {
     /// All fields of a session, for a store that does not have it.
-    pub fn all(session: &Session) -> Self {
+    pub fn all(session: &PartySession) -> Self {
         Self { set: to_fields(session), remove: Vec::new() }
     }
 }
@@ -98,14 +98,14 @@ pub enum FieldError {
         /// The reason.
         reason: serde_json::Error,
     },
-    /// The items have other hashes than the head says.
-    #[error("the items do not fit the hashes in the head")]
+    /// The items have other hashes than the head.
+    #[error("the items do not match the hashes in the head")]
     HashMismatch,
 }
 
 impl Head {
     /// The head of a session.
-    pub fn of(session: &Session) -> Self {
+    pub fn of(session: &PartySession) -> Self {
         Self {
             id: session.id.clone(),
             incarnation: session.incarnation,
@@ -117,7 +117,7 @@ impl Head {
             roster_sequence: session.roster_sequence,
             leader: session.roster.leader.clone(),
             epoch: session.roster.epoch,
-            heir: session.roster.heir.clone(),
+            former_leader: session.roster.former_leader.clone(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Current {
 }
 
 /// All fields of a session.
-pub fn to_fields(session: &Session) -> Vec<(String, Vec<u8>)> {
+pub fn to_fields(session: &PartySession) -> Vec<(String, Vec<u8>)> {
     let mut fields = vec![
         (HEAD.to_owned(), encode(&Head::of(session))),
         (DETAILS.to_owned(), encode(&session.details)),
@@ -159,7 +159,7 @@ pub fn to_fields(session: &Session) -> Vec<(String, Vec<u8>)> {
 /// The session of these fields. Unknown fields are ignored.
 pub fn from_fields(
     fields: impl IntoIterator<Item = (String, Vec<u8>)>,
-) -> Result<Session, FieldError> {
+) -> Result<PartySession, FieldError> {
     let fields: BTreeMap<String, Vec<u8>> = fields.into_iter().collect();
     let head: Head = read(&fields, HEAD)?;
     let details: Details = read(&fields, DETAILS)?;
@@ -187,7 +187,7 @@ pub fn from_fields(
         Some(value) => decode(ABANDONED, value)?,
         None => VecDeque::new(),
     };
-    Ok(Session {
+    Ok(PartySession {
         id: head.id,
         incarnation: head.incarnation,
         version: head.version,
@@ -197,7 +197,7 @@ pub fn from_fields(
             leader: head.leader,
             epoch: head.epoch,
             abandoned,
-            heir: head.heir,
+            former_leader: head.former_leader,
         },
         details,
         status: head.status,
@@ -206,7 +206,7 @@ pub fn from_fields(
 }
 
 /// The changes from `before` to `after`.
-pub fn changes(before: &Session, after: &Session) -> Changes {
+pub fn changes(before: &PartySession, after: &PartySession) -> Changes {
     let mut changes = Changes::default();
     if Head::of(before) != Head::of(after) {
         changes.set.push((HEAD.to_owned(), encode(&Head::of(after))));

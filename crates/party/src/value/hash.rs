@@ -1,14 +1,14 @@
-//! What two copies of a session compare to see whether they are the same.
+//! The hashes by which two copies of a session are compared.
 //!
 //! **State hash**, version 1: the item uuids sorted by UTF-16 code units and joined by `,`, then
 //! `|`, then the current item's uuid or `null`; FNV-1a of 32 bits over the UTF-16 code units of
-//! that text, each xored whole; eight hex digits. It sees neither order, mirroring nor content, and
-//! stays as it is because existing clients compute it.
+//! that text, each xored whole; eight hex digits. The hash does not depend on order, mirroring or
+//! content, and stays unchanged because existing clients compute it.
 //!
 //! **Order hash**: the [content hashes](content_hash) of the items in the order of the queue,
 //! joined by `,`, then `|`, then the content hash of the current item or `null`; FNV-1a of 64 bits
-//! over the UTF-16 code units of that text; sixteen hex digits. It sees everything that a member
-//! can see.
+//! over the UTF-16 code units of that text; sixteen hex digits. The hash depends on everything
+//! that a member can see.
 //!
 //! **Content hash** of an item: FNV-1a of 64 bits over the UTF-16 code units of its
 //! [canonical JSON](crate::value::canonical), holding the fields of the schema that are not null
@@ -23,7 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::value::item::Item;
 
-/// What FNV-1a of 64 bits begins with.
+/// The start value of FNV-1a of 64 bits.
 const FNV_64_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 macro_rules! hex_hash {
@@ -68,15 +68,15 @@ macro_rules! hex_hash {
 }
 
 hex_hash!(
-    /// Which items are there and which is current; eight hex digits.
+    /// The hash of the set of items and of the current one; eight hex digits.
     StateHash, u32, "8"
 );
 hex_hash!(
-    /// Which items are there, in what order, with what content; sixteen hex digits.
+    /// The hash of the items in order with their content; sixteen hex digits.
     OrderHash, u64, "16"
 );
 hex_hash!(
-    /// What one item contains; sixteen hex digits.
+    /// The hash of the content of one item; sixteen hex digits.
     ContentHash, u64, "16"
 );
 
@@ -89,7 +89,7 @@ pub fn state_hash(queue: &[Item], current: Option<&Item>) -> StateHash {
 
 /// The order hash of a queue.
 pub fn order_hash(queue: &[Item], current: Option<&Item>) -> OrderHash {
-    // Nothing is written down, because a long queue is hashed with every edit.
+    // The text is not built in memory, because a long queue is hashed with every edit.
     let mut hash = FNV_64_BASIS;
     for (index, item) in queue.iter().enumerate() {
         if index > 0 {
@@ -104,7 +104,7 @@ pub fn order_hash(queue: &[Item], current: Option<&Item>) -> OrderHash {
     })
 }
 
-/// Goes on with the sixteen hex digits of a content hash.
+/// Continues a hash with the sixteen hex digits of a content hash.
 fn fnv_1a_64_hex(hash: u64, content: ContentHash) -> u64 {
     let digits = (0..16).rev().map(|digit| (content.0 >> (4 * digit) & 0xf) as usize);
     digits.fold(hash, |hash, digit| fnv_1a_64_step(hash, u16::from(b"0123456789abcdef"[digit])))
@@ -116,7 +116,7 @@ pub fn content_hash(canonical_json: &str) -> ContentHash {
 }
 
 fn state_hash_of_uuids(mut uuids: Vec<&str>, current: Option<&str>) -> u32 {
-    // Text of ASCII is sorted alike by bytes and by code units, and faster.
+    // ASCII text has the same order by bytes as by code units, and bytes are faster.
     if uuids.iter().all(|uuid| uuid.is_ascii()) {
         uuids.sort_unstable();
     } else {

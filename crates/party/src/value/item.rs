@@ -1,7 +1,7 @@
-//! An item of the queue: a climb, and who put it there.
+//! An item of the queue: a climb, and the user who added it.
 //!
-//! Names are those of the GraphQL schema, which mixes two styles. Null and omission are alike, and
-//! fields that the schema does not have are left out.
+//! Names are those of the GraphQL schema, which mixes two styles. A null field is equal to a
+//! missing one, and fields that the schema does not have are dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,33 +12,33 @@ use serde_json::Value;
 use crate::value::canonical::canonical_json;
 use crate::value::hash::{ContentHash, content_hash};
 
-/// An item as clients write it; [`crate::value::validate::queue_item`] makes an [`Item`] of it.
+/// An item as clients send it; [`crate::value::validate::queue_item`] turns it into an [`Item`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueItem {
-    /// The item's own id: the same climb may be queued twice, under two of them.
+    /// The id of the item. The same climb may be queued twice, as two items.
     pub uuid: String,
-    /// What is to be climbed.
+    /// The climb.
     pub climb: Climb,
-    /// Who added it, as its client names them.
+    /// The user who added the item, as named by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added_by: Option<String>,
-    /// Who added it, for display.
+    /// The user who added the item, for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added_by_user: Option<QueueItemUser>,
-    /// Who has climbed it.
+    /// The users who have climbed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticked_by: Option<Vec<String>>,
-    /// Whether the client suggested it by itself.
+    /// Whether the client added the item as a suggestion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggested: Option<bool>,
 }
 
-/// Who added an item, for display.
+/// The user who added an item, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueItemUser {
-    /// The account, or whatever the client uses for one.
+    /// The account, or another id that the client uses.
     pub id: String,
     /// The name to show.
     pub username: String,
@@ -47,7 +47,7 @@ pub struct QueueItemUser {
     pub avatar_url: Option<String>,
 }
 
-/// A climb, with everything that is needed to show it.
+/// A climb, with all fields that are needed to display it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Climb {
@@ -56,42 +56,42 @@ pub struct Climb {
     /// The layout of the board; clients cannot set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout_id: Option<i32>,
-    /// Who set it.
+    /// The user who set the climb.
     #[serde(rename = "setter_username")]
     pub setter_username: String,
-    /// What it is called.
+    /// The name of the climb.
     pub name: String,
-    /// What its setter says about it.
+    /// The setter's description.
     pub description: String,
     /// The holds, in the notation of the board.
     pub frames: String,
     /// The angle of the board in degrees.
     pub angle: i32,
-    /// How many have climbed it.
+    /// The number of users who have climbed it.
     #[serde(rename = "ascensionist_count")]
     pub ascensionist_count: i32,
-    /// Its grade.
+    /// The grade.
     pub difficulty: String,
-    /// Its average rating, as text.
+    /// The average rating, as text.
     #[serde(rename = "quality_average")]
     pub quality_average: String,
-    /// Its rating.
+    /// The rating.
     pub stars: f64,
-    /// How far the grade is off, as text.
+    /// The deviation of the grade, as text.
     #[serde(rename = "difficulty_error")]
     pub difficulty_error: String,
-    /// Which holds are lit, in any form that the board understands.
+    /// The lit holds, in any form that the board understands.
     pub lit_up_holds_map: Value,
-    /// Whether it is climbed mirrored.
+    /// Whether the climb is mirrored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirrored: Option<bool>,
-    /// Its grade if it is a benchmark.
+    /// The grade, if the climb is a benchmark.
     #[serde(default, rename = "benchmark_difficulty", skip_serializing_if = "Option::is_none")]
     pub benchmark_difficulty: Option<String>,
-    /// How often the user climbed it.
+    /// The number of the user's ascents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_ascents: Option<i32>,
-    /// How often the user tried it.
+    /// The number of the user's attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_attempts: Option<i32>,
     /// The kind of board; clients cannot set it.
@@ -99,8 +99,8 @@ pub struct Climb {
     pub board_type: Option<String>,
 }
 
-/// An item that was found valid, shared by every state and event that holds it, with what is asked
-/// of it again and again computed once.
+/// A valid item, shared by every state and event that holds it, with its size and hash computed
+/// once.
 #[derive(Clone)]
 pub struct Item(Arc<Shared>);
 
@@ -111,7 +111,7 @@ struct Shared {
 }
 
 impl Item {
-    /// Takes an item whose form was checked: its nesting must be bounded.
+    /// An item whose form was validated: its nesting must be bounded.
     pub(crate) fn new(value: QueueItem) -> Self {
         let json = serde_json::to_value(&value).expect("an item has no key that is not text");
         let canonical = canonical_json(&json);
@@ -119,7 +119,7 @@ impl Item {
         Self(Arc::new(Shared { value, size_bytes, content_hash: content_hash(&canonical) }))
     }
 
-    /// The item's own id.
+    /// The id of the item.
     pub fn uuid(&self) -> &str {
         &self.0.value.uuid
     }
@@ -129,17 +129,17 @@ impl Item {
         &self.0.value
     }
 
-    /// How long the item is as canonical JSON, which is what the limits count.
+    /// The length of the item as canonical JSON, which the limits count.
     pub fn size_bytes(&self) -> usize {
         self.0.size_bytes
     }
 
-    /// What the item contains, in sixteen hex digits.
+    /// The hash of the content: sixteen hex digits.
     pub fn content_hash(&self) -> ContentHash {
         self.0.content_hash
     }
 
-    /// Whether the climb is mirrored; not saying so means no.
+    /// Whether the climb is mirrored; a missing field counts as false.
     pub fn is_mirrored(&self) -> bool {
         self.0.value.climb.mirrored.unwrap_or_default()
     }
@@ -159,7 +159,7 @@ impl PartialEq for Item {
     }
 }
 
-/// Only the uuid, because content does not belong in logs.
+/// Writes only the uuid and the hash, because content does not belong in logs.
 impl fmt::Debug for Item {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Item({} {})", self.uuid(), self.content_hash())
@@ -172,8 +172,8 @@ impl Serialize for Item {
     }
 }
 
-/// Reads what a store kept. Its reader bounds the nesting, and a limit that was lowered since must
-/// not make a session unreadable, so the item's form is not checked again.
+/// Reads a stored item without validating it again: its reader bounds the nesting, and a limit that
+/// was lowered since must not make a session unreadable.
 impl<'de> Deserialize<'de> for Item {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         QueueItem::deserialize(deserializer).map(Self::new)

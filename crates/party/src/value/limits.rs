@@ -1,43 +1,43 @@
-//! Every bound of a session, with its unit in the name.
+//! The limits of a session, each with its unit in the name.
 
-/// Items that a queue may hold unless configured otherwise.
+/// The default of the most items of a queue.
 pub const QUEUE_ITEMS_MAX: usize = 500;
-/// Bytes that the items of a queue may have together.
+/// The most bytes of all items of a queue together.
 pub const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes that one item may have, as canonical JSON.
+/// The most bytes of one item, as canonical JSON.
 pub const ITEM_BYTES_MAX: usize = 32 * 1024;
-/// How deep the holds of a climb may be nested. Whoever reads an item back recurses that deep.
+/// The deepest nesting of the holds of a climb. Decoding an item recurses that deep.
 pub const ITEM_NESTING_MAX: usize = 32;
-/// Members that a session may have at once.
+/// The most members of a session.
 pub const MEMBERS_MAX: usize = 1000;
-/// Queue events that the log keeps unless configured otherwise.
+/// The default of the most queue events in the log.
 pub const LOG_EVENTS_MAX: usize = 100;
-/// Commits that the log keeps, of which some have no queue event.
+/// The most commits in the log, of which some have no queue event.
 pub const LOG_ENTRIES_MAX: usize = 200;
-/// Bytes that the log keeps.
+/// The most bytes of the log.
 pub const LOG_BYTES_MAX: usize = 1024 * 1024;
-/// How long a member with a resume token has to come back, unless configured otherwise.
+/// The default of the time that a member with a resume token has to resume.
 pub const RESUME_GRACE_MS: u64 = 30_000;
-/// Former resume tokens of a member that are still good; an older one is forgotten first.
+/// The most former resume tokens of a member that are still valid; the oldest is dropped first.
 pub const FORMER_TOKENS_MAX: usize = 4;
-/// Sockets that members gave up for newer ones and that are still known as such.
+/// The most sockets in the list of those that members replaced by newer ones.
 pub const ABANDONED_SOCKETS_MAX: usize = 64;
-/// How long whoever led before a loss has to come back and lead again: as long as a node may be
-/// silent.
-pub const HEIR_WITHIN_MS: u64 = 15_000;
-/// How much higher a session goes on that was restored after a loss.
+/// The time that the leader before a loss has to return and lead again: as long as the announcement
+/// of a node is valid.
+pub const FORMER_LEADER_WITHIN_MS: u64 = 15_000;
+/// The numbers that a session skips when it is restored after a loss.
 pub const RESTORED_SEQUENCES: u64 = 10_000;
 
-/// The bounds that an operator may configure and that an operation needs to know.
+/// The configurable limits that operations use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Items that a queue may hold.
+    /// The most items of a queue.
     pub queue_items_max: usize,
-    /// Bytes that the items of a queue may have together.
+    /// The most bytes of all items of a queue together.
     pub queue_bytes_max: usize,
-    /// Members that a session may have at once.
+    /// The most members of a session.
     pub members_max: usize,
-    /// How long a member with a resume token has to come back.
+    /// The time that a member with a resume token has to resume.
     pub resume_grace_ms: u64,
 }
 

@@ -32,7 +32,7 @@ impl LogLimits {
     }
 }
 
-/// The window.
+/// The newest commits, within the limits.
 #[derive(Debug, Clone, Default)]
 pub struct EventLog {
     limits: LogLimits,
@@ -48,7 +48,7 @@ struct Kept {
     bytes: usize,
 }
 
-/// The answer to a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Replay {
     /// All later events, without a gap.
@@ -68,7 +68,7 @@ impl EventLog {
     pub fn append(&mut self, entry: &Entry) {
         let entry = entry.for_log();
         if entry.is_restoration() {
-            // Nothing before a loss is continued by what comes after.
+            // Events after a loss do not follow from events before it.
             *self = Self::new(self.limits);
         }
         let events = entry.queue_events();
@@ -99,7 +99,7 @@ impl EventLog {
         entries
     }
 
-    /// The answer to a replay after `since`, in a session that is at `current`.
+    /// The events after `since`, in a session that is at `current`.
     pub fn replay(&self, since: u64, current: u64) -> Replay {
         if since > current {
             return Replay::FullSync;
@@ -109,10 +109,10 @@ impl EventLog {
             .filter_map(Fact::queue_event)
             .filter(|event| event.stamp.sequence > since && event.stamp.sequence <= current)
             .collect();
-        let has_no_hole = missed.iter().map(|event| event.stamp.sequence).eq(since + 1..=current);
+        let has_no_gap = missed.iter().map(|event| event.stamp.sequence).eq(since + 1..=current);
         let is_marker =
             |event: &&QueueEvent| matches!(event.change, QueueChange::QueueReplaced { .. });
-        if !has_no_hole || missed.iter().any(is_marker) {
+        if !has_no_gap || missed.iter().any(is_marker) {
             return Replay::FullSync;
         }
         Replay::Events(missed.into_iter().cloned().collect())
@@ -125,9 +125,9 @@ impl EventLog {
         operation: &str,
         correlation_id: &str,
     ) -> Option<&Outcome> {
-        let is_meant = |known: &&Remembered| known.is_of(member, operation, correlation_id);
+        let is_same = |known: &&Remembered| known.is_of(member, operation, correlation_id);
         let mut all = self.entries.iter().flat_map(|kept| &kept.entry.remembered);
-        all.find(is_meant).map(|known| &known.outcome)
+        all.find(is_same).map(|known| &known.outcome)
     }
 
     /// The commit of this id, if it is in the window.

@@ -15,7 +15,7 @@ use crate::value::fact::Fact;
 use crate::value::item::Item;
 use crate::value::limits::Limits;
 use crate::value::roster::{Attachment, Member, MemberId};
-use crate::value::session::{Session, Status};
+use crate::value::session::{PartySession, Status};
 use crate::value::validate;
 
 use draft::Draft;
@@ -97,7 +97,7 @@ pub struct Applied {
     /// The result to remember under the correlation id.
     pub remembered: Option<Remembered>,
     /// The session after the operation, with its new version.
-    pub after: Session,
+    pub after: PartySession,
 }
 
 impl Applied {
@@ -120,7 +120,7 @@ impl Applied {
 /// Stop 9 of the life of a party edit: decided. Nothing is changed: the facts are to be committed,
 /// and then folded.
 pub fn apply(
-    session: &Session,
+    session: &PartySession,
     operation: &Operation,
     context: &Context,
 ) -> Result<Applied, PartyError> {

@@ -25,16 +25,16 @@ pub struct QueueState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     /// The sequence is not the next one.
-    #[error("it has another number than the one that is due")]
+    #[error("the fact does not have the next number")]
     OutOfOrder,
     /// The fact names an item, position or member that does not exist.
-    #[error("it speaks of something that is not there")]
+    #[error("the fact names an item, position or member that does not exist")]
     Absent,
-    /// The resulting state has other hashes than the fact says.
-    #[error("it leads to another state than it says")]
+    /// The resulting state has other hashes than the fact states.
+    #[error("the fact leads to a state with other hashes than it states")]
     HashMismatch,
     /// The fact is the log's marker of a replaced queue, which lacks the queue.
-    #[error("it is a marker without contents")]
+    #[error("the fact is a marker without contents")]
     Marker,
 }
 
@@ -102,8 +102,8 @@ impl QueueState {
         Ok(Self::new(self.sequence + 1, queue, current))
     }
 
-    /// Whether this is the state that a fact leads to.
-    pub(crate) fn is_stamped(&self, stamp: &Stamp) -> Result<(), FoldError> {
+    /// Checks that this is the state that a fact leads to.
+    pub(crate) fn check_stamp(&self, stamp: &Stamp) -> Result<(), FoldError> {
         if self.sequence != stamp.sequence {
             return Err(FoldError::OutOfOrder);
         }

@@ -101,7 +101,7 @@ pub struct Away {
 
 /// The leader before a loss, which leads again if it returns in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heir {
+pub struct FormerLeader {
     /// The member.
     pub member: MemberId,
     /// The deadline for its return.
@@ -111,9 +111,9 @@ pub struct Heir {
 /// One member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its id.
+    /// The id.
     pub id: MemberId,
-    /// The account, if it is signed in. An account in two tabs is two members.
+    /// The account, if the member is signed in. An account in two tabs is two members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<UserId>,
     /// The name to show.
@@ -121,14 +121,14 @@ pub struct Member {
     /// The picture to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avatar_url: Option<String>,
-    /// The time at which it joined, by the store's clock.
+    /// The time of joining, by the store's clock.
     pub joined_at_ms: u64,
-    /// Its present or last socket.
+    /// The present or last socket.
     pub attachment: Attachment,
-    /// The tokens with which it may resume, if it asked for one.
+    /// The tokens with which the member may resume, if it asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
-    /// Its absence, if it has no socket. It stays a member, and may lead, until the deadline.
+    /// The absence, if the member has no socket. An absent member may lead until the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away: Option<Away>,
 }
@@ -147,7 +147,7 @@ pub struct Roster {
     /// may still hold such a socket, and must not add a member again that has left since.
     pub abandoned: VecDeque<Attachment>,
     /// The leader before the session was restored.
-    pub heir: Option<Heir>,
+    pub former_leader: Option<FormerLeader>,
 }
 
 impl Roster {
@@ -162,7 +162,7 @@ impl Roster {
     }
 
     /// Records that a member has replaced this socket.
-    pub(crate) fn abandon(&mut self, socket: Attachment) {
+    pub(crate) fn add_abandoned(&mut self, socket: Attachment) {
         self.abandoned.push_back(socket);
         let beyond = self.abandoned.len().saturating_sub(ABANDONED_SOCKETS_MAX);
         self.abandoned.drain(..beyond);
@@ -170,7 +170,7 @@ impl Roster {
 
     /// Records that a member uses this socket, also if it was replaced before: a replaced
     /// connection may join again.
-    pub(crate) fn take_up(&mut self, socket: &Attachment) {
+    pub(crate) fn remove_abandoned(&mut self, socket: &Attachment) {
         self.abandoned.retain(|abandoned| abandoned != socket);
     }
 

@@ -1,4 +1,4 @@
-//! A session as a value. Only [`Session::fold`] changes one.
+//! A session as a value. Only [`PartySession::fold`] changes one.
 
 use heartline_protocol::UserId;
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ use crate::value::roster::{Attachment, Member, MemberId, Resume, Roster};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It has members.
+    /// The session has members.
     Active,
-    /// It has no members, and may be joined.
+    /// The session has no members, and may be joined.
     Inactive,
-    /// It has ended, which is final.
+    /// The session has ended, which is final.
     Ended,
 }
 
@@ -24,11 +24,11 @@ pub enum Status {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Details {
-    /// Its name, given by its creator.
+    /// The name, given by the creator.
     pub name: Option<String>,
     /// The board, as a path of the site; set once.
     pub board_path: Option<String>,
-    /// The account that created it, by creating or by joining first.
+    /// The account that created the session, by creating or by joining first.
     pub creator: Option<UserId>,
     /// The time of its first commit.
     pub created_at_ms: Option<u64>,
@@ -36,32 +36,32 @@ pub struct Details {
     pub started_at_ms: Option<u64>,
     /// The time of its end.
     pub ended_at_ms: Option<u64>,
-    /// Whether it is found by a search nearby.
+    /// Whether a search by place finds the session.
     pub discoverable: bool,
-    /// Where it is.
+    /// The latitude in degrees.
     pub latitude: Option<f64>,
-    /// Where it is.
+    /// The longitude in degrees.
     pub longitude: Option<f64>,
-    /// The goal of its members.
+    /// The goal of the members.
     pub goal: Option<String>,
-    /// Its colour, as `#` and six hex digits.
+    /// The colour, as `#` and six hex digits.
     pub color: Option<String>,
-    /// Whether it is exempt from being ended when unused.
+    /// Whether the session is exempt from being ended when unused.
     pub is_permanent: bool,
-    /// Whether others may see it.
+    /// Whether others may see the session.
     pub is_public: bool,
-    /// Whether somebody has joined, so that seeds are no longer accepted.
+    /// Whether a member has joined, so that seeds are no longer accepted.
     pub seeded: bool,
 }
 
-/// A session. A commit compares its incarnation and its version, because versions may repeat after
-/// a loss.
+/// A party session. A commit compares its incarnation and its version, because versions may repeat
+/// after a loss.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Session {
-    /// Its id, which a client may choose.
+pub struct PartySession {
+    /// The id, which a client may choose.
     pub id: String,
-    /// The number of times that it was restored after a loss. Sequences of different incarnations
-    /// do not compare.
+    /// The number of times that the session was restored after a loss. Sequences of different
+    /// incarnations do not compare.
     pub incarnation: u64,
     /// The number of commits.
     pub version: u64,
@@ -69,16 +69,16 @@ pub struct Session {
     pub queue: QueueState,
     /// The members.
     pub roster: Roster,
-    /// Its details.
+    /// The details.
     pub details: Details,
-    /// Its status.
+    /// The status.
     pub status: Status,
     /// The number of session events.
     pub roster_sequence: u64,
 }
 
-impl Session {
-    /// A session that nobody has created or joined.
+impl PartySession {
+    /// A session that has not been created or joined.
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -92,7 +92,7 @@ impl Session {
         }
     }
 
-    /// Whether somebody has created or joined it.
+    /// Whether the session has been created or joined.
     pub fn exists(&self) -> bool {
         self.details.created_at_ms.is_some()
     }
@@ -139,8 +139,8 @@ impl Session {
             }
             Fact::StatusChanged { status } => self.status = *status,
             Fact::DetailsChanged { details } => self.details = details.clone(),
-            Fact::Restored { incarnation, sequence, roster_sequence, epoch, heir } => {
-                self.roster.heir.clone_from(heir);
+            Fact::Restored { incarnation, sequence, roster_sequence, epoch, former_leader } => {
+                self.roster.former_leader.clone_from(former_leader);
                 self.incarnation = *incarnation;
                 self.queue.sequence = *sequence;
                 self.roster_sequence = *roster_sequence;
@@ -156,7 +156,7 @@ impl Session {
             return Err(FoldError::OutOfOrder);
         }
         let next = self.queue.after(&event.change)?;
-        next.is_stamped(&event.stamp)?;
+        next.check_stamp(&event.stamp)?;
         self.queue = next;
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Session {
     fn fold_seed(&mut self, stamp: &Stamp, contents: Option<&Contents>) -> Result<(), FoldError> {
         let Contents { queue, current } = contents.cloned().ok_or(FoldError::Marker)?;
         let next = QueueState::new(self.queue.sequence + 1, queue, current);
-        next.is_stamped(stamp)?;
+        next.check_stamp(stamp)?;
         self.queue = next;
         Ok(())
     }
@@ -180,8 +180,8 @@ impl Session {
         member.resume = resume.cloned();
         member.away = None;
         if former != *attachment {
-            self.roster.take_up(attachment);
-            self.roster.abandon(former);
+            self.roster.remove_abandoned(attachment);
+            self.roster.add_abandoned(former);
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Session {
         }
         match &event.change {
             SessionChange::MemberJoined { member } => {
-                self.roster.take_up(&member.attachment);
+                self.roster.remove_abandoned(&member.attachment);
                 self.roster.members.insert(member.id.clone(), member.clone());
             }
             SessionChange::MemberUpdated { member, username, avatar_url } => {

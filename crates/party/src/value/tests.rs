@@ -1,4 +1,4 @@
-//! The rules of a session, one sentence each, and walks over all of them together.
+//! The rules of a session, one test each, and random walks over all of them.
 
 mod edits;
 mod fields;
@@ -18,7 +18,7 @@ use crate::value::operation::{
     Actor, Applied, Context, Edit, Join, Lifecycle, Membership, Operation, Outcome, apply,
 };
 use crate::value::roster::{Attachment, MemberId, TokenDigest};
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 use crate::value::validate;
 use crate::{Fact, PartyError, QueueChange, QueueItem, SessionChange};
 
@@ -85,7 +85,7 @@ fn plain_join() -> Join {
 
 /// A session with its log and its time, as a store would hold them.
 pub(crate) struct Party {
-    pub(crate) session: Session,
+    pub(crate) session: PartySession,
     log: EventLog,
     now_ms: u64,
     correlation_id: Option<String>,
@@ -95,7 +95,7 @@ pub(crate) struct Party {
 impl Party {
     fn new() -> Self {
         Self {
-            session: Session::new("party-1"),
+            session: PartySession::new("party-1"),
             log: EventLog::default(),
             now_ms: 1_000,
             correlation_id: None,
@@ -125,9 +125,9 @@ impl Party {
         let applied = self.apply(by, operation)?;
         if let Some(entry) = applied.entry(format!("commit-{}", self.now_ms)) {
             self.session.fold_entry(&entry).unwrap();
-            let foretold = self.log.kept_with(&entry, entry.to_log_json().len());
+            let expected = self.log.kept_with(&entry, entry.to_log_json().len());
             self.log.append(&entry);
-            assert_eq!(self.log.entries().count(), foretold, "what a store is told to keep");
+            assert_eq!(self.log.entries().count(), expected, "the number that a store keeps");
         }
         assert_eq!(self.session, applied.after);
         Ok(applied)
@@ -179,7 +179,7 @@ impl Party {
     }
 }
 
-/// The names of the events in the order in which subscribers hear them.
+/// The names of the events in the order in which subscribers receive them.
 fn events(applied: &Applied) -> Vec<&'static str> {
     applied.facts.iter().filter_map(event_name).collect()
 }

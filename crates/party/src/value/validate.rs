@@ -1,7 +1,7 @@
-//! The form of every argument, before any state is looked at.
+//! Validation of the form of every argument, independent of any state.
 //!
-//! A refusal reads `Invalid <argument>: <reasons joined by ", ">`. Lengths count UTF-16 code units,
-//! as the browsers do that check them first.
+//! An error reads `Invalid <argument>: <reasons joined by ", ">`. Lengths count UTF-16 code units,
+//! as browsers do, which check them first.
 
 mod item;
 
@@ -12,17 +12,17 @@ use crate::value::error::PartyError;
 pub(crate) use item::queue_too_large;
 pub use item::{queue, queue_item};
 
-/// How far around a place sessions are looked for when the caller does not say.
+/// The default radius of a search by place.
 pub const RADIUS_METERS_DEFAULT: f64 = 500.0;
 
-/// What is wrong with one argument, gathered so that the caller hears all of it at once.
+/// The reasons for which an argument is invalid, collected so that one error names all of them.
 #[derive(Debug)]
 pub(crate) struct Reasons {
     argument: &'static str,
     found: Vec<String>,
 }
 
-/// Reasons that one refusal names; a bad queue of 500 items would name thousands.
+/// The most reasons of one error; an invalid queue of 500 items would have thousands.
 const REASONS_MAX: usize = 10;
 
 impl Reasons {
@@ -54,7 +54,8 @@ impl Reasons {
 
     pub(crate) fn board_path(&mut self, path: &str) {
         self.not_empty(path, 200, "Board path");
-        // Browsers read `\` as `/` and drop control characters, so that these would lead elsewhere.
+        // Browsers read `\` as `/` and drop control characters, so these could lead to another
+        // site.
         let stays_on_the_site = path.is_empty()
             || path.starts_with('/')
                 && !path.starts_with("//")
@@ -94,11 +95,10 @@ impl Reasons {
 }
 
 fn length(text: &str) -> usize {
-    // A text has at most as many code units as bytes, and most are short.
     text.encode_utf16().count()
 }
 
-/// `sessionId`: any client may make one up.
+/// `sessionId`: any client may choose a new one.
 pub fn session_id(id: &str) -> Result<(), PartyError> {
     let mut reasons = Reasons::of("sessionId");
     reasons.not_empty(id, 100, "Session ID");
@@ -107,7 +107,7 @@ pub fn session_id(id: &str) -> Result<(), PartyError> {
     reasons.finish()
 }
 
-/// `boardPath`: a path of the site, which a redirect may lead to.
+/// `boardPath`: a path of the site, to which `/join` redirects.
 pub fn board_path(path: &str) -> Result<(), PartyError> {
     let mut reasons = Reasons::of("boardPath");
     reasons.board_path(path);
@@ -135,7 +135,7 @@ pub fn session_name(name: &str) -> Result<(), PartyError> {
     reasons.finish()
 }
 
-/// The uuid that names an item which is already there; those were not always RFC 4122 UUIDs.
+/// The uuid of an existing item; old items have uuids that are not RFC 4122 UUIDs.
 pub fn item_id(argument: &'static str, id: &str) -> Result<(), PartyError> {
     let mut reasons = Reasons::of(argument);
     reasons.not_empty(id, 100, "Queue item ID");
@@ -154,7 +154,7 @@ pub fn since_sequence(sequence: i64) -> Result<u64, PartyError> {
     u64::try_from(sequence).map_err(|_| PartyError::invalid("sinceSequence", &[reason]))
 }
 
-/// `correlationId`: remembered with the result, so it is bounded.
+/// `correlationId`: stored with the result, so its length is limited.
 pub fn correlation_id(id: &str) -> Result<(), PartyError> {
     let mut reasons = Reasons::of("correlationId");
     reasons.not_empty(id, 100, "Correlation ID");
@@ -169,7 +169,7 @@ pub fn board_ids(ids: &[i32]) -> Result<(), PartyError> {
     reasons.finish()
 }
 
-/// `latitude`, `longitude` and `radiusMeters` of a search; answers the radius.
+/// `latitude`, `longitude` and `radiusMeters` of a search; returns the radius.
 pub fn nearby(latitude: f64, longitude: f64, radius: Option<f64>) -> Result<f64, PartyError> {
     let mut reasons = Reasons::of("latitude");
     reasons.latitude(latitude);
@@ -180,13 +180,12 @@ pub fn nearby(latitude: f64, longitude: f64, radius: Option<f64>) -> Result<f64,
     let radius = radius.unwrap_or(RADIUS_METERS_DEFAULT);
     let mut reasons = Reasons::of("radiusMeters");
     reasons.require(radius >= 100.0, "Radius too small");
-    // Written so that what is not a number is refused as well.
     reasons.require(radius.is_nan() || radius <= 50_000.0, "Radius too large");
     reasons.finish()?;
     Ok(radius)
 }
 
-/// The form of a session's or connection's id where it becomes part of a key.
+/// The id of a session or connection that becomes part of a key.
 pub fn key_part(argument: &'static str, id: &str) -> Result<(), PartyError> {
     let is_legal = (1..=128).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));

@@ -1,4 +1,4 @@
-//! The document, written from the operations.
+//! The OpenAPI document, rendered from the operations.
 
 use heartline_protocol::ErrorCode;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::schemas::{page_of, reference, schemas};
 
 const DESCRIPTION: &str = "The REST interface of a Heartline node. \
     A success is the object itself; a list is `{\"items\":[…],\"next_cursor\":…}`; \
-    an error is `{\"error\":{…}}` with a code that tells whether to retry. \
+    an error is `{\"error\":{…}}` with a code that shows whether to retry. \
     Every 429 and 503 has `Retry-After`. \
     Live messages arrive over the WebSocket at `/v1/ws` (subprotocol `heartline.v1`).";
 
@@ -86,11 +86,11 @@ fn tag(path: &str) -> &'static str {
 
 fn responses(operation: &Operation) -> Value {
     let mut responses = Map::new();
-    for answer in &operation.answers {
-        let (media_type, schema) = match answer.content {
+    for response in &operation.responses {
+        let (media_type, schema) = match response.content {
             Content::Nothing => {
-                responses
-                    .insert(answer.status.to_string(), json!({ "description": answer.meaning }));
+                let described = json!({ "description": response.meaning });
+                responses.insert(response.status.to_string(), described);
                 continue;
             }
             Content::Schema(name) => ("application/json", reference(name)),
@@ -99,8 +99,8 @@ fn responses(operation: &Operation) -> Value {
             Content::Text(media_type) => (media_type, json!({ "type": "string" })),
         };
         let content = json!({ media_type: { "schema": schema } });
-        let response = json!({ "description": answer.meaning, "content": content });
-        responses.insert(answer.status.to_string(), response);
+        let described = json!({ "description": response.meaning, "content": content });
+        responses.insert(response.status.to_string(), described);
     }
     let refusals = operation.refusals();
     for group in refusals.chunk_by(|one, other| one.0 == other.0) {
@@ -110,7 +110,7 @@ fn responses(operation: &Operation) -> Value {
     responses.into()
 }
 
-/// A refusal, with the codes that it may carry in a form that programs can read too.
+/// An error response, with its codes also in a machine-readable form.
 fn refusal(status: u16, codes: &[ErrorCode]) -> Value {
     let sentences: Vec<_> = codes.iter().map(|code| sentence(status, *code)).collect();
     let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
@@ -151,7 +151,7 @@ fn sentence(status: u16, code: ErrorCode) -> String {
         ErrorCode::SlowConsumer => "the client reads too slowly",
         ErrorCode::ServerBusy => "too many requests are under way",
         ErrorCode::ServiceUnavailable => {
-            "the store or the signing keys are not available; `details.outcome` tells whether a \
+            "the store or the signing keys are not available; `details.outcome` shows whether a \
              change may have been made"
         }
         ErrorCode::ChatHalted => "the chat rejects messages until an operator has repaired it",
@@ -188,7 +188,7 @@ fn parameter(kind: Parameter) -> Value {
         }
         Parameter::Key => {
             let description = "Within 24 hours the same key of the same user on the same path \
-                returns the first result; with another body the answer is `CONFLICT`.";
+                returns the first result; with another body the error is `CONFLICT`.";
             ("Idempotency-Key", "header", description, reference("IdempotencyKey"))
         }
     };

@@ -1,6 +1,6 @@
 //! `/openapi.json`: every route, described where it is added to the router.
 //!
-//! A route and its description are one declaration, so neither can be there without the other.
+//! A route and its description are one declaration, so every route is described.
 
 mod document;
 mod meanings;
@@ -19,7 +19,7 @@ pub(super) use operation::{Operation, Parameter};
 
 use super::Shared;
 
-/// The routes of a listener and what is written about each.
+/// The routes of a listener and their descriptions.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     router: Router<Shared>,
@@ -44,21 +44,21 @@ impl Routes {
         self
     }
 
-    /// The router, with the document of all that was added among it.
+    /// The router, with a route that serves the document of all routes.
     pub(super) fn with_document(self) -> Router<Shared> {
         let own = Operation::get(
             "/openapi.json",
             "readDocument",
             "The OpenAPI document of these routes.",
         )
-        .answers_object(200, "An OpenAPI 3.1 document.");
+        .returns_object(200, "An OpenAPI 3.1 document.");
         let mut operations = self.operations;
         operations.push(own);
         let text = serde_json::to_string_pretty(&document::render(&operations));
         let text = Bytes::from(text.expect("a document has only string keys") + "\n");
         let serve = move |_: Request| {
-            let answer = ([(CONTENT_TYPE, "application/json")], text.clone());
-            async move { answer.into_response() }
+            let response = ([(CONTENT_TYPE, "application/json")], text.clone());
+            async move { response.into_response() }
         };
         self.router.route("/openapi.json", axum::routing::get(serve))
     }

@@ -1,12 +1,12 @@
-//! What is written about one route.
+//! The description of one route.
 
 use axum::routing::MethodFilter;
 use heartline_protocol::ErrorCode;
 
-/// Who may use a route.
+/// The token that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody, without a token.
+    /// None.
     Open,
     /// Any valid token.
     Token,
@@ -29,7 +29,7 @@ pub(crate) enum Parameter {
     Key,
 }
 
-/// What an answer holds.
+/// The content of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
     /// Nothing.
@@ -44,9 +44,9 @@ pub(super) enum Content {
     Text(&'static str),
 }
 
-/// A good answer.
+/// A successful response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: u16,
     pub(super) meaning: &'static str,
     pub(super) content: Content,
@@ -55,7 +55,7 @@ pub(super) struct Answer {
 /// One method of one path.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    /// The method as the document writes it, and as the router takes it.
+    /// The method in the document.
     pub(super) method: &'static str,
     pub(super) filter: MethodFilter,
     pub(super) path: &'static str,
@@ -64,14 +64,14 @@ pub(crate) struct Operation {
     pub(super) access: Access,
     pub(super) parameters: &'static [Parameter],
     pub(super) body: Option<&'static str>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) responses: Vec<Response>,
     pub(super) errors: Vec<ErrorCode>,
 }
 
 macro_rules! methods {
     ($($name:ident $filter:ident),*) => {
         $(
-            /// An operation of this method, with its name in generated clients and a sentence.
+            /// An operation of this method, with its name in generated clients and a summary.
             pub(crate) fn $name(
                 path: &'static str,
                 id: &'static str,
@@ -86,7 +86,7 @@ macro_rules! methods {
                     access: Access::Open,
                     parameters: &[],
                     body: None,
-                    answers: Vec::new(),
+                    responses: Vec::new(),
                     errors: Vec::new(),
                 }
             }
@@ -97,59 +97,59 @@ macro_rules! methods {
 impl Operation {
     methods!(get GET, post POST, put PUT, patch PATCH, delete DELETE);
 
-    /// For every valid token.
+    /// Requires any valid token.
     pub(crate) fn for_tokens(self) -> Self {
         Self { access: Access::Token, ..self }
     }
 
-    /// For tokens with the scope `service`.
+    /// Requires a token with the scope `service`.
     pub(crate) fn for_services(self) -> Self {
         Self { access: Access::Service, ..self }
     }
 
-    /// Takes these parameters besides those of the path.
+    /// Accepts these parameters besides those of the path.
     pub(crate) fn parameters(self, parameters: &'static [Parameter]) -> Self {
         Self { parameters, ..self }
     }
 
-    /// Takes a body of this schema.
+    /// Requires a body of this schema.
     pub(crate) fn body(self, schema: &'static str) -> Self {
         Self { body: Some(schema), ..self }
     }
 
-    /// Answers with an object of this schema.
-    pub(crate) fn answers(self, status: u16, meaning: &'static str, schema: &'static str) -> Self {
-        self.answer(Answer { status, meaning, content: Content::Schema(schema) })
+    /// Returns an object of this schema.
+    pub(crate) fn returns(self, status: u16, meaning: &'static str, schema: &'static str) -> Self {
+        self.response(Response { status, meaning, content: Content::Schema(schema) })
     }
 
-    /// Answers with a page of a list of this schema.
-    pub(crate) fn answers_page(self, meaning: &'static str, schema: &'static str) -> Self {
-        self.answer(Answer { status: 200, meaning, content: Content::Page(schema) })
+    /// Returns a page of a list of this schema.
+    pub(crate) fn returns_page(self, meaning: &'static str, schema: &'static str) -> Self {
+        self.response(Response { status: 200, meaning, content: Content::Page(schema) })
     }
 
-    /// Answers with an object of any shape.
-    pub(crate) fn answers_object(self, status: u16, meaning: &'static str) -> Self {
-        self.answer(Answer { status, meaning, content: Content::Object })
+    /// Returns an object of any shape.
+    pub(crate) fn returns_object(self, status: u16, meaning: &'static str) -> Self {
+        self.response(Response { status, meaning, content: Content::Object })
     }
 
-    /// Answers with text.
-    pub(crate) fn answers_text(self, meaning: &'static str, media_type: &'static str) -> Self {
-        self.answer(Answer { status: 200, meaning, content: Content::Text(media_type) })
+    /// Returns text.
+    pub(crate) fn returns_text(self, meaning: &'static str, media_type: &'static str) -> Self {
+        self.response(Response { status: 200, meaning, content: Content::Text(media_type) })
     }
 
-    /// Answers 204.
-    pub(crate) fn answers_nothing(self, meaning: &'static str) -> Self {
-        self.answer(Answer { status: 204, meaning, content: Content::Nothing })
+    /// Returns 204.
+    pub(crate) fn returns_nothing(self, meaning: &'static str) -> Self {
+        self.response(Response { status: 204, meaning, content: Content::Nothing })
     }
 
-    /// Refuses with these codes, besides those that follow from its token, parameters and body.
-    pub(crate) fn refuses(mut self, errors: &[ErrorCode]) -> Self {
+    /// Fails with these codes, besides those that follow from its token, parameters and body.
+    pub(crate) fn fails_with(mut self, errors: &[ErrorCode]) -> Self {
         self.errors.extend_from_slice(errors);
         self
     }
 
-    fn answer(mut self, answer: Answer) -> Self {
-        self.answers.push(answer);
+    fn response(mut self, response: Response) -> Self {
+        self.responses.push(response);
         self
     }
 
@@ -158,7 +158,7 @@ impl Operation {
         self.path.split('{').skip(1).filter_map(|rest| rest.split('}').next())
     }
 
-    /// Every way to be refused: the status, and the codes that come with it.
+    /// All errors: the status and the code of each.
     pub(super) fn refusals(&self) -> Vec<(u16, ErrorCode)> {
         let mut errors = self.errors.clone();
         match self.access {
@@ -166,7 +166,7 @@ impl Operation {
             Access::Token => errors.extend([ErrorCode::Unauthorized]),
             Access::Service => errors.extend([ErrorCode::Unauthorized, ErrorCode::Forbidden]),
         }
-        // The keys that check tokens may not be there yet.
+        // The keys that verify tokens may not be loaded yet.
         if self.access != Access::Open {
             errors.push(ErrorCode::ServiceUnavailable);
         }
@@ -179,7 +179,7 @@ impl Operation {
         let own = errors.iter().filter_map(|code| Some((code.http_status()?, *code)));
         let mut refusals: Vec<_> = own.collect();
         if self.body.is_some() {
-            // A body that does not come, and one that is not JSON.
+            // A body that does not arrive, and one that is not JSON.
             refusals.extend([408, 415].map(|status| (status, ErrorCode::InvalidMessage)));
         }
         refusals.sort_by_key(|(status, code)| (*status, code.as_str()));

@@ -1,4 +1,4 @@
-//! The shapes of bodies and answers, by name.
+//! The schemas of request and response bodies, by name.
 
 use heartline_durability::chats::{CHAT_NAME_CHARACTERS_MAX, GROUP_MEMBERS_MAX};
 use heartline_durability::people::DISPLAY_NAME_CHARACTERS_MAX;
@@ -314,7 +314,10 @@ fn operating() -> Named {
         ("Pushed", object("The result of a push.", connections())),
         ("Ended", object("The result of ending connections.", connections())),
         ("Connection", object("An open connection.", connection)),
-        ("NodeConnection", object("An open connection of the node that answers.", node_connection)),
+        (
+            "NodeConnection",
+            object("An open connection of the node that serves the request.", node_connection),
+        ),
         ("Outbox", object("The frames queued for a connection.", outbox)),
         ("Node", object("A running node.", node)),
         ("Health", object("The state of a node.", health)),

@@ -112,7 +112,7 @@ async fn a_node_that_is_about_to_stop_refuses_edits_then_archives_then_closes_so
     let refused = ana.attempt(ADD, json!({ "item": item(2) }), PATIENCE).await;
     let Outcome::Refused(code, message) = refused else { panic!("{refused:?}") };
     assert_eq!(code, "SERVICE_UNAVAILABLE");
-    assert!(message.contains("about to stop"), "{message}");
+    assert!(message.contains("shutting down"), "{message}");
     assert!(ana.is_open(), "it is asked to go when everything is archived");
     lock.release();
     assert_eq!(ana.closed_with().await, 1012);

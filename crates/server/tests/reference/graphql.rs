@@ -1,4 +1,4 @@
-//! `docs/graphql.md`: every operation, type, refusal, close code and limit of `/graphql`.
+//! `docs/graphql.md`: every operation, type, error, close code and limit of `/graphql`.
 
 use async_graphql::Positioned;
 use async_graphql::parser::parse_schema;
@@ -22,7 +22,7 @@ const CONVERSATION: &str = "crates/gateway/src/graphql/conversation.rs";
 /// The types that only hold operations.
 const ROOTS: [&str; 3] = ["Query", "Mutation", "Subscription"];
 
-/// The close codes for violations of the transport's rules.
+/// The close codes of clients that break the rules of the transport.
 const VIOLATIONS: [(u16, &str); 4] = [
     (4400, "A message that is no JSON object of a known type, or lacks a field."),
     (4406, "The client did not offer the subprotocol `graphql-transport-ws`."),
@@ -30,7 +30,7 @@ const VIOLATIONS: [(u16, &str); 4] = [
     (4429, "A second `connection_init`."),
 ];
 
-/// Keys of the section `[party]` of the configuration that clients notice.
+/// Keys of the section `[party]` of the configuration that affect clients.
 const SETTINGS: [&str; 10] = [
     "require_auth",
     "bad_token",
@@ -44,13 +44,13 @@ const SETTINGS: [&str; 10] = [
     "query_rate",
 ];
 
-/// Bounds that hold however the server is configured.
+/// Limits that cannot be configured.
 const BOUNDS: [&str; 4] = ["QUEUE_BYTES_MAX", "ITEM_BYTES_MAX", "ITEM_NESTING_MAX", "MEMBERS_MAX"];
 
-/// The name of a refusal in the source, and what makes it.
+/// The name of an error in the source, and its constructor.
 type Refusal = (&'static str, fn() -> PartyError);
 
-/// The refusals that have a sentence of their own.
+/// The errors with a fixed message.
 const REFUSALS: [Refusal; 9] = [
     ("not_in_a_session", PartyError::not_in_a_session),
     ("needs_a_socket", PartyError::needs_a_socket),
@@ -108,7 +108,7 @@ fn operations(types: &[TypeDefinition], root: &str) -> String {
     let root = types.iter().find(|of| of.name.node == root).unwrap();
     let TypeKind::Object(object) = &root.kind else { panic!("operations stand in an object") };
     let head = format!("{}\n\n", described(root.name.node.as_str(), root.description.as_ref()));
-    let verb = if root.name.node == "Subscription" { "Each event is" } else { "Answers" };
+    let verb = if root.name.node == "Subscription" { "Each event is" } else { "Returns" };
     let operations = object.fields.iter().map(|field| operation(types, &field.node, verb));
     head + &operations.collect::<String>()
 }
@@ -238,7 +238,7 @@ fn close_codes() -> String {
     let (_, words) = source.words("CloseReason").unwrap();
     let mut rows: Vec<(u16, Vec<String>)> = VIOLATIONS
         .map(|(number, meaning)| {
-            let row = [&number.to_string(), "–", "once the client is mended", meaning];
+            let row = [&number.to_string(), "–", "once the client is fixed", meaning];
             (number, row.map(str::to_owned).into())
         })
         .into();
@@ -271,8 +271,8 @@ fn limits() -> String {
     let guards = constants::of(&source::file("crates/party/src/graphql/guard.rs"));
     fixed.extend(guards.iter().map(constant_row));
     format!(
-        "As `[party]` configures it:\n\n{}However it is configured:\n\n{}Of a socket:\n\n{}How often \
-         one connection may ask:\n\n{}",
+        "Configured in `[party]`:\n\n{}Fixed:\n\n{}Per socket:\n\n{}Rates of one \
+         connection:\n\n{}",
         table(&head, &configured),
         table(&head, &fixed),
         table(&head, &socket_limits()),
@@ -306,16 +306,16 @@ fn setting(key: &str) -> Vec<String> {
     panic!("[party] has no key {key}")
 }
 
-/// The rate limits and how fast each recovers.
+/// The rates of one connection.
 fn rates() -> Vec<Vec<String>> {
-    let PartyRates { edits, questions, joins, lifecycle } = PartyRates::default();
+    let PartyRates { edits, queries, joins, lifecycle } = PartyRates::default();
     let row = |name: &str, rate: Rate| {
         let Rate { count, period, burst } = rate;
         let period = if period.as_secs() == 1 { "second" } else { "minute" };
         let doc = field_doc("crates/party/src/room/rate.rs", "PartyRates", name);
         vec![doc, format!("{count} a {period}, {burst} at once")]
     };
-    let rates = [("edits", edits), ("questions", questions), ("joins", joins)];
+    let rates = [("edits", edits), ("queries", queries), ("joins", joins)];
     let rates = rates.into_iter().chain([("lifecycle", lifecycle)]);
     rates.map(|(name, rate)| row(name, rate)).collect()
 }

@@ -124,7 +124,7 @@ async fn a_watched_user_is_seen_to_come_and_go_and_to_hide() {
     ana.sees("-- bo is offline, last seen at ").await;
     ana.types("/unwatch bo").await;
     ana.types("/contact ana").await;
-    ana.sees("nobody is their own contact").await;
+    ana.sees("a user cannot be their own contact").await;
     let bo = Person::sit_down(&node, "bo");
     let _cy = Person::sit_down(&node, "cy");
     ana.sees("-- cy is online\n").await;

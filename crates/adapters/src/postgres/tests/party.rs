@@ -1,5 +1,5 @@
 use heartline_party::contract::ArchiveContract;
-use heartline_party::{Archived, PartyArchive, Session};
+use heartline_party::{Archived, PartyArchive, PartySession};
 use tokio::task::JoinSet;
 
 use super::scratch::Scratch;
@@ -9,7 +9,7 @@ const SESSIONS: usize = 20;
 const ROUNDS: u64 = 15;
 
 fn archived(session: usize, version: u64) -> Archived {
-    let mut state = Session::new(format!("session-{session}"));
+    let mut state = PartySession::new(format!("session-{session}"));
     state.version = version;
     Archived::of(&state, version)
 }

@@ -1,4 +1,4 @@
-//! The schema itself, and the documents that existing clients write.
+//! The schema, and the documents of existing clients.
 
 use serde_json::json;
 
@@ -112,7 +112,7 @@ fn edits() -> Vec<String> {
     ]
 }
 
-fn questions_and_subscriptions() -> Vec<String> {
+fn queries_and_subscriptions() -> Vec<String> {
     vec![
         with_item(format!(
             "query($sessionId: ID!) {{ session(sessionId: $sessionId) {{ {SESSION} }} }}"
@@ -146,13 +146,13 @@ fn questions_and_subscriptions() -> Vec<String> {
     ]
 }
 
-/// Everything that a client of the party asks for. None of it is run: each document lacks the
-/// variables that it declares, which is said only of documents that are right.
+/// All documents of existing clients. None is run: each lacks the variables that it declares, which
+/// is reported only for valid documents.
 #[tokio::test]
 async fn the_documents_of_existing_clients_are_valid() {
     let world = World::of(1).await;
     let client = world.connect(0, None);
-    let documents = [memberships(), edits(), questions_and_subscriptions()].concat();
+    let documents = [memberships(), edits(), queries_and_subscriptions()].concat();
     for document in documents {
         let reply = client.reply(&document, json!({})).await;
         let (code, message) = refusal(&reply);
@@ -163,14 +163,14 @@ async fn the_documents_of_existing_clients_are_valid() {
 }
 
 #[tokio::test]
-async fn variables_that_do_not_fit_are_an_answer_without_data() {
+async fn invalid_variables_give_a_reply_without_data() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
     let mut wrong = item(1);
     wrong["climb"]["layoutId"] = json!(1);
     for variables in [json!({ "item": wrong }), json!({ "item": 7 }), json!({})] {
         let Reply::Next(json) = client.reply(super::ADD, variables).await else {
-            panic!("the document is right")
+            panic!("the document is valid")
         };
         let reply: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(reply.get("data"), None);
@@ -179,18 +179,18 @@ async fn variables_that_do_not_fit_are_an_answer_without_data() {
 }
 
 #[tokio::test]
-async fn the_schema_may_be_asked_about() {
+async fn the_schema_can_be_introspected() {
     let world = World::of(1).await;
     let query = "{ __schema { queryType { name } types { name kind fields { name args { name
         type { ...Kind } } type { ...Kind } } } } }
         fragment Kind on __Type { kind name ofType { kind name ofType { kind name ofType { kind
             name ofType { kind name ofType { kind name ofType { kind name ofType { kind name
             } } } } } } } }";
-    let answer = world.connect(0, None).ask(query, json!(null)).await;
-    let types = answer["__schema"]["types"].as_array().unwrap();
+    let reply = world.connect(0, None).ask(query, json!(null)).await;
+    let types = reply["__schema"]["types"].as_array().unwrap();
     let names: Vec<_> = types.iter().filter_map(|kind| kind["name"].as_str()).collect();
     for name in ["Session", "ClimbQueueItem", "QueueEvent", "SessionStatsUpdated", "JSON"] {
         assert!(names.contains(&name), "{name} is not declared");
     }
-    assert!(!names.contains(&"Delta"), "what types share is no type");
+    assert!(!names.contains(&"Delta"), "a flattened struct is not a type");
 }

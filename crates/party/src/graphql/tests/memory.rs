@@ -1,7 +1,7 @@
-//! A store and an archive in memory, which several nodes of a test share.
+//! A store and an archive in memory, which the nodes of a test share.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -18,34 +18,41 @@ use crate::room::store::{
     Commit, Committed, NOTICES_MAX, Notice, PartyStoreError, Revision, SessionActivity,
     SessionRecovery, SessionStore, SessionWatch, Stored,
 };
+use crate::value::entry::Entry;
 use crate::value::session::Status;
 
-/// What a broken store says, which nobody outside may read.
+/// The error text of the store, which callers must not see.
 pub(super) const SECRET: &str = "SELECT secret FROM engine";
 
 #[derive(Debug)]
 pub(super) struct MemoryStore {
     sessions: Mutex<Map<String, Held>>,
-    /// Who holds the lock of a session.
+    /// The owner of the lock of each session.
     locks: Mutex<Map<String, String>>,
-    /// The newest copies that were put forward.
+    /// The newest offered copies.
     offers: Mutex<Map<String, Stored>>,
     notices: broadcast::Sender<Notice>,
     is_down: AtomicBool,
     loss: Mutex<Option<Loss>>,
+    /// The number of commits that another node still overtakes.
+    overtaken: AtomicUsize,
+    /// The sessions whose lifetime was extended, once for each call.
+    kept: Mutex<Vec<String>>,
+    /// The rooms that watch each session.
+    watchers: Mutex<Map<String, usize>>,
 }
 
-/// What goes wrong with the next commit or lock, which is made.
+/// A fault of the next commit or lock, which is applied nevertheless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// Its answer is lost.
-    Answer,
-    /// So is the answer to everything that follows.
-    AnswerAndStore,
-    /// Its answer is lost, and nobody finds it in the log any more.
-    AnswerAndLog,
-    /// It is a lock, and the answer is lost.
-    LockAnswer,
+    /// The result of a commit is lost.
+    Result,
+    /// The result of a commit is lost, and every later call fails.
+    ResultAndStore,
+    /// The result of a commit is lost, and the log has dropped the commit.
+    ResultAndLog,
+    /// The result of a lock is lost.
+    LockResult,
 }
 
 #[derive(Debug, Clone)]
@@ -59,8 +66,10 @@ impl MemoryStore {
     pub(super) fn new() -> Self {
         let notices = broadcast::Sender::new(NOTICES_MAX);
         let (sessions, locks, offers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (is_down, loss) = (AtomicBool::new(false), Mutex::default());
-        Self { sessions, locks, offers, notices, is_down, loss }
+        let (is_down, loss, overtaken) =
+            (AtomicBool::new(false), Mutex::default(), AtomicUsize::new(0));
+        let (kept, watchers) = (Mutex::default(), Mutex::default());
+        Self { sessions, locks, offers, notices, is_down, loss, overtaken, kept, watchers }
     }
 
     /// Loses every session.
@@ -68,13 +77,13 @@ impl MemoryStore {
         self.sessions.lock().unwrap().clear();
     }
 
-    /// What it holds.
+    /// A copy of all sessions.
     pub(super) fn saved(&self) -> Map<String, Held> {
         self.sessions.lock().unwrap().clone()
     }
 
-    /// Comes back with what it held once.
-    pub(super) fn come_back_with(&self, saved: Map<String, Held>) {
+    /// Replaces all sessions by a copy.
+    pub(super) fn restore(&self, saved: Map<String, Held>) {
         *self.sessions.lock().unwrap() = saved;
     }
 
@@ -86,9 +95,34 @@ impl MemoryStore {
         self.is_down.store(is_down, Ordering::SeqCst);
     }
 
-    /// How many nodes follow it.
-    pub(super) fn notices_heard(&self) -> usize {
+    /// The number of nodes that have subscribed to notices.
+    pub(super) fn subscribers(&self) -> usize {
         self.notices.receiver_count()
+    }
+
+    /// Lets another node commit before each of the next commits.
+    pub(super) fn overtake(&self, commits: usize) {
+        self.overtaken.store(commits, Ordering::SeqCst);
+    }
+
+    /// The number of commits that another node still overtakes.
+    pub(super) fn overtaken(&self) -> usize {
+        self.overtaken.load(Ordering::SeqCst)
+    }
+
+    /// The number of times that the lifetime of a session was extended.
+    pub(super) fn kept(&self, session_id: &str) -> usize {
+        self.kept.lock().unwrap().iter().filter(|kept| *kept == session_id).count()
+    }
+
+    /// The number of rooms that watch a session.
+    pub(super) fn watchers(&self, session_id: &str) -> usize {
+        self.watchers.lock().unwrap().get(session_id).copied().unwrap_or_default()
+    }
+
+    fn is_overtaken(&self) -> bool {
+        let next = |left: usize| left.checked_sub(1);
+        self.overtaken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
     fn open(&self) -> Result<MutexGuard<'_, Map<String, Held>>, PartyStoreError> {
@@ -96,6 +130,17 @@ impl MemoryStore {
             return Err(PartyStoreError::new(SECRET));
         }
         Ok(self.sessions.lock().unwrap())
+    }
+}
+
+impl Held {
+    /// Appends a commit of another node that changes nothing.
+    fn append_empty(&mut self) {
+        self.revision.version += 1;
+        let version = self.revision.version;
+        let commit_id = format!("other-{version}");
+        let entry = Entry { commit_id, version, facts: Vec::new(), remembered: Vec::new() };
+        self.entries.push_back(entry.to_log_json().into());
     }
 }
 
@@ -111,6 +156,9 @@ impl SessionStore for MemoryStore {
 
     async fn commit(&self, commit: Commit) -> Result<Committed, PartyStoreError> {
         let mut sessions = self.open()?;
+        if let Some(held) = sessions.get_mut(&commit.session_id).filter(|_| self.is_overtaken()) {
+            held.append_empty();
+        }
         let found = sessions.get(&commit.session_id).map(|held| held.revision);
         if found != commit.expected {
             return Ok(Committed::Conflict(found));
@@ -127,8 +175,8 @@ impl SessionStore for MemoryStore {
         while held.entries.len() > commit.entries_kept {
             held.entries.pop_front();
         }
-        let loss = self.loss.lock().unwrap().take_if(|loss| *loss != Loss::LockAnswer);
-        if loss == Some(Loss::AnswerAndLog) {
+        let loss = self.loss.lock().unwrap().take_if(|loss| *loss != Loss::LockResult);
+        if loss == Some(Loss::ResultAndLog) {
             held.entries.clear();
         }
         let (session_id, revision) = (commit.session_id, commit.revision);
@@ -136,8 +184,8 @@ impl SessionStore for MemoryStore {
         let _ = self.notices.send(Notice::Committed { session_id, revision, entry });
         match loss {
             None => return Ok(Committed::Done),
-            Some(Loss::AnswerAndStore) => self.fail(true),
-            Some(Loss::Answer | Loss::AnswerAndLog | Loss::LockAnswer) => {}
+            Some(Loss::ResultAndStore) => self.fail(true),
+            Some(Loss::Result | Loss::ResultAndLog | Loss::LockResult) => {}
         }
         Err(PartyStoreError::new(SECRET))
     }
@@ -178,11 +226,17 @@ impl SessionStore for MemoryStore {
 
 #[async_trait]
 impl SessionWatch for MemoryStore {
-    async fn watch(&self, _session_id: &str) -> Result<(), PartyStoreError> {
-        self.open().map(|_| ())
+    async fn watch(&self, session_id: &str) -> Result<(), PartyStoreError> {
+        drop(self.open()?);
+        *self.watchers.lock().unwrap().entry(session_id.to_owned()).or_default() += 1;
+        Ok(())
     }
 
-    async fn unwatch(&self, _session_id: &str) {}
+    async fn unwatch(&self, session_id: &str) {
+        if let Some(watchers) = self.watchers.lock().unwrap().get_mut(session_id) {
+            *watchers = watchers.saturating_sub(1);
+        }
+    }
 
     fn notices(&self) -> broadcast::Receiver<Notice> {
         self.notices.subscribe()
@@ -191,8 +245,10 @@ impl SessionWatch for MemoryStore {
 
 #[async_trait]
 impl SessionActivity for MemoryStore {
-    async fn keep(&self, _session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
-        self.open().map(|_| Vec::new())
+    async fn keep(&self, session_ids: &[String]) -> Result<Vec<String>, PartyStoreError> {
+        drop(self.open()?);
+        self.kept.lock().unwrap().extend_from_slice(session_ids);
+        Ok(Vec::new())
     }
 
     async fn active(&self, _limit: usize) -> Result<Vec<String>, PartyStoreError> {
@@ -214,7 +270,7 @@ impl SessionRecovery for MemoryStore {
         drop(self.open()?);
         let mut locks = self.locks.lock().unwrap();
         let holder = locks.entry(session_id.to_owned()).or_insert_with(|| owner.to_owned());
-        if self.loss.lock().unwrap().take_if(|loss| *loss == Loss::LockAnswer).is_some() {
+        if self.loss.lock().unwrap().take_if(|loss| *loss == Loss::LockResult).is_some() {
             return Err(PartyStoreError::new(SECRET));
         }
         Ok(holder == owner)
@@ -252,7 +308,7 @@ impl SessionRecovery for MemoryStore {
 pub(super) struct MemoryArchive {
     sessions: Mutex<BTreeMap<String, Archived>>,
     is_down: AtomicBool,
-    /// How long the next question takes.
+    /// The delay of the next read.
     delay: Mutex<Duration>,
 }
 
@@ -261,7 +317,7 @@ impl MemoryArchive {
         self.is_down.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the next question take so long.
+    /// Delays the next read.
     pub(super) fn delay(&self, delay: Duration) {
         *self.delay.lock().unwrap() = delay;
     }

@@ -1,4 +1,4 @@
-//! Edits of the queue, as their callers and everybody else see them.
+//! Edits of the queue, as their callers and other members see them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::{ADD, Client, World, item, uuid};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_concurrent_adds_on_two_nodes_none_is_lost() {
+async fn no_concurrent_add_on_two_nodes_is_lost() {
     let world = World::of(2).await;
     let clients: Vec<Client> = (0..10).map(|number| world.connect(number % 2, None)).collect();
     for client in &clients {
@@ -30,20 +30,20 @@ async fn of_many_concurrent_adds_on_two_nodes_none_is_lost() {
     while let Some(added) = adding.join_next().await {
         added.unwrap();
     }
-    let mut heard: Vec<Vec<Value>> = Vec::new();
+    let mut received: Vec<Vec<Value>> = Vec::new();
     for stream in &mut streams {
         let mut events = Vec::new();
         while events.len() < 500 {
             events.push(stream.event().await);
         }
-        heard.push(events);
+        received.push(events);
     }
-    assert_eq!(heard[0], heard[1], "both nodes tell the same in the same order");
+    assert_eq!(received[0], received[1], "both nodes send the same events in the same order");
     let sequences: Vec<u64> =
-        heard[0].iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
+        received[0].iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
     assert_eq!(sequences, (1..=500).collect::<Vec<u64>>());
     let added = |event: &Value| event["addedItem"]["uuid"].as_str().unwrap().to_owned();
-    let uuids: BTreeSet<String> = heard[0].iter().map(added).collect();
+    let uuids: BTreeSet<String> = received[0].iter().map(added).collect();
     assert_eq!(uuids, (0..500).map(uuid).collect());
     let states: Vec<Value> =
         futures_util::future::join_all(clients.iter().map(|client| client.join("party-1")))
@@ -52,13 +52,13 @@ async fn of_many_concurrent_adds_on_two_nodes_none_is_lost() {
             .map(|mut session| session["queueState"].take())
             .collect();
     assert_eq!(states[0]["queue"].as_array().unwrap().len(), 500);
-    assert!(states.iter().all(|state| *state == states[0]), "everybody has the same queue");
-    assert_eq!(states[0]["stateHash"], heard[0][499]["stateHash"]);
-    assert_eq!(states[0]["orderHash"], heard[0][499]["orderHash"]);
+    assert!(states.iter().all(|state| *state == states[0]), "all members have the same queue");
+    assert_eq!(states[0]["stateHash"], received[0][499]["stateHash"]);
+    assert_eq!(states[0]["orderHash"], received[0][499]["orderHash"]);
 }
 
 #[tokio::test]
-async fn every_delta_says_who_caused_it_under_what_name_and_what_it_leads_to() {
+async fn every_delta_has_its_author_its_correlation_id_and_its_hashes() {
     let world = World::of(1).await;
     let [one, other] = world.party("party-1").await;
     let mut stream = other.queue("party-1");
@@ -71,7 +71,7 @@ async fn every_delta_says_who_caused_it_under_what_name_and_what_it_leads_to() {
     let state = one.join("party-1").await["queueState"].take();
     assert_eq!(added["stateHash"], state["stateHash"]);
     assert_eq!(added["orderHash"], state["orderHash"]);
-    // Asked again by the same name, it is not done again.
+    // A repetition with the same correlation id is not performed again.
     one.ask(
         "mutation { removeQueueItem(uuid: \"00000001-0000-4000-8000-000000000000\") }",
         json!(null),
@@ -83,7 +83,7 @@ async fn every_delta_says_who_caused_it_under_what_name_and_what_it_leads_to() {
 }
 
 #[tokio::test]
-async fn null_and_omission_are_alike() {
+async fn a_null_argument_equals_a_missing_one() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
     let added = client.ask(ADD, json!({ "item": item(1), "position": null })).await;
@@ -91,8 +91,8 @@ async fn null_and_omission_are_alike() {
     assert_eq!(climb["litUpHoldsMap"], json!({ "12": { "state": "HAND" } }));
     assert_eq!(climb["stars"], json!(3.0));
     let set = "mutation($item: ClimbQueueItemInput) { setCurrentClimb(item: $item) { uuid } }";
-    let answer = client.ask(set, json!({ "item": item(1) })).await;
-    assert_eq!(answer["setCurrentClimb"]["uuid"], json!(uuid(1)));
+    let reply = client.ask(set, json!({ "item": item(1) })).await;
+    assert_eq!(reply["setCurrentClimb"]["uuid"], json!(uuid(1)));
     for clear in [
         "mutation { setCurrentClimb { uuid } }",
         "mutation { setCurrentClimb(item: null, shouldAddToQueue: null) { uuid } }",
@@ -105,7 +105,7 @@ async fn null_and_omission_are_alike() {
 }
 
 #[tokio::test]
-async fn a_replay_is_everything_since_then_or_one_full_sync() {
+async fn a_replay_is_all_later_events_or_one_full_sync() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
     let replay =
@@ -116,17 +116,17 @@ async fn a_replay_is_everything_since_then_or_one_full_sync() {
         client.add(number).await;
     }
     let ask = |since: i64| client.ask(replay, json!({ "since": since }));
-    let answer = ask(117).await["eventsReplay"].take();
-    assert_eq!(answer["currentSequence"], 120);
-    let sequences: Vec<_> = answer["events"].as_array().unwrap().iter().collect();
+    let reply = ask(117).await["eventsReplay"].take();
+    assert_eq!(reply["currentSequence"], 120);
+    let sequences: Vec<_> = reply["events"].as_array().unwrap().iter().collect();
     assert_eq!(sequences.len(), 3);
     assert_eq!(sequences[0]["sequence"], 118);
     assert_eq!(sequences[0]["addedItem"]["uuid"], json!(uuid(117)));
     for since in [0, 5, 500] {
-        let answer = ask(since).await["eventsReplay"].take();
-        assert_eq!(answer["events"].as_array().unwrap().len(), 1, "since {since}");
-        assert_eq!(answer["events"][0]["__typename"], "FullSync");
-        assert_eq!(answer["events"][0]["sequence"], 120);
+        let reply = ask(since).await["eventsReplay"].take();
+        assert_eq!(reply["events"].as_array().unwrap().len(), 1, "since {since}");
+        assert_eq!(reply["events"][0]["__typename"], "FullSync");
+        assert_eq!(reply["events"][0]["sequence"], 120);
     }
     assert_eq!(ask(120).await["eventsReplay"]["events"], json!([]));
     let (code, message) = client.refusal(replay, json!({ "since": -1 })).await;
@@ -135,17 +135,17 @@ async fn a_replay_is_everything_since_then_or_one_full_sync() {
 }
 
 #[tokio::test]
-async fn all_other_edits_answer_what_they_came_to() {
+async fn all_other_edits_return_their_results() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
     let mut stream = client.queue("party-1");
     stream.event().await;
     let set = "mutation($queue: [ClimbQueueItemInput!]!) { setQueue(queue: $queue) {
         sequence queue { uuid } } }";
-    let answer = client.ask(set, json!({ "queue": [item(1), item(2), item(3)] })).await;
-    assert_eq!(answer["setQueue"]["sequence"], 1);
-    assert_eq!(answer["setQueue"]["queue"].as_array().unwrap().len(), 3);
-    // A picture of the whole takes the place of what was not heard yet, so it is heard first.
+    let reply = client.ask(set, json!({ "queue": [item(1), item(2), item(3)] })).await;
+    assert_eq!(reply["setQueue"]["sequence"], 1);
+    assert_eq!(reply["setQueue"]["queue"].as_array().unwrap().len(), 3);
+    // A `FullSync` replaces events that were not read yet, so it is read first.
     assert_eq!(stream.names(1).await, ["FullSync"]);
     let (code, message) = client.refusal(set, json!({ "queue": [item(1), item(1)] })).await;
     assert_eq!(code, "INVALID_MESSAGE");
@@ -158,8 +158,8 @@ async fn all_other_edits_answer_what_they_came_to() {
         setCurrentClimb(item: $item, shouldAddToQueue: true) { uuid } }";
     client.ask(current, json!({ "item": item(4) })).await;
     let mirror = "mutation { mirrorCurrentClimb(mirrored: true) { uuid climb { mirrored } } }";
-    let answer = client.ask(mirror, json!(null)).await;
-    assert_eq!(answer["mirrorCurrentClimb"]["climb"]["mirrored"], true);
+    let reply = client.ask(mirror, json!(null)).await;
+    assert_eq!(reply["mirrorCurrentClimb"]["climb"]["mirrored"], true);
     let reorder = "mutation($uuid: ID!, $new: Int!) {
         reorderQueueItem(uuid: $uuid, oldIndex: 0, newIndex: $new) }";
     client.ask(reorder, json!({ "uuid": uuid(4), "new": 0 })).await;
@@ -169,7 +169,7 @@ async fn all_other_edits_answer_what_they_came_to() {
     assert_eq!(code, "INVALID_MESSAGE");
     assert!(message.contains("queue has 4 items"));
     let (code, _) = client.refusal(reorder, json!({ "uuid": "nobody", "new": 1 })).await;
-    assert_eq!(code, "NOT_FOUND", "the uuid decides what is moved");
+    assert_eq!(code, "NOT_FOUND", "the uuid selects the item");
     let replace = "mutation($uuid: ID!, $item: ClimbQueueItemInput!) {
         replaceQueueItem(uuid: $uuid, item: $item) { uuid } }";
     let (code, _) = client.refusal(replace, json!({ "uuid": uuid(9), "item": item(9) })).await;
@@ -177,8 +177,8 @@ async fn all_other_edits_answer_what_they_came_to() {
     client.ask(replace, json!({ "uuid": uuid(1), "item": item(9) })).await;
     let remove = "mutation($uuid: ID!) { removeQueueItem(uuid: $uuid) }";
     for _ in 0..2 {
-        let answer = client.ask(remove, json!({ "uuid": uuid(9) })).await;
-        assert_eq!(answer["removeQueueItem"], true);
+        let reply = client.ask(remove, json!({ "uuid": uuid(9) })).await;
+        assert_eq!(reply["removeQueueItem"], true);
     }
     assert_eq!(stream.names(2).await, ["FullSync", "QueueItemRemoved"]);
 }

@@ -1,4 +1,4 @@
-//! Documents that are refused before anybody works on them.
+//! Documents that are rejected before they are run.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ async fn refused(query: &str) -> String {
     let world = World::of(1).await;
     let started: Instant = Clock::system().now();
     let reply = world.connect(0, None).reply(query, json!(null)).await;
-    assert!(started.elapsed().as_secs() < 5, "it is refused at once");
+    assert!(started.elapsed().as_secs() < 5, "it is rejected at once");
     assert!(matches!(reply, Reply::Error(_)));
     let (code, message) = refusal(&reply);
     assert_eq!(code, "INVALID_MESSAGE");
@@ -35,7 +35,7 @@ async fn a_value_nested_deep_is_refused_and_does_not_end_the_process() {
 }
 
 #[tokio::test]
-async fn brackets_cannot_be_hidden_in_strings_that_do_not_end() {
+async fn brackets_cannot_be_hidden_in_unterminated_strings() {
     let nested = format!("{}1{}", "[".repeat(1600), "]".repeat(1600));
     for hidden in [
         format!("{{session(sessionId:[\"\"\"x\", {nested}]){{id}}}}"),
@@ -55,7 +55,7 @@ async fn brackets_cannot_be_hidden_in_strings_that_do_not_end() {
 }
 
 #[tokio::test]
-async fn what_is_just_within_the_limits_is_read() {
+async fn a_document_just_within_the_limits_is_parsed() {
     let world = World::of(1).await;
     let (open, close) = ("... on Query { ".repeat(30), " }".repeat(30));
     let query = format!("{{ {open} __typename {close} }}");
@@ -67,7 +67,7 @@ async fn what_is_just_within_the_limits_is_read() {
 }
 
 proptest! {
-    /// Whatever the text is, looking at it does not fail; and what can be parsed is not refused.
+    /// Checking a text never panics, and a text that can be parsed is not rejected.
     #[test]
     fn no_text_is_misread(text in r#"[\[\]{}()"\\#\né a:]{0,60}"#, value in r#"[\["\\#\né a]{0,20}"#) {
         for text in [text, format!("{{a(b:{value}){{c}}}}")] {
@@ -90,7 +90,7 @@ async fn depth_is_counted_through_named_fragments() {
     };
     let message = refused(&deep(29)).await;
     assert_eq!(message, "Query depth 30 exceeds maximum allowed depth of 10");
-    // At the limit it is the types that are wrong.
+    // At the limit only the types are wrong.
     assert!(!refused(&deep(9)).await.contains("depth"));
 }
 
@@ -122,7 +122,7 @@ async fn the_same_field_many_times_is_refused() {
 }
 
 #[tokio::test]
-async fn a_type_that_is_named_makes_no_other_field_of_the_same() {
+async fn a_typed_fragment_does_not_hide_repeated_fields() {
     let state = "queueState { sequence }";
     let twice = |times: usize| {
         let again: Vec<String> = (0..times).map(|it| format!("a{it}: {state}")).collect();
@@ -130,8 +130,8 @@ async fn a_type_that_is_named_makes_no_other_field_of_the_same() {
         format!("{{ session(sessionId: \"a\") {{ {state} ... on Session {{ {again} }} }} }}")
     };
     let world = World::of(1).await;
-    let asked = world.connect(0, None).ask(&twice(4), json!(null)).await;
-    assert_eq!(asked["session"], json!(null), "four more are allowed");
+    let reply = world.connect(0, None).ask(&twice(4), json!(null)).await;
+    assert_eq!(reply["session"], json!(null), "four more are allowed");
     assert!(refused(&twice(5)).await.contains("complex"));
     let nested = format!(
         "{{ session(sessionId: \"a\") {{ {state} }} ... on Query {{ a: session(sessionId: \"a\") \
@@ -142,7 +142,7 @@ async fn a_type_that_is_named_makes_no_other_field_of_the_same() {
 }
 
 #[tokio::test]
-async fn variables_that_nobody_declared_are_dropped_and_the_others_have_a_bound() {
+async fn undeclared_variables_are_dropped_and_the_others_are_bounded() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
     let many = vec![0; 500_001];
@@ -161,7 +161,7 @@ async fn variables_that_nobody_declared_are_dropped_and_the_others_have_a_bound(
 }
 
 #[tokio::test]
-async fn a_document_that_cannot_be_read_is_refused_by_itself() {
+async fn a_document_that_cannot_be_parsed_is_rejected() {
     for query in ["{", "", "}{", "{ nothing }", "query A { __typename } query B { __typename }"] {
         assert!(!refused(query).await.is_empty());
     }
@@ -173,7 +173,7 @@ async fn a_document_that_cannot_be_read_is_refused_by_itself() {
 }
 
 #[tokio::test]
-async fn a_failing_store_or_archive_is_told_without_its_words() {
+async fn the_error_of_a_failing_store_or_archive_hides_its_cause() {
     let world = World::of(1).await;
     let [client] = world.party("party-1").await;
     world.store.fail(true);
@@ -192,5 +192,5 @@ async fn a_failing_store_or_archive_is_told_without_its_words() {
     assert_eq!(code, "SERVICE_UNAVAILABLE");
     assert!(!message.contains(SECRET));
     let (code, _) = world.connect(0, None).refusal(JOIN, json!({ "id": "new" })).await;
-    assert_eq!(code, "SERVICE_UNAVAILABLE", "what might exist is not begun anew");
+    assert_eq!(code, "SERVICE_UNAVAILABLE", "a session that may exist is not created");
 }

@@ -1,4 +1,4 @@
-//! Coming, going, creating and ending, over connections and without one.
+//! Joining, leaving, creating and ending, with and without a connection.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LEAVE: &str = "mutation { leaveSession }";
 const CREATE: &str = "mutation($input: CreateSessionInput!) { createSession(input: $input) {
     id name boardPath clientId isLeader isPublic isPermanent users { id }
     queueState { sequence stateHash queue { uuid } } } }";
-const LOOK: &str = "query($id: ID!) { session(sessionId: $id) { id name boardPath clientId isLeader
+const READ: &str = "query($id: ID!) { session(sessionId: $id) { id name boardPath clientId isLeader
     participantCount users { id username } queueState { sequence queue { uuid } } } }";
 
 fn new_session() -> Value {
@@ -23,13 +23,13 @@ fn new_session() -> Value {
 }
 
 #[tokio::test]
-async fn whoever_has_left_can_neither_edit_nor_listen() {
+async fn a_member_that_has_left_can_neither_edit_nor_subscribe() {
     let world = World::of(1).await;
     let [client, _other] = world.party("party-1").await;
     let mut stream = client.queue("party-1");
     stream.event().await;
     assert_eq!(client.ask(LEAVE, json!(null)).await["leaveSession"], true);
-    assert_eq!(stream.reply().await, None, "its stream is over");
+    assert_eq!(stream.reply().await, None, "its stream has ended");
     assert_eq!(client.ask(LEAVE, json!(null)).await["leaveSession"], false);
     let (code, message) = client.refusal(ADD, json!({ "item": item(1) })).await;
     assert_eq!(code, "NOT_A_MEMBER");
@@ -57,7 +57,7 @@ async fn the_leader_of_one_session_cannot_end_another() {
 }
 
 #[tokio::test]
-async fn whoever_began_a_session_ends_it_also_after_leaving_and_without_a_connection() {
+async fn the_creator_ends_a_session_also_after_leaving_and_without_a_connection() {
     let world = World::of(1).await;
     let creator = world.connect(0, Some("alice"));
     creator.join("party-1").await;
@@ -66,7 +66,7 @@ async fn whoever_began_a_session_ends_it_also_after_leaving_and_without_a_connec
     other.join("party-1").await;
     let mine = creator.ask("{ mySessions { id createdAt createdByUserId } }", json!(null)).await;
     let mine = mine["mySessions"].as_array().unwrap().clone();
-    assert_eq!(mine.len(), 2, "an account is not lost by joining");
+    assert_eq!(mine.len(), 2, "joining does not replace the account");
     assert_eq!(mine[0]["createdByUserId"], "alice");
     let created_at = mine[0]["createdAt"].as_str().unwrap();
     assert!(created_at.contains('T') && created_at.ends_with('Z'), "{created_at} is ISO 8601");
@@ -81,7 +81,7 @@ async fn whoever_began_a_session_ends_it_also_after_leaving_and_without_a_connec
 }
 
 #[tokio::test]
-async fn an_ended_session_is_over_for_those_who_were_in_it_and_for_new_ones() {
+async fn an_ended_session_rejects_its_members_and_new_ones() {
     let world = World::of(2).await;
     let (one, other) = (world.connect(0, Some("alice")), world.connect(1, None));
     one.join("party-1").await;
@@ -100,7 +100,7 @@ async fn an_ended_session_is_over_for_those_who_were_in_it_and_for_new_ones() {
     }
     let (code, _) = other.refusal(ADD, json!({ "item": item(1) })).await;
     assert_eq!(code, "CONFLICT");
-    assert_eq!(one.ask(LOOK, json!({ "id": "party-1" })).await["session"], json!(null));
+    assert_eq!(one.ask(READ, json!({ "id": "party-1" })).await["session"], json!(null));
 }
 
 #[tokio::test]
@@ -127,9 +127,9 @@ async fn joining_again_on_the_same_connection_changes_nothing() {
     assert_eq!(again["clientId"], json!(leader.id()));
     assert_eq!(again["participantCount"], 2);
     leader.ask(JOIN, json!({ "id": "party-1", "name": "Renamed" })).await;
-    let heard = stream.event().await;
-    assert_eq!(heard["user"]["username"], "Renamed", "nothing was heard before this");
-    assert_eq!(heard["user"]["isLeader"], true);
+    let event = stream.event().await;
+    assert_eq!(event["user"]["username"], "Renamed", "no event came before this one");
+    assert_eq!(event["user"]["isLeader"], true);
 }
 
 #[tokio::test]
@@ -170,19 +170,19 @@ async fn a_name_that_was_set_before_joining_is_shown() {
 }
 
 #[tokio::test]
-async fn strangers_see_that_a_session_is_there_and_no_more() {
+async fn callers_that_are_not_members_see_neither_members_nor_queue() {
     let world = World::of(1).await;
     let member = world.connect(0, None);
     let join = "mutation { joinSession(sessionId: \"party-1\", boardPath: \"/kilter/1\",
         sessionName: \"Evening\") { id } }";
     member.ask(join, json!(null)).await;
     member.add(1).await;
-    let seen = member.ask(LOOK, json!({ "id": "party-1" })).await["session"].take();
+    let seen = member.ask(READ, json!({ "id": "party-1" })).await["session"].take();
     assert_eq!(seen["name"], "Evening");
     assert_eq!(seen["clientId"], json!(member.id()));
     assert_eq!(seen["users"].as_array().unwrap().len(), 1);
     for stranger in [world.connect(0, None), world.http(Some("alice"))] {
-        let seen = stranger.ask(LOOK, json!({ "id": "party-1" })).await["session"].take();
+        let seen = stranger.ask(READ, json!({ "id": "party-1" })).await["session"].take();
         assert_eq!(seen["name"], "Evening");
         assert_eq!(seen["boardPath"], "/kilter/1");
         assert_eq!(seen["participantCount"], 1);
@@ -223,6 +223,11 @@ async fn a_session_is_created_with_or_without_a_connection() {
         (&over_http["users"], &over_http["queueState"]["sequence"]),
         (&json!([]), &json!(0))
     );
+    let mut hidden = new_session();
+    hidden["input"]["discoverable"] = json!(false);
+    let hidden = world.http(Some("alice")).ask(CREATE, hidden).await["createSession"]["id"].take();
+    let joined = world.connect(0, None).join(hidden.as_str().unwrap()).await;
+    assert_eq!((&joined["name"], &joined["boardPath"]), (&json!("Evening"), &json!("/kilter/1")));
     let client = world.connect(0, Some("alice"));
     let created = client.ask(CREATE, new_session()).await["createSession"].take();
     assert_eq!((&created["isLeader"], &created["clientId"]), (&json!(true), &json!(client.id())));
@@ -263,14 +268,18 @@ async fn joins_and_edits_are_limited_apart_from_each_other() {
 }
 
 #[tokio::test]
-async fn a_member_comes_back_on_another_node_as_itself() {
+async fn a_member_resumes_on_another_node_as_itself() {
     let world = World::of(2).await;
     let client = world.connect(0, None);
     let resumable = json!({ "id": "party-1", "name": "Ann", "resumable": true });
     let joined = client.ask(JOIN, resumable).await["joinSession"].take();
     let token = joined["resumeToken"].as_str().unwrap().to_owned();
     let other = world.connect(1, None);
-    assert_eq!(other.join("party-1").await["resumeToken"], json!(null), "nobody gets it unasked");
+    assert_eq!(
+        other.join("party-1").await["resumeToken"],
+        json!(null),
+        "only callers that ask for it get a token"
+    );
     let mut stream = other.members("party-1");
     stream.names(3).await;
     client.close().await;
@@ -283,7 +292,7 @@ async fn a_member_comes_back_on_another_node_as_itself() {
     back.add(1).await;
     let rename = "mutation { updateUsername(username: \"Ann again\") }";
     back.ask(rename, json!(null)).await;
-    assert_eq!(stream.event().await["user"]["username"], "Ann again", "nobody heard of it");
+    assert_eq!(stream.event().await["user"]["username"], "Ann again", "resuming is no event");
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,13 +307,13 @@ async fn a_connection_that_was_replaced_may_join_again_and_stays() {
     assert_eq!(copied.ask(LEAVE, json!(null)).await["leaveSession"], true);
     tab.join("party-1").await;
     bo.add(1).await;
-    // By then the room has looked who is here.
+    // By then the room has checked its members.
     sleep(Duration::from_secs(3)).await;
     tab.add(2).await;
 }
 
 #[tokio::test]
-async fn a_queue_that_is_brought_along_is_checked_like_any_other() {
+async fn an_initial_queue_is_validated_like_any_other() {
     let world = World::of(1).await;
     let client = world.connect(0, None);
     let join = "mutation($queue: [ClimbQueueItemInput!]) { joinSession(sessionId: \"party-1\",

@@ -1,4 +1,4 @@
-//! Subscriptions: when they begin and end, and what they cost.
+//! Subscriptions: their beginning, their end and their encoding.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_subscription_that_comes_before_its_join_waits_for_it() {
         Duration::from_millis(200),
         futures_util::future::join(queue.reply(), members.reply()),
     );
-    assert!(early.await.is_err(), "nothing is heard before joining");
+    assert!(early.await.is_err(), "no event comes before the join");
     let (mut queue, mut members) = (client.queue("party-1"), client.members("party-1"));
     let ((), (), first) = tokio::join!(
         async { assert_eq!(queue.event().await["__typename"], "FullSync") },
@@ -43,11 +43,11 @@ async fn a_subscription_that_is_not_allowed_is_refused_at_once() {
         let (code, _) = world.http(Some("alice")).refusal(query, json!({ "id": "party-1" })).await;
         assert_eq!(code, "NOT_A_MEMBER");
     }
-    assert!(started.elapsed() < Duration::from_secs(3), "nobody waited");
+    assert!(started.elapsed() < Duration::from_secs(3), "neither call waited");
 }
 
 #[tokio::test]
-async fn whoever_never_joins_is_refused_after_six_seconds() {
+async fn a_subscription_without_a_join_is_rejected_after_six_seconds() {
     let world = World::of(1).await;
     let started = Clock::system().now();
     let (code, _) = world.connect(0, None).refusal(QUEUE, json!({ "id": "party-1" })).await;
@@ -56,7 +56,7 @@ async fn whoever_never_joins_is_refused_after_six_seconds() {
 }
 
 #[tokio::test]
-async fn members_are_told_first_who_is_here_and_who_leads() {
+async fn a_subscription_begins_with_the_members_and_the_leader() {
     let world = World::of(1).await;
     let [leader, other] = world.party("party-1").await;
     let mut stream = other.members("party-1");
@@ -64,16 +64,16 @@ async fn members_are_told_first_who_is_here_and_who_leads() {
     assert_eq!(one["user"]["id"], json!(leader.id()));
     assert_eq!(two["user"]["id"], json!(other.id()));
     assert_eq!(leads["leaderId"], json!(leader.id()));
-    assert_eq!(one["sequence"], json!(null), "it was so before");
+    assert_eq!(one["sequence"], json!(null), "a snapshot has no number");
     let third = world.connect(0, None);
     third.join("party-1").await;
     let joined = stream.event().await;
     assert_eq!(joined["user"]["id"], json!(third.id()));
-    assert_eq!(joined["sequence"], 4, "two came before, and one was elected");
+    assert_eq!(joined["sequence"], 4, "two joins and an election came before");
 }
 
 #[tokio::test]
-async fn a_closed_connection_is_out_and_its_streams_are_over() {
+async fn a_closed_connection_is_removed_and_its_streams_end() {
     let world = World::of(1).await;
     let [client, other] = world.party("party-1").await;
     let (mut own, mut others) = (client.queue("party-1"), other.members("party-1"));
@@ -88,14 +88,14 @@ async fn a_closed_connection_is_out_and_its_streams_are_over() {
 }
 
 #[tokio::test]
-async fn a_join_that_nobody_waits_for_any_more_is_undone_when_the_connection_closes() {
+async fn a_join_that_its_caller_dropped_is_undone_when_the_connection_closes() {
     let world = World::of(1).await;
     let [watcher] = world.party("party-1").await;
     let mut stream = watcher.members("party-1");
     stream.names(2).await;
     let client = world.connect(0, None);
     let mut joining = client.run(super::JOIN, json!({ "id": "party-1" }));
-    // It is asked for, and then dropped before its answer is there.
+    // The join is sent, and then dropped before its reply.
     let _ = timeout(Duration::ZERO, joining.reply()).await;
     drop(joining);
     let joined = stream.event().await;
@@ -103,9 +103,9 @@ async fn a_join_that_nobody_waits_for_any_more_is_undone_when_the_connection_clo
     assert_eq!(stream.event().await["userId"], joined["user"]["id"]);
 }
 
-/// Twenty subscribers of the same document: the bytes that they get are the same bytes.
+/// Twenty subscribers with the same document share the same bytes.
 #[tokio::test]
-async fn an_event_is_encoded_once_for_all_who_ask_alike() {
+async fn an_event_is_encoded_once_for_all_subscribers_with_the_same_document() {
     let world = World::of(1).await;
     let clients: [_; 20] = world.party("party-1").await;
     let mut streams: Vec<_> = clients.iter().map(|client| client.queue("party-1")).collect();

@@ -13,7 +13,7 @@ use crate::room::unavailable::Unavailable;
 use crate::value::entry::Entry;
 use crate::value::error::PartyError;
 use crate::value::log::EventLog;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
 impl Room {
     pub(super) async fn on_commit(&mut self, revision: Revision, entry: Option<&Bytes>) {
@@ -23,8 +23,8 @@ impl Room {
         let is_next = revision.incarnation == self.session.incarnation
             && revision.version == self.session.version + 1;
         let entry = entry.filter(|_| is_next).and_then(|json| Entry::from_json(json).ok());
-        let is_taken = entry.is_some_and(|entry| self.fold(&entry));
-        if !is_taken && let Err(error) = self.catch_up().await {
+        let is_applied = entry.is_some_and(|entry| self.fold(&entry));
+        if !is_applied && let Err(error) = self.catch_up().await {
             warn!(%error, session_id = %self.session.id, "reading a commit of another node failed");
         }
     }
@@ -33,7 +33,7 @@ impl Room {
     pub(super) fn fold(&mut self, entry: &Entry) -> bool {
         match self.session.after(entry) {
             Ok(session) => {
-                self.take(Arc::new(session), entry);
+                self.apply(Arc::new(session), entry);
                 true
             }
             Err(error) => {
@@ -103,7 +103,7 @@ impl Room {
 
     /// The log of a session that was read as a whole. Without it, operations with a known
     /// correlation id would be performed again, and the next commit would truncate the stored log.
-    async fn log_of(&self, session: &Session) -> Result<EventLog, PartyError> {
+    async fn log_of(&self, session: &PartySession) -> Result<EventLog, PartyError> {
         let kept = self.parts.store.sessions.log(&session.id, session.incarnation).await;
         let kept = kept.map_err(Unavailable::Store)?;
         let entries = kept.iter().filter_map(|json| Entry::from_json(json).ok());

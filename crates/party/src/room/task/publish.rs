@@ -13,10 +13,10 @@ use crate::value::fact::{Fact, QueueChange, QueueEvent, SessionChange};
 use crate::value::log::EventLog;
 use crate::value::operation::Actor;
 use crate::value::roster::{Member, MemberId};
-use crate::value::session::{Session, Status};
+use crate::value::session::{PartySession, Status};
 
 /// Whether the session lacks a member that is attached to this node.
-pub(super) fn is_lost(session: &Session, known: &Member) -> bool {
+pub(super) fn is_lost(session: &PartySession, known: &Member) -> bool {
     let present = session.present(&known.id, &known.attachment);
     present.is_none_or(|member| member.away.is_some())
 }
@@ -56,11 +56,11 @@ impl Room {
         }
     }
 
-    /// Stop 11 of the life of a party edit: taken over. Takes the next state and publishes the events
-    /// that led to it.
-    pub(super) fn take(&mut self, session: Arc<Session>, entry: &Entry) {
-        tracing::trace!(target: "heartline::life", party_stop = 11, "taken over");
-        self.note_rest(&session);
+    /// Stop 11 of the life of a party edit: applied. Replaces the state by the next one and
+    /// publishes the events that led to it.
+    pub(super) fn apply(&mut self, session: Arc<PartySession>, entry: &Entry) {
+        tracing::trace!(target: "heartline::life", party_stop = 11, "applied");
+        self.archive_inactive(&session);
         self.session = session;
         self.log.append(entry);
         self.publish_queue_events(entry);
@@ -78,10 +78,10 @@ impl Room {
         self.end_streams_of_former_members();
     }
 
-    /// Takes a state that was read as a whole, and publishes a snapshot of it.
-    pub(super) fn replace(&mut self, session: Session, log: EventLog) {
+    /// Replaces the state by one that was read as a whole, and publishes a snapshot of it.
+    pub(super) fn replace(&mut self, session: PartySession, log: EventLog) {
         let session = Arc::new(session);
-        self.note_rest(&session);
+        self.archive_inactive(&session);
         (self.session, self.log) = (session, log);
         self.parts.metrics.full_sync("reloaded");
         self.publish_snapshot();
@@ -95,10 +95,10 @@ impl Room {
 
     /// Archives a session that became inactive or ended, whichever node committed that: no later
     /// commit may do it, and the committing node may die before it does.
-    fn note_rest(&self, next: &Arc<Session>) {
-        let is_news = self.session.exists() && next.status != self.session.status;
-        if is_news && next.status != Status::Active {
-            self.parts.archivist.note(next, self.parts.now_ms(), Urgency::Now);
+    fn archive_inactive(&self, next: &Arc<PartySession>) {
+        let has_changed = self.session.exists() && next.status != self.session.status;
+        if has_changed && next.status != Status::Active {
+            self.parts.archivist.enqueue(next, self.parts.now_ms(), Urgency::Now);
         }
     }
 
@@ -132,20 +132,20 @@ impl Room {
         self.publishers.iter().for_each(|publisher| publisher.publish_snapshot(&self.session));
     }
 
-    /// Stop 12 of the life of a party edit: told. Publishes the queue events of a commit, or one
-    /// snapshot if the queue was replaced.
+    /// Stop 12 of the life of a party edit: published. Publishes the queue events of a commit, or
+    /// one snapshot if the queue was replaced.
     fn publish_queue_events(&self, entry: &Entry) {
-        tracing::trace!(target: "heartline::life", party_stop = 12, "told");
+        tracing::trace!(target: "heartline::life", party_stop = 12, "published");
         let events: Vec<&QueueEvent> = entry.facts.iter().filter_map(Fact::queue_event).collect();
         let is_replacement =
             |event: &&QueueEvent| matches!(event.change, QueueChange::QueueReplaced { .. });
         let is_replaced = events.iter().any(is_replacement);
         let incarnation = self.session.incarnation;
-        let numbered = |event: &&QueueEvent| {
+        let sized = |event: &&QueueEvent| {
             let bytes = event.change.size_bytes();
             (ListenerEvent::Queue { event: Arc::new((*event).clone()), incarnation }, bytes)
         };
-        let all: Vec<(ListenerEvent, usize)> = events.iter().map(numbered).collect();
+        let all: Vec<(ListenerEvent, usize)> = events.iter().map(sized).collect();
         for publisher in self.publishers.iter().filter(|publisher| publisher.topic == Topic::Queue)
         {
             let mut published =

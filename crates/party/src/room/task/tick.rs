@@ -38,8 +38,8 @@ impl Room {
     }
 
     /// Sockets of this node that are members of the session but not attached to the room: a
-    /// departure was not stored, or a join was stored without an answer. No other node removes
-    /// these members, because this node is alive.
+    /// departure was not stored, or a join was stored but its result was lost. No other node
+    /// removes these members, because this node is alive.
     pub(super) fn unheld(&self) -> impl Iterator<Item = &Attachment> {
         let present = self.session.roster.members.values().filter(|it| it.away.is_none());
         let own = present.filter(|it| it.attachment.node == self.parts.node_id);
@@ -71,8 +71,8 @@ impl Room {
 
     pub(super) async fn perform_own(&mut self, change: Membership, deadline: Instant) {
         let operation = Operation::Membership(change);
-        let asked = OperationRequest { operation, actor: None, correlation_id: None };
-        if let Err(error) = self.operate(asked, deadline).await {
+        let request = OperationRequest { operation, actor: None, correlation_id: None };
+        if let Err(error) = self.operate(request, deadline).await {
             debug!(%error, session_id = %self.session.id, "updating the members of a session failed");
         }
     }

@@ -1,4 +1,4 @@
-//! A session as it will be, and the facts that make it so.
+//! A session after an operation, and the facts of the operation.
 
 use super::{Actor, Context};
 use crate::value::fact::{
@@ -6,19 +6,19 @@ use crate::value::fact::{
 };
 use crate::value::queue::QueueState;
 use crate::value::roster::{Member, MemberId};
-use crate::value::session::{Session, Status};
+use crate::value::session::{PartySession, Status};
 
-/// A copy of the session that every recorded fact is folded into at once, so that the next decision
-/// of the same operation sees it.
+/// A copy of the session. Every recorded fact is folded into it at once, so that the next decision
+/// of the same operation is based on it.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub(super) context: &'a Context,
-    pub(super) session: Session,
+    pub(super) session: PartySession,
     pub(super) facts: Vec<Fact>,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(session: &Session, context: &'a Context) -> Self {
+    pub(super) fn new(session: &PartySession, context: &'a Context) -> Self {
         Self { context, session: session.clone(), facts: Vec::new() }
     }
 
@@ -26,7 +26,7 @@ impl<'a> Draft<'a> {
         self.context.actor.as_ref()
     }
 
-    /// The member who acts, if it is present through the socket that it acts on.
+    /// The acting member, if it is present on the socket of the operation.
     pub(super) fn actor_member(&self) -> Option<&Member> {
         let actor = self.actor()?;
         self.session.present(&actor.member, &actor.attachment)
@@ -38,9 +38,9 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn queue_event(&mut self, change: QueueChange) {
-        let next = self.session.queue.after(&change).expect("the change was found possible");
+        let next = self.session.queue.after(&change).expect("the change was validated");
         let stamp = self.stamp(&next);
-        // Folding the event would only find the same state again.
+        // Folding the event would compute the same state again.
         self.session.queue = next;
         self.facts.push(Fact::Queue(QueueEvent { stamp, change }));
     }
@@ -76,8 +76,8 @@ impl<'a> Draft<'a> {
         self.session_event(SessionChange::LeaderElected { member, epoch });
     }
 
-    /// Brings the leader and the status in line with the members, after some came or went.
-    pub(super) fn settle(&mut self) {
+    /// Elects a leader if there is none, and sets the status, after members joined or left.
+    pub(super) fn update_leader_and_status(&mut self) {
         if self.session.roster.leader.is_none()
             && let Some(senior) = self.session.roster.most_senior()
         {

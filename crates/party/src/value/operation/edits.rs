@@ -154,7 +154,7 @@ fn set_current(
     should_add: bool,
 ) -> Result<Outcome, PartyError> {
     if let Some(item) = item.filter(|_| should_add) {
-        // The item comes first, so that nobody sees a current climb that is not yet queued.
+        // The item comes first, so that no client sees a current climb that is not yet queued.
         add(draft, item, None)?;
     }
     if draft.session.queue.current.as_ref() != item {

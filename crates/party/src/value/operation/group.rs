@@ -8,7 +8,7 @@ use crate::value::entry::{Entry, Remembered};
 use crate::value::error::PartyError;
 use crate::value::fact::Fact;
 use crate::value::log::EventLog;
-use crate::value::session::Session;
+use crate::value::session::PartySession;
 
 /// The decision about operations that are committed together.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Decided {
     /// The results of the operations once they are committed, in order.
     pub results: Vec<Result<Outcome, PartyError>>,
     /// The session after the operations, with its new version.
-    pub after: Session,
+    pub after: PartySession,
     /// Whether all of them are repetitions whose results are remembered.
     pub is_known: bool,
     facts: Vec<Fact>,
@@ -41,11 +41,15 @@ impl Decided {
 
 /// Decides operations. Those whose correlation id is in the log or among them give the first
 /// result.
-pub fn decide(session: &Session, log: &EventLog, wanted: &[(&Operation, Context)]) -> Decided {
-    let (mut results, mut facts) = (Vec::with_capacity(wanted.len()), Vec::new());
-    let (mut after, mut names, mut is_known) = (None, Vec::new(), true);
-    for (operation, context) in wanted {
-        if let Some(outcome) = remembered(log, &names, operation, context) {
+pub fn decide(
+    session: &PartySession,
+    log: &EventLog,
+    operations: &[(&Operation, Context)],
+) -> Decided {
+    let (mut results, mut facts) = (Vec::with_capacity(operations.len()), Vec::new());
+    let (mut after, mut newly_remembered, mut is_known) = (None, Vec::new(), true);
+    for (operation, context) in operations {
+        if let Some(outcome) = remembered(log, &newly_remembered, operation, context) {
             results.push(Ok(outcome));
             continue;
         }
@@ -54,12 +58,12 @@ pub fn decide(session: &Session, log: &EventLog, wanted: &[(&Operation, Context)
         results.push(apply(present, operation, context).map(|applied| {
             after = Some(applied.after);
             facts.extend(applied.facts);
-            names.extend(applied.remembered);
+            newly_remembered.extend(applied.remembered);
             applied.outcome
         }));
     }
     let after = after.unwrap_or_else(|| session.clone());
-    let mut decided = Decided { results, after, is_known, facts, remembered: names };
+    let mut decided = Decided { results, after, is_known, facts, remembered: newly_remembered };
     decided.after.version = session.version + u64::from(decided.is_commit());
     decided
 }
@@ -73,7 +77,7 @@ fn remembered(
 ) -> Option<Outcome> {
     let name = operation.name()?;
     let (actor, correlation_id) = (context.actor.as_ref()?, context.correlation_id.as_ref()?);
-    let is_meant = |known: &&Remembered| known.is_of(&actor.member, name, correlation_id.as_str());
-    let in_group = group.iter().find(is_meant).map(|known| &known.outcome);
+    let is_same = |known: &&Remembered| known.is_of(&actor.member, name, correlation_id.as_str());
+    let in_group = group.iter().find(is_same).map(|known| &known.outcome);
     in_group.or_else(|| log.remembered(&actor.member, name, correlation_id)).cloned()
 }

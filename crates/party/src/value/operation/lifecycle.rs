@@ -6,8 +6,8 @@ use super::Outcome;
 use super::draft::Draft;
 use crate::value::error::PartyError;
 use crate::value::fact::{Fact, SessionChange};
-use crate::value::limits::{HEIR_WITHIN_MS, RESTORED_SEQUENCES};
-use crate::value::roster::Heir;
+use crate::value::limits::{FORMER_LEADER_WITHIN_MS, RESTORED_SEQUENCES};
+use crate::value::roster::FormerLeader;
 use crate::value::session::{Details, Status};
 use crate::value::validate::{self, Reasons};
 
@@ -36,19 +36,19 @@ pub enum Lifecycle {
 pub struct NewSession {
     /// The board.
     pub board_path: String,
-    /// Where it is.
+    /// The latitude in degrees.
     pub latitude: f64,
-    /// Where it is.
+    /// The longitude in degrees.
     pub longitude: f64,
-    /// Its name.
+    /// The name.
     pub name: Option<String>,
-    /// Whether it is found by a search nearby.
+    /// Whether a search by place finds the session.
     pub discoverable: bool,
-    /// The goal of its members.
+    /// The goal of the members.
     pub goal: Option<String>,
-    /// Whether it is exempt from being ended when unused.
+    /// Whether the session is exempt from being ended when unused.
     pub is_permanent: bool,
-    /// Its colour.
+    /// The colour.
     pub color: Option<String>,
 }
 
@@ -75,10 +75,10 @@ fn create(draft: &mut Draft<'_>, new: &NewSession) -> Result<Outcome, PartyError
     let creator = account.ok_or_else(PartyError::authentication_required)?;
     if draft.session.exists() {
         // A repeated request with the same correlation id has the same session id.
-        let is_again = draft.session.details.creator.as_ref() == Some(&creator)
+        let is_repetition = draft.session.details.creator.as_ref() == Some(&creator)
             && draft.context.correlation_id.is_some();
         let exists = PartyError::new(ErrorCode::Conflict, "Session exists already");
-        return if is_again { Ok(Outcome::Done) } else { Err(exists) };
+        return if is_repetition { Ok(Outcome::Done) } else { Err(exists) };
     }
     let details = Details {
         name: new.name.clone(),
@@ -117,7 +117,7 @@ fn end(draft: &mut Draft<'_>, expected_epoch: Option<u64>) -> Result<Outcome, Pa
     }
     let epoch_differs = expected_epoch.is_some_and(|epoch| epoch != draft.session.roster.epoch);
     if epoch_differs && !is_creator {
-        let message = "The session had another leader since: look again before ending it";
+        let message = "The leader has changed since. Read the session again before ending it";
         return Err(PartyError::new(ErrorCode::Conflict, message));
     }
     finish(draft, if leads { "Session ended by leader" } else { "Session ended by its creator" });
@@ -128,7 +128,7 @@ fn end_idle(draft: &mut Draft<'_>) -> Outcome {
     let session = &draft.session;
     let is_idle = session.status == Status::Inactive && session.roster.members.is_empty();
     if session.exists() && is_idle && !session.details.is_permanent {
-        finish(draft, "Session ended after nobody was in it for a while");
+        finish(draft, "Session ended after a time without members");
     }
     Outcome::Done
 }
@@ -149,15 +149,16 @@ fn restore(draft: &mut Draft<'_>, seen: Option<(u64, u64)>) -> Result<Outcome, P
         return Ok(Outcome::Done);
     }
     let (seen_incarnation, seen_sequence) = seen.unwrap_or_default();
-    let deadline_ms = draft.context.now_ms + HEIR_WITHIN_MS;
-    let heir = session.roster.leader.clone().map(|member| Heir { member, deadline_ms });
+    let deadline_ms = draft.context.now_ms + FORMER_LEADER_WITHIN_MS;
+    let former_leader =
+        session.roster.leader.clone().map(|member| FormerLeader { member, deadline_ms });
     draft.record(Fact::Restored {
-        heir,
+        former_leader,
         incarnation: session.incarnation.max(seen_incarnation) + 1,
         sequence: session.queue.sequence.max(seen_sequence) + RESTORED_SEQUENCES,
         roster_sequence: session.roster_sequence + RESTORED_SEQUENCES,
         epoch: session.roster.epoch + RESTORED_SEQUENCES,
     });
-    draft.settle();
+    draft.update_leader_and_status();
     Ok(Outcome::Done)
 }

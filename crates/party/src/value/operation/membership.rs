@@ -23,17 +23,17 @@ pub enum Membership {
     Leave,
     /// A socket closed. Does nothing if its member has a newer one, or if no member used it.
     Depart {
-        /// Its id.
+        /// The socket.
         attachment: Attachment,
     },
     /// Absent members past their deadline are removed.
     Expire,
     /// A node died or is shutting down: its sockets are closed.
     NodeLost {
-        /// Its id.
+        /// The node.
         node: NodeId,
     },
-    /// A node claims again that one of its open sockets is a member, after it was taken for dead or
+    /// A node registers a member again whose socket is open, after the node was taken for dead or
     /// after the store lost or restored the session.
     Reattach {
         /// The member as the node knew it last.
@@ -78,7 +78,7 @@ pub(super) fn apply(draft: &mut Draft<'_>, change: &Membership) -> Result<Outcom
             let member = draft.session.roster.by_attachment(attachment);
             if let Some(member) = member.map(|member| member.id.clone()) {
                 depart(draft, &member);
-                draft.settle();
+                draft.update_leader_and_status();
             }
             Ok(Outcome::Done)
         }
@@ -115,10 +115,10 @@ fn join(draft: &mut Draft<'_>, join: &Join) -> Result<Outcome, PartyError> {
         return Err(PartyError::session_has_ended());
     }
     let (member, resumed) = match returning(draft, actor, join)? {
-        Some(member) => come_back(draft, actor, member, join),
-        None => (come_in(draft, actor, join)?, false),
+        Some(member) => resume(draft, actor, member, join),
+        None => (add_member(draft, actor, join)?, false),
     };
-    draft.settle();
+    draft.update_leader_and_status();
     Ok(Outcome::Joined { member, resumed })
 }
 
@@ -142,7 +142,7 @@ fn returning(
 }
 
 /// Returns the member that resumed, and whether its socket is new.
-fn come_back(draft: &mut Draft<'_>, actor: &Actor, id: MemberId, join: &Join) -> (MemberId, bool) {
+fn resume(draft: &mut Draft<'_>, actor: &Actor, id: MemberId, join: &Join) -> (MemberId, bool) {
     let member = draft.session.roster.get(&id).expect("it was just found");
     let is_new_socket = member.attachment != actor.attachment;
     let present = member.resume.clone().filter(|_| !is_new_socket);
@@ -169,11 +169,11 @@ fn former_tokens(present: Option<&Resume>, presented: Option<&TokenDigest>) -> V
     tokens
 }
 
-fn come_in(draft: &mut Draft<'_>, actor: &Actor, join: &Join) -> Result<MemberId, PartyError> {
+fn add_member(draft: &mut Draft<'_>, actor: &Actor, join: &Join) -> Result<MemberId, PartyError> {
     if draft.session.roster.members.len() >= draft.context.limits.members_max {
         return Err(PartyError::new(ErrorCode::ServerBusy, "Session is full"));
     }
-    begin(draft, actor, join);
+    set_first_details(draft, actor, join);
     let username = given(join.username.as_ref()).map(str::to_owned);
     let member = Member {
         id: actor.member.clone(),
@@ -190,7 +190,7 @@ fn come_in(draft: &mut Draft<'_>, actor: &Actor, join: &Join) -> Result<MemberId
 }
 
 /// The details that only the first join sets.
-fn begin(draft: &mut Draft<'_>, actor: &Actor, join: &Join) {
+fn set_first_details(draft: &mut Draft<'_>, actor: &Actor, join: &Join) {
     if draft.session.details.seeded {
         return;
     }
@@ -218,7 +218,7 @@ fn leave(draft: &mut Draft<'_>) -> Outcome {
     let was_member = member.is_some();
     if let Some(member) = member {
         draft.remove(member);
-        draft.settle();
+        draft.update_leader_and_status();
     }
     Outcome::Left { was_member }
 }
@@ -240,29 +240,29 @@ fn depart(draft: &mut Draft<'_>, id: &MemberId) {
 fn expire(draft: &mut Draft<'_>) -> Outcome {
     let now_ms = draft.context.now_ms;
     let is_over = |member: &Member| member.away.is_some_and(|away| away.deadline_ms <= now_ms);
-    for member in chosen(draft, is_over) {
+    for member in selected(draft, is_over) {
         draft.remove(member);
     }
     if !draft.facts.is_empty() {
-        draft.settle();
+        draft.update_leader_and_status();
     }
     Outcome::Done
 }
 
 fn node_lost(draft: &mut Draft<'_>, node: &NodeId) -> Outcome {
-    for member in chosen(draft, |member| member.attachment.node == *node) {
+    for member in selected(draft, |member| member.attachment.node == *node) {
         depart(draft, &member);
     }
     if !draft.facts.is_empty() {
-        draft.settle();
+        draft.update_leader_and_status();
     }
     Outcome::Done
 }
 
-/// Some of the members, the most senior first.
-fn chosen(draft: &Draft<'_>, is_meant: impl Fn(&Member) -> bool) -> Vec<MemberId> {
+/// The ids of the members that a condition selects, the most senior first.
+fn selected(draft: &Draft<'_>, is_selected: impl Fn(&Member) -> bool) -> Vec<MemberId> {
     let members = draft.session.roster.by_seniority().into_iter();
-    members.filter(|member| is_meant(member)).map(|member| member.id.clone()).collect()
+    members.filter(|member| is_selected(member)).map(|member| member.id.clone()).collect()
 }
 
 fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError> {
@@ -277,11 +277,11 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
     }
     let outcome = Outcome::Joined { member: known.id.clone(), resumed: true };
     let Some(member) = draft.session.roster.get(&known.id) else {
-        // The member was taken for lost. It returns even if the session is full by now.
+        // The member was taken for lost, and returns even if the session is full by now.
         let member = Member { away: None, ..known.clone() };
         draft.session_event(SessionChange::MemberJoined { member });
         reinstate(draft, &known.id);
-        draft.settle();
+        draft.update_leader_and_status();
         return Ok(outcome);
     };
     if member.away.is_some() {
@@ -294,8 +294,8 @@ fn reattach(draft: &mut Draft<'_>, known: &Member) -> Result<Outcome, PartyError
 /// Makes the former leader lead again, also if another member returned first.
 fn reinstate(draft: &mut Draft<'_>, id: &MemberId) {
     let now_ms = draft.context.now_ms;
-    let heir = draft.session.roster.heir.as_ref();
-    if heir.is_some_and(|heir| heir.member == *id && now_ms < heir.deadline_ms) {
+    let former_leader = draft.session.roster.former_leader.as_ref();
+    if former_leader.is_some_and(|former| former.member == *id && now_ms < former.deadline_ms) {
         draft.elect(id.clone());
     }
 }

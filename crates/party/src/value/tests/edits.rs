@@ -1,4 +1,4 @@
-//! What each edit does, and what it does not.
+//! The effects of each edit.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn an_item_is_added_where_it_was_asked_for_or_at_the_end() {
 }
 
 #[test]
-fn adding_what_is_there_answers_what_is_there_and_is_no_event() {
+fn adding_an_item_twice_returns_the_first_one_and_is_no_event() {
     let mut party = seeded(&[1]);
     let add = Edit::Add { item: other_item(1, "another name"), position: None };
     let applied = party.edit("bo", add).unwrap();
@@ -37,7 +37,7 @@ fn adding_what_is_there_answers_what_is_there_and_is_no_event() {
 }
 
 #[test]
-fn a_negative_position_is_refused_in_the_documented_words() {
+fn a_negative_position_is_rejected_with_the_documented_message() {
     let mut party = seeded(&[1]);
     let add = Edit::Add { item: item(2), position: Some(-1) };
     let (code, message) = refusal(party.edit("ana", add));
@@ -65,7 +65,7 @@ fn removing_the_current_item_clears_the_current_climb_in_one_event() {
 }
 
 #[test]
-fn a_reorder_moves_the_named_item_wherever_it_is_by_now() {
+fn a_reorder_moves_the_item_of_the_uuid_and_ignores_the_old_index() {
     let mut party = seeded(&[1, 2, 3]);
     let reorder = Edit::Reorder { uuid: uuid(1), old_index: 2, new_index: 2 };
     let applied = party.edit("bo", reorder).unwrap();
@@ -84,7 +84,7 @@ fn a_reorder_of_an_unknown_item_moves_nothing() {
 }
 
 #[test]
-fn a_reorder_beyond_the_queue_says_how_long_it_is() {
+fn a_reorder_beyond_the_end_is_rejected_with_the_length_of_the_queue() {
     let mut party = seeded(&[1, 2]);
     let reorder = Edit::Reorder { uuid: uuid(1), old_index: 0, new_index: 2 };
     assert_eq!(refusal(party.edit("bo", reorder)).1, "Invalid index: queue has 2 items");
@@ -121,7 +121,7 @@ fn a_current_climb_need_not_be_in_the_queue() {
 }
 
 #[test]
-fn setting_the_current_climb_does_not_undo_what_others_added_meanwhile() {
+fn setting_the_current_climb_does_not_undo_concurrent_adds() {
     let mut party = seeded(&[1]);
     // Both decided on the same state; only one commit of that version can succeed.
     let stale = party.apply(Some(actor("bo")), &Operation::Edit(set_current(1, false))).unwrap();
@@ -133,12 +133,12 @@ fn setting_the_current_climb_does_not_undo_what_others_added_meanwhile() {
 }
 
 #[test]
-fn what_ten_members_add_at_once_is_all_there_with_unique_sequences() {
+fn items_that_ten_members_add_at_once_are_all_kept_with_unique_sequences() {
     let names: Vec<String> = (0..10).map(|number| format!("member{number}")).collect();
     let mut party = Party::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let mut sequences = Vec::new();
     for round in 0..5 {
-        // All decide on the same state; whoever is not first decides again on the newer one.
+        // All decide on the same state; those that are not first decide again on the newer one.
         let mut waiting: Vec<u32> = (0..10).collect();
         while !waiting.is_empty() {
             let decide = |number: &u32| {
@@ -221,7 +221,7 @@ fn setting_the_queue_is_one_full_sync_or_nothing() {
 }
 
 #[test]
-fn the_queue_never_holds_more_than_its_limit_by_whatever_way() {
+fn no_edit_exceeds_the_limit_of_the_queue() {
     let mut party = seeded(&[]);
     let items = |count: u32| (0..count).map(item).collect::<Vec<_>>();
     party.edit("ana", Edit::SetQueue { queue: items(500), current: None }).unwrap();
@@ -239,7 +239,7 @@ fn the_queue_never_holds_more_than_its_limit_by_whatever_way() {
 }
 
 #[test]
-fn every_event_says_its_hashes_its_author_and_its_name() {
+fn every_event_has_its_hashes_its_author_and_its_correlation_id() {
     let mut party = seeded(&[1]);
     party.correlation_id = Some("bo-7".to_owned());
     for edit in [
@@ -259,7 +259,7 @@ fn every_event_says_its_hashes_its_author_and_its_name() {
 }
 
 #[test]
-fn the_order_hash_sees_order_mirroring_and_content_which_the_state_hash_does_not() {
+fn only_the_order_hash_depends_on_order_mirroring_and_content() {
     let state = |queue: Vec<Item>, current| crate::QueueState::new(1, queue, current);
     let first = state(vec![item(1), item(2)], Some(item(1)));
     for other in [
@@ -284,5 +284,5 @@ fn only_a_member_edits_and_only_through_its_present_socket() {
     }
     party.leave("ana");
     assert_eq!(refusal(party.perform(Some(actor("ana")), &remove)).1, must);
-    assert!(party.perform(Some(actor("bo")), &remove).is_ok(), "leading is not required");
+    assert!(party.perform(Some(actor("bo")), &remove).is_ok(), "a member need not lead");
 }

@@ -1,4 +1,4 @@
-//! What a store writes.
+//! The fields that a commit writes.
 
 use super::*;
 use crate::{FieldError, changes, from_fields, to_fields};
@@ -8,7 +8,7 @@ fn names(changes: &crate::Changes) -> Vec<&str> {
 }
 
 #[test]
-fn an_edit_of_a_full_queue_writes_only_what_it_touched() {
+fn an_edit_of_a_full_queue_writes_only_the_changed_fields() {
     let mut party = Party::of(&["ana"]);
     let queue: Vec<Item> = (0..499).map(item).collect();
     party.edit("ana", Edit::SetQueue { queue, current: Some(item(7)) }).unwrap();
@@ -51,7 +51,7 @@ fn a_current_climb_that_differs_from_the_queued_one_is_kept_apart() {
 }
 
 #[test]
-fn fields_that_make_no_session_are_an_error_and_unknown_ones_are_passed_over() {
+fn fields_that_are_not_a_session_are_an_error_and_unknown_ones_are_ignored() {
     let mut party = Party::of(&["ana"]);
     party.add("ana", 1);
     let fields = to_fields(&party.session);

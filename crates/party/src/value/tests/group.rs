@@ -1,4 +1,4 @@
-//! Edits that are committed together are what they would be one after the other.
+//! Edits in one commit have the same effects as one after the other.
 
 use super::*;
 use crate::value::operation::{Decided, decide};
@@ -9,19 +9,19 @@ fn context(party: &Party, by: &str, name: Option<&str>) -> Context {
     Context { now_ms, actor: Some(actor(by)), correlation_id, limits }
 }
 
-fn decided(party: &Party, wanted: &[(&str, Option<&str>, Edit)]) -> Decided {
-    let operations = wanted.iter().map(|(_, _, edit)| Operation::Edit(edit.clone()));
+fn decided(party: &Party, edits: &[(&str, Option<&str>, Edit)]) -> Decided {
+    let operations = edits.iter().map(|(_, _, edit)| Operation::Edit(edit.clone()));
     let operations: Vec<Operation> = operations.collect();
-    let contexts = wanted.iter().map(|(by, name, _)| context(party, by, *name));
+    let contexts = edits.iter().map(|(by, name, _)| context(party, by, *name));
     decide(&party.session, &party.log, &operations.iter().zip(contexts).collect::<Vec<_>>())
 }
 
-/// Commits what was decided together.
-fn take(party: &mut Party, decided: &Decided) {
+/// Commits a decision.
+fn fold(party: &mut Party, decided: &Decided) {
     let entry = decided.entry("together").unwrap();
     party.session.fold_entry(&entry).unwrap();
     party.log.append(&entry);
-    assert_eq!(party.session, decided.after, "who folds the commit has the same session");
+    assert_eq!(party.session, decided.after, "folding the commit gives the same session");
 }
 
 fn edits() -> Vec<(&'static str, Option<&'static str>, Edit)> {
@@ -40,7 +40,7 @@ fn edits_together_are_what_they_would_be_one_after_the_other() {
     let (mut together, mut alone) = (Party::of(&["ana", "bo"]), Party::of(&["ana", "bo"]));
     let version = together.session.version;
     let decided = decided(&together, &edits());
-    take(&mut together, &decided);
+    fold(&mut together, &decided);
     let mut outcomes = Vec::new();
     for (by, name, edit) in edits() {
         alone.correlation_id = name.map(str::to_owned);
@@ -56,19 +56,23 @@ fn edits_together_are_what_they_would_be_one_after_the_other() {
         [("bo", "addQueueItem", "bo-1"), ("ana", "setCurrentClimb", "ana-1")]
     {
         let remembered = |party: &Party| {
-            party.log.remembered(&member(by), operation, name).cloned().expect("it had a name")
+            party
+                .log
+                .remembered(&member(by), operation, name)
+                .cloned()
+                .expect("it has a correlation id")
         };
         assert_eq!(remembered(&together), remembered(&alone));
     }
 }
 
 #[test]
-fn what_is_refused_or_has_no_effect_changes_nothing_for_the_others() {
+fn an_edit_that_is_rejected_or_has_no_effect_does_not_affect_the_others() {
     let mut party = Party::of(&["ana"]);
     let before = party.session.clone();
     let absent = |by| (by, None, Edit::Reorder { uuid: uuid(9), old_index: 0, new_index: 0 });
     let none = decided(&party, &[absent("ana"), ("ana", None, Edit::Remove { uuid: uuid(9) })]);
-    assert!(!none.is_known, "it may be otherwise in a newer session");
+    assert!(!none.is_known, "the results may differ in a newer session");
     assert!(none.entry("none").is_none() && none.results[0].is_err() && none.results[1].is_ok());
     assert_eq!(none.after, before, "there is nothing to commit");
     let add = ("ana", None, Edit::Add { item: item(1), position: None });
@@ -76,20 +80,20 @@ fn what_is_refused_or_has_no_effect_changes_nothing_for_the_others() {
     let codes = decided.results.iter().map(|result| result.as_ref().err().map(|error| error.code));
     let expected = [Some(ErrorCode::InvalidMessage), Some(ErrorCode::NotAMember), None];
     assert_eq!(codes.collect::<Vec<_>>(), expected);
-    take(&mut party, &decided);
+    fold(&mut party, &decided);
     assert_eq!(party.uuids(), [uuid(1)]);
     assert_eq!(party.session.queue.sequence, 1);
 }
 
 #[test]
-fn the_same_name_twice_in_one_commit_is_done_once() {
+fn the_same_correlation_id_twice_in_one_commit_is_performed_once() {
     let mut party = Party::of(&["ana"]);
     let add = || ("ana", Some("ana-1"), Edit::Add { item: item(1), position: None });
     let remove = ("ana", None, Edit::Remove { uuid: uuid(1) });
     let first = decided(&party, &[add(), remove, add()]);
     assert_eq!(first.results[0], Ok(Outcome::Item(item(1))));
     assert_eq!(first.results[2], first.results[0], "the first result again");
-    take(&mut party, &first);
+    fold(&mut party, &first);
     assert_eq!((party.uuids().len(), party.session.queue.sequence), (0, 2));
     let again = decided(&party, &[add()]);
     assert!(again.is_known && again.entry("again").is_none());

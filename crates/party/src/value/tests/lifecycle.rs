@@ -1,7 +1,7 @@
-//! How sessions begin and end.
+//! The creation, restoring and end of sessions.
 
 use super::*;
-use crate::value::limits::HEIR_WITHIN_MS;
+use crate::value::limits::FORMER_LEADER_WITHIN_MS;
 use crate::value::operation::NewSession;
 use crate::value::session::Status;
 use crate::{from_fields, to_fields};
@@ -69,7 +69,7 @@ fn a_seed_obeys_the_limits_of_every_queue() {
 }
 
 #[test]
-fn a_created_session_takes_the_seed_of_the_first_join_and_keeps_its_path() {
+fn a_created_session_accepts_the_seed_of_the_first_join_and_keeps_its_path() {
     let mut party = Party::new();
     party.live("ANA", create()).unwrap();
     assert_eq!((party.session.status, party.session.exists()), (Status::Inactive, true));
@@ -82,7 +82,7 @@ fn a_created_session_takes_the_seed_of_the_first_join_and_keeps_its_path() {
 }
 
 #[test]
-fn only_those_who_are_signed_in_create_sessions_and_every_bad_field_is_named() {
+fn only_signed_in_callers_create_sessions_and_every_invalid_field_is_named() {
     let mut party = Party::new();
     let (code, message) = refusal(party.live("ana", create()));
     assert_eq!(code, ErrorCode::Unauthorized);
@@ -156,7 +156,7 @@ fn an_ended_session_is_over_for_good() {
     party.live("ANA", END).unwrap();
     let ended = party.session.clone();
     assert!(ended.details.ended_at_ms.is_some() && ended.roster.members.is_empty());
-    assert_eq!(ended.queue.queue.len(), 1, "its history stays");
+    assert_eq!(ended.queue.queue.len(), 1, "the queue stays");
     for result in [
         party.join_as(actor("cy"), plain_join()),
         party.edit("bo", Edit::Remove { uuid: uuid(1) }),
@@ -174,7 +174,7 @@ fn an_ended_session_is_over_for_good() {
 }
 
 #[test]
-fn an_idle_session_is_ended_unless_somebody_is_there_or_it_is_permanent() {
+fn an_idle_session_is_ended_unless_it_has_members_or_is_permanent() {
     let mut party = Party::of(&["ana"]);
     assert!(party.live("server", Lifecycle::EndIdle).unwrap().facts.is_empty());
     party.leave("ana");
@@ -186,7 +186,7 @@ fn an_idle_session_is_ended_unless_somebody_is_there_or_it_is_permanent() {
 }
 
 #[test]
-fn a_restored_session_goes_on_above_everything_that_was_seen() {
+fn a_restored_session_continues_above_every_number_that_was_seen() {
     let mut party = Party::of(&["ana"]);
     party.add("ana", 1);
     let archived = party.session.clone();
@@ -204,20 +204,20 @@ fn a_restored_session_goes_on_above_everything_that_was_seen() {
 }
 
 #[test]
-fn whoever_led_before_a_loss_leads_again_if_it_is_back_in_time() {
-    for (waits_ms, leader) in [(0, "ana"), (HEIR_WITHIN_MS, "bo")] {
+fn the_leader_before_a_loss_leads_again_if_it_returns_in_time() {
+    for (waits_ms, leader) in [(0, "ana"), (FORMER_LEADER_WITHIN_MS, "bo")] {
         let mut party = Party::of(&["ana", "bo"]);
         let before = party.session.clone();
-        let back = |party: &mut Party, name: &str| {
+        let reattach = |party: &mut Party, name: &str| {
             let member = before.roster.get(&member(name)).unwrap().clone();
             party.member(None, Membership::Reattach { member }).unwrap()
         };
         party.live("server", Lifecycle::Restore { seen: None }).unwrap();
-        back(&mut party, "bo");
-        assert_eq!(party.leader(), Some("bo"), "somebody leads meanwhile");
+        reattach(&mut party, "bo");
+        assert_eq!(party.leader(), Some("bo"), "another member leads meanwhile");
         let epoch = party.session.roster.epoch;
         party.now_ms += waits_ms;
-        back(&mut party, "ana");
+        reattach(&mut party, "ana");
         assert_eq!(party.leader(), Some(leader), "after {waits_ms} ms");
         assert_eq!(party.session.roster.epoch > epoch, leader == "ana");
         assert_eq!(from_fields(to_fields(&party.session)).unwrap(), party.session);

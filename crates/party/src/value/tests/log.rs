@@ -1,4 +1,4 @@
-//! What can be replayed, and what is remembered.
+//! Replays and remembered results.
 
 use super::*;
 use crate::value::log::{LogLimits, Replay};
@@ -17,7 +17,7 @@ fn with_items(count: u32) -> Party {
 }
 
 #[test]
-fn a_replay_is_all_that_followed() {
+fn a_replay_has_all_later_events() {
     let party = with_items(5);
     assert_eq!(sequences(party.log.replay(2, 5)), [3, 4, 5]);
     assert_eq!(sequences(party.log.replay(5, 5)), [0; 0]);
@@ -42,7 +42,7 @@ fn a_replay_from_before_a_seed_is_a_full_sync() {
 }
 
 #[test]
-fn a_replay_over_what_the_window_has_lost_is_a_full_sync_and_never_a_part() {
+fn a_replay_of_events_that_the_log_has_dropped_is_a_full_sync() {
     let party = with_items(105);
     assert_eq!(party.log.replay(4, 105), Replay::FullSync);
     assert_eq!(sequences(party.log.replay(5, 105)).len(), 100);
@@ -86,7 +86,7 @@ fn nothing_before_a_loss_is_replayed() {
 }
 
 #[test]
-fn a_named_edit_is_remembered_even_if_it_had_no_effect() {
+fn an_edit_with_a_correlation_id_is_remembered_even_without_an_effect() {
     let mut party = with_items(1);
     party.correlation_id = Some("ana-1".to_owned());
     let version = party.session.version;
@@ -101,7 +101,7 @@ fn a_named_edit_is_remembered_even_if_it_had_no_effect() {
 }
 
 #[test]
-fn an_author_without_an_answer_finds_its_commit() {
+fn an_author_that_lost_the_result_finds_its_commit() {
     let mut party = with_items(1);
     party.add("ana", 7);
     let commit_id = format!("commit-{}", party.now_ms);

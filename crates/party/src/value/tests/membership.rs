@@ -1,10 +1,10 @@
-//! Coming, going, leading.
+//! Joining, leaving and leading.
 
 use super::*;
 use crate::value::session::Status;
 
 #[test]
-fn the_first_member_leads_and_the_longest_present_follows() {
+fn the_first_member_leads_and_the_longest_present_succeeds_it() {
     let mut party = Party::of(&["cy", "bo", "ana"]);
     assert_eq!((party.leader(), party.session.roster.epoch), (Some("cy"), 1));
     let applied = party.leave("cy");
@@ -13,7 +13,7 @@ fn the_first_member_leads_and_the_longest_present_follows() {
 }
 
 #[test]
-fn who_came_first_leads_although_the_clock_stood_still_or_went_back() {
+fn the_first_member_leads_also_if_the_clock_stands_still_or_goes_back() {
     let mut party = Party::of(&["first"]);
     for (name, now_ms) in [("cy", 5_000), ("bo", 5_000), ("ana", 4_000)] {
         party.now_ms = now_ms;
@@ -27,7 +27,7 @@ fn who_came_first_leads_although_the_clock_stood_still_or_went_back() {
 }
 
 #[test]
-fn when_somebody_else_leaves_the_leader_stays() {
+fn the_leader_stays_when_another_member_leaves() {
     let mut party = Party::of(&["ana", "bo"]);
     assert_eq!(events(&party.leave("bo")), ["UserLeft"]);
     assert_eq!((party.leader(), party.session.roster.epoch), (Some("ana"), 1));
@@ -43,7 +43,7 @@ fn joining_again_on_the_same_socket_changes_nothing_and_keeps_the_lead() {
 }
 
 #[test]
-fn joining_again_with_another_name_is_told_as_an_update() {
+fn joining_again_with_another_name_is_an_update() {
     let mut party = Party::of(&["ana", "bo"]);
     let join = Join { username: Some("Ana".to_owned()), ..plain_join() };
     assert_eq!(events(&party.join_as(actor("ana"), join).unwrap()), ["UserJoined"]);
@@ -53,7 +53,7 @@ fn joining_again_with_another_name_is_told_as_an_update() {
 }
 
 #[test]
-fn who_gives_a_name_is_announced_by_it_and_who_gives_none_by_the_random_end_of_the_id() {
+fn a_member_is_shown_by_its_name_or_by_the_random_end_of_its_id() {
     let mut party = Party::new();
     let id = "conn_01JD0000000000000000ABCDEF_17";
     party.join(id);
@@ -82,7 +82,7 @@ fn the_same_account_in_two_tabs_is_two_members() {
 }
 
 #[test]
-fn leaving_says_whether_one_was_there() {
+fn leaving_returns_whether_the_caller_was_a_member() {
     let mut party = Party::of(&["ana"]);
     assert_eq!(party.leave("bo").outcome, Outcome::Left { was_member: false });
     assert_eq!(party.leave("ana").outcome, Outcome::Left { was_member: true });
@@ -104,7 +104,7 @@ fn a_session_is_inactive_only_when_its_last_member_on_any_node_left() {
 }
 
 #[test]
-fn the_members_of_a_dead_node_are_out_and_another_leads() {
+fn the_members_of_a_dead_node_are_removed_and_another_leads() {
     let mut party = Party::new();
     for (name, node, socket) in [("ana", "node-1", 1), ("bo", "node-1", 2), ("cy", "node-2", 1)] {
         party.join_as(on_node(name, node, socket), plain_join()).unwrap();
@@ -132,7 +132,7 @@ fn a_node_that_was_taken_for_dead_registers_its_sockets_again() {
 }
 
 #[test]
-fn another_name_is_told_once() {
+fn a_change_of_the_name_is_one_event() {
     let mut party = Party::of(&["ana"]);
     let change = |name: &str| Membership::UpdateUsername {
         username: name.to_owned(),
@@ -153,7 +153,7 @@ fn another_name_is_told_once() {
 }
 
 #[test]
-fn session_events_are_numbered_without_a_hole() {
+fn session_events_are_numbered_without_a_gap() {
     let mut party = Party::of(&["ana", "bo"]);
     assert_eq!(party.session.roster_sequence, 3, "joined, elected, joined");
     let applied = party.leave("ana");
@@ -162,7 +162,7 @@ fn session_events_are_numbered_without_a_hole() {
 }
 
 #[test]
-fn a_full_session_takes_nobody_new() {
+fn a_full_session_rejects_new_members() {
     let mut party = Party::of(&["ana"]);
     party.limits.members_max = 1;
     let (code, _) = refusal(party.join_as(actor("bo"), plain_join()));

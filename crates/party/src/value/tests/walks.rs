@@ -1,4 +1,4 @@
-//! Whatever anybody does in whatever order, the session stays one that everybody can agree on.
+//! Random walks: after any operations in any order, all copies agree and all rules hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{Entry, Head, QueueState, changes, from_fields, to_fields};
 const QUEUE_ITEMS_MAX: usize = 6;
 const NODES: [&str; 2] = ["node-1", "node-2"];
 
-/// One thing that somebody does. Numbers choose among what is there when it is done.
+/// A random operation of a client. Numbers select its arguments.
 #[derive(Debug, Clone)]
 struct Step {
     kind: u32,
@@ -37,7 +37,7 @@ struct Walk {
     clients: Vec<Actor>,
     tokens: Vec<Option<TokenDigest>>,
     made: u64,
-    replica: Session,
+    replica: PartySession,
     fields: BTreeMap<String, Vec<u8>>,
     states: BTreeMap<u64, QueueState>,
     epochs: BTreeSet<u64>,
@@ -120,7 +120,7 @@ impl Walk {
         }
     }
 
-    /// The client's socket is gone, whether or not anybody noticed; it comes with another.
+    /// The client connects with a new socket; the departure of the old one may come later or never.
     fn reconnect(&mut self, who: usize) {
         self.made += 1;
         let account = self.clients[who].account.clone();
@@ -143,13 +143,13 @@ impl Walk {
             Err(_) => assert_eq!(self.party.session, before, "a refusal changes nothing"),
             Ok(applied) => {
                 self.follow(&before, &applied);
-                self.learn(step.who, &operation, &applied.outcome);
+                self.update_client(step.who, &operation, &applied.outcome);
             }
         }
         self.check(&before);
     }
 
-    fn learn(&mut self, who: usize, operation: &Operation, outcome: &Outcome) {
+    fn update_client(&mut self, who: usize, operation: &Operation, outcome: &Outcome) {
         let Operation::Membership(Membership::Join(join)) = operation else { return };
         let Outcome::Joined { member, .. } = outcome else { panic!("joined is joined") };
         self.clients[who].member = member.clone();
@@ -157,8 +157,8 @@ impl Walk {
         self.records.push(self.party.session.roster.get(member).unwrap().clone());
     }
 
-    /// Keeps every copy up with a commit, each in its own way.
-    fn follow(&mut self, before: &Session, applied: &Applied) {
+    /// Updates every copy after a commit, each in its own way.
+    fn follow(&mut self, before: &PartySession, applied: &Applied) {
         let after = &self.party.session;
         let Some(entry) = applied.entry("commit") else {
             assert_eq!(after, before, "no commit, no change");
@@ -166,7 +166,7 @@ impl Walk {
         };
         let json = serde_json::to_vec(&entry).unwrap();
         self.replica.fold_entry(&Entry::from_json(&json).unwrap()).unwrap();
-        assert_eq!(self.replica, *after, "who folds the facts has the same session");
+        assert_eq!(self.replica, *after, "folding the facts gives the same session");
 
         let written = changes(before, after);
         self.fields.extend(written.set);
@@ -199,9 +199,9 @@ impl Walk {
         self.states.insert(sequence, after.queue.clone());
     }
 
-    fn check(&self, before: &Session) {
+    fn check(&self, before: &PartySession) {
         let session = &self.party.session;
-        let Session { queue, roster, .. } = session;
+        let PartySession { queue, roster, .. } = session;
         let anew = QueueState::new(queue.sequence, queue.queue.clone(), queue.current.clone());
         assert_eq!(*queue, anew, "the hashes are those of the state");
         let uuids: BTreeSet<&str> = queue.queue.iter().map(Item::uuid).collect();
@@ -212,12 +212,12 @@ impl Walk {
         assert!(roster.epoch >= before.roster.epoch);
         assert_eq!(session.status == Status::Active, !roster.members.is_empty());
         if before.status == Status::Ended {
-            assert_eq!(session, before, "what has ended changes no more");
+            assert_eq!(session, before, "an ended session does not change");
         }
         assert!(queue.sequence >= before.queue.sequence);
     }
 
-    /// Whoever has any state that ever was gets to the present one.
+    /// A replay from any former state leads to the present one.
     fn check_replays(&self) {
         let present = &self.party.session.queue;
         for (since, state) in &self.states {
@@ -255,7 +255,7 @@ proptest! {
     #[test]
     fn every_copy_agrees_and_every_rule_holds(steps in prop::collection::vec(step(), 1..80)) {
         let mut walk = Walk::new();
-        // Somebody is there to begin with, because to strangers nothing happens.
+        // The session begins with a member, because most operations need one.
         walk.step(&Step { kind: 8, who: 0, one: 0, other: 0, flag: true, named: false });
         for step in &steps {
             walk.step(step);
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn a_session_that_nobody_has_joined_takes_anything(
+    fn any_steps_keep_the_rules_in_a_session_without_members(
         steps in prop::collection::vec(step(), 1..20),
     ) {
         let mut walk = Walk::new();

@@ -1,4 +1,4 @@
-//! The form of an item and of a whole queue.
+//! Validation of an item and of a whole queue.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::value::error::PartyError;
 use crate::value::item::{Climb, Item, QueueItem, QueueItemUser};
 use crate::value::limits::{ITEM_BYTES_MAX, ITEM_NESTING_MAX};
 
-/// Makes an item of what a client wrote.
+/// Validates an item.
 pub fn queue_item(argument: &'static str, item: QueueItem) -> Result<Item, PartyError> {
     let mut reasons = Reasons::of(argument);
     reasons.item(&item);
@@ -15,8 +15,7 @@ pub fn queue_item(argument: &'static str, item: QueueItem) -> Result<Item, Party
     within_bytes(argument, Item::new(item))
 }
 
-/// Makes items of the queue that a client wrote. Whether they make a legal queue together is asked
-/// when they are applied.
+/// Validates the items of a queue. Rules about several items are checked when they are applied.
 pub fn queue(
     argument: &'static str,
     items: Vec<QueueItem>,
@@ -31,7 +30,7 @@ pub fn queue(
     items.into_iter().map(|item| within_bytes(argument, Item::new(item))).collect()
 }
 
-/// The words for a queue with too many items.
+/// The reason for a queue with too many items.
 pub(crate) fn queue_too_large(items_max: usize) -> String {
     format!("Queue too large (at most {items_max} items)")
 }
@@ -91,8 +90,7 @@ impl Reasons {
     }
 }
 
-/// Whether a value nests at most so deep; looks no deeper than that, so that it cannot be made to
-/// exhaust the stack.
+/// Whether a value is nested at most this deep. Recurses no deeper, so the stack is bounded.
 fn is_within(value: &Value, levels: usize) -> bool {
     let inside = |value: &Value| levels > 0 && is_within(value, levels - 1);
     match value {
@@ -102,7 +100,7 @@ fn is_within(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Whether it is written as RFC 4122 writes a UUID, of whatever version.
+/// Whether the text has the form of a UUID of RFC 4122, of any version.
 fn is_uuid(text: &str) -> bool {
     let groups = [8, 4, 4, 4, 12];
     let mut parts = text.split('-');

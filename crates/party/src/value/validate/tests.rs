@@ -1,4 +1,4 @@
-//! Every limit, at its edge and beyond it.
+//! Every limit, at its bound and beyond it.
 
 use heartline_protocol::ErrorCode;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn message(result: Result<impl std::fmt::Debug, PartyError>) -> String {
     result.unwrap_err().message
 }
 
-/// Applies a change to a legal item and says what is wrong with it then.
+/// Changes a valid item and returns the resulting error message.
 fn wrong(change: impl Fn(&mut QueueItem)) -> String {
     let mut item = item();
     change(&mut item);
@@ -114,11 +114,11 @@ fn numbers_and_keys_have_their_form() {
 }
 
 #[test]
-fn a_legal_item_is_taken_as_it_is() {
-    let taken = queue_item("item", item()).unwrap();
-    assert_eq!(taken.value(), &item());
+fn a_valid_item_is_accepted_unchanged() {
+    let accepted = queue_item("item", item()).unwrap();
+    assert_eq!(accepted.value(), &item());
     assert_eq!(
-        taken.size_bytes(),
+        accepted.size_bytes(),
         crate::value::canonical::canonical_json(&serde_json::to_value(item()).unwrap()).len()
     );
 }
@@ -171,15 +171,15 @@ fn an_item_is_bounded_in_bytes_and_in_nesting() {
     let nested = |levels| (0..levels).fold(Value::Null, |inner, _| json!([inner]));
     let mut deep = item();
     deep.climb.lit_up_holds_map = nested(ITEM_NESTING_MAX);
-    let taken = queue_item("item", deep).unwrap();
-    let text = serde_json::to_string(&taken).unwrap();
+    let accepted = queue_item("item", deep).unwrap();
+    let text = serde_json::to_string(&accepted).unwrap();
     assert!(serde_json::from_str::<crate::Item>(&text).is_ok(), "it can be read back");
     let deeper = wrong(|item| item.climb.lit_up_holds_map = nested(ITEM_NESTING_MAX + 1));
     assert!(deeper.contains("nested too deeply"), "{deeper}");
 }
 
 #[test]
-fn a_queue_has_at_most_500_items_and_names_few_of_its_faults() {
+fn a_queue_has_at_most_500_items_and_its_error_names_few_reasons() {
     let error = queue("queue", vec![item(); 501], 500).unwrap_err();
     assert_eq!(error.code, ErrorCode::MessageTooLarge);
     assert_eq!(error.message, "Invalid queue: Queue too large (at most 500 items)");
@@ -190,7 +190,7 @@ fn a_queue_has_at_most_500_items_and_names_few_of_its_faults() {
 }
 
 #[test]
-fn null_and_omission_are_alike_and_unknown_fields_are_left_out() {
+fn a_null_field_equals_a_missing_one_and_unknown_fields_are_dropped() {
     let mut written = serde_json::to_value(item()).unwrap();
     written["addedBy"] = Value::Null;
     written["tickedBy"] = Value::Null;
@@ -198,7 +198,7 @@ fn null_and_omission_are_alike_and_unknown_fields_are_left_out() {
     written["climb"]["somethingElse"] = json!(1);
     written["__typename"] = json!("ClimbQueueItem");
     let read: crate::Item = serde_json::from_value(written).unwrap();
-    let taken = queue_item("item", item()).unwrap();
-    assert_eq!(read, taken);
-    assert_eq!(read.content_hash(), taken.content_hash());
+    let accepted = queue_item("item", item()).unwrap();
+    assert_eq!(read, accepted);
+    assert_eq!(read.content_hash(), accepted.content_hash());
 }

@@ -1,5 +1,5 @@
-//! A store that does not answer, or whose answers are lost: nobody stays behind, nothing is done
-//! twice, and what is over is archived as that and stays so.
+//! A store that fails, or whose results are lost: no member stays behind, nothing is performed
+//! twice, and an ended session is archived and stays ended.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::value::session::Status;
 const END: &str = "mutation($id: ID!, $name: ID) {
     endSession(sessionId: $id, correlationId: $name) { sessionId } }";
 
-/// Closes a connection that gives up telling the store.
-async fn close_unheard(world: &World, client: &Client) {
+/// Closes a connection while the store fails, so that its departure is not stored.
+async fn close_unstored(world: &World, client: &Client) {
     world.store.fail(true);
     let given_up = timeout(Duration::from_millis(500), client.close()).await;
-    assert!(given_up.is_err(), "it would try again");
+    assert!(given_up.is_err(), "it still retries");
     world.store.fail(false);
 }
 
-/// Hears of the members until somebody has left.
-async fn hears_of_leaving(stream: &mut Replies, who: &str) {
-    let hear = async {
+/// Reads events until a member leaves, which must be this one.
+async fn sees_leaving(stream: &mut Replies, member: &str) {
+    let left = async {
         loop {
             let event = stream.event().await;
             if event["__typename"] == "UserLeft" {
@@ -34,11 +34,11 @@ async fn hears_of_leaving(stream: &mut Replies, who: &str) {
             }
         }
     };
-    assert_eq!(timeout(PATIENCE, hear).await.expect("somebody leaves"), who);
+    assert_eq!(timeout(PATIENCE, left).await.expect("a member leaves"), member);
 }
 
 #[tokio::test]
-async fn a_departure_that_could_not_be_stored_is_made_up_for() {
+async fn a_departure_that_could_not_be_stored_is_stored_later() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
     let bo = world.connect(1, None);
@@ -46,39 +46,39 @@ async fn a_departure_that_could_not_be_stored_is_made_up_for() {
     let mut members = bo.members("party-1");
     members.names(3).await;
     let who = ana.id();
-    close_unheard(&world, &ana).await;
-    hears_of_leaving(&mut members, &who).await;
+    close_unstored(&world, &ana).await;
+    sees_leaving(&mut members, &who).await;
 }
 
 #[tokio::test]
-async fn a_join_whose_answer_was_lost_leaves_nobody_behind() {
+async fn a_join_whose_result_was_lost_leaves_no_member_behind() {
     let world = World::of(2).await;
     let [ana, cy] = world.party("party-1").await;
     let mut members = ana.members("party-1");
     members.names(3).await;
     let eve = world.connect(0, None);
-    world.store.lose(Loss::AnswerAndStore);
+    world.store.lose(Loss::ResultAndStore);
     let (code, _) = eve.refusal(JOIN, json!({ "id": "party-1" })).await;
     assert_eq!(code, "SERVICE_UNAVAILABLE");
     world.store.fail(false);
     let who = eve.id();
     eve.close().await;
-    hears_of_leaving(&mut members, &who).await;
+    sees_leaving(&mut members, &who).await;
 
-    // Whoever asks again is a member, and stays one when the room next looks who is here.
+    // A caller that joins again is a member, and stays one when the room next checks its members.
     let eve = world.connect(0, None);
-    world.store.lose(Loss::AnswerAndStore);
+    world.store.lose(Loss::ResultAndStore);
     eve.refusal(JOIN, json!({ "id": "party-1" })).await;
     world.store.fail(false);
     eve.join("party-1").await;
     let who = cy.id();
-    close_unheard(&world, &cy).await;
-    hears_of_leaving(&mut members, &who).await;
+    close_unstored(&world, &cy).await;
+    sees_leaving(&mut members, &who).await;
     eve.add(1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_restoring_a_session_leaves_no_lock_behind() {
+async fn a_node_that_gives_up_restoring_a_session_leaves_no_lock_behind() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
     ana.add(1).await;
@@ -86,7 +86,7 @@ async fn who_gives_up_restoring_a_session_leaves_no_lock_behind() {
     assert!(world.store.lock("party-1", "another").await.unwrap());
     let add = ana.refusal(ADD, json!({ "item": item(2) }));
     let release = async {
-        // Less before an edit is given up than copies are waited for under the lock.
+        // Shorter before the deadline of an edit than the time to wait for copies under the lock.
         sleep(OPERATION_DEADLINE - Duration::from_millis(500)).await;
         world.store.unlock("party-1", "another").await.unwrap();
     };
@@ -98,23 +98,23 @@ async fn who_gives_up_restoring_a_session_leaves_no_lock_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_told_that_it_has_the_lock_of_a_session_leaves_it_to_others() {
+async fn a_node_that_lost_the_result_of_a_lock_releases_it() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
     world.store.flush();
-    world.store.lose(Loss::LockAnswer);
+    world.store.lose(Loss::LockResult);
     let (code, _) = ana.refusal(ADD, json!({ "item": item(1) })).await;
     assert_eq!(code, "SERVICE_UNAVAILABLE");
     ana.add(2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_join_that_came_too_late_for_its_connection_is_not_made() {
+async fn a_join_whose_caller_gave_up_is_not_performed() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
     world.store.flush();
     assert!(world.store.lock("party-1", "another").await.unwrap());
-    // The room looks for the session several times in vain, and only then hears of the join.
+    // The room fails to restore the session several times before it reads the join.
     (0..3).for_each(|_| world.nodes[0].0.rooms.on_notice(Notice::Gap));
     let eve = world.connect(0, None);
     let (code, _) = eve.refusal(JOIN, json!({ "id": "party-1" })).await;
@@ -126,7 +126,7 @@ async fn a_join_that_came_too_late_for_its_connection_is_not_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_knows_is_restored_also_while_the_archive_keeps_it_waiting() {
+async fn the_copy_of_a_node_is_restored_also_while_the_archive_is_slow() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
     ana.add(1).await;
@@ -140,15 +140,15 @@ async fn what_a_node_knows_is_restored_also_while_the_archive_keeps_it_waiting()
 }
 
 #[tokio::test]
-async fn an_end_whose_answer_was_lost_is_archived_and_known_by_its_name() {
+async fn an_end_whose_result_was_lost_is_archived_and_known_by_its_correlation_id() {
     let world = World::of(2).await;
     let ana = world.connect(0, Some("ana"));
     ana.join("party-1").await;
-    world.store.lose(Loss::Answer);
+    world.store.lose(Loss::Result);
     let ended = ana.ask(END, json!({ "id": "party-1", "name": "mine" })).await;
     assert_eq!(ended["endSession"]["sessionId"], "party-1");
     let again = ana.ask(END, json!({ "id": "party-1", "name": "mine" })).await;
-    assert_eq!(again["endSession"]["sessionId"], "party-1", "the same under the same name");
+    assert_eq!(again["endSession"]["sessionId"], "party-1", "the first result again");
     let (code, _) = ana.refusal(END, json!({ "id": "party-1", "name": "other" })).await;
     assert_eq!(code, "CONFLICT");
     let is_archived = async {
@@ -161,14 +161,14 @@ async fn an_end_whose_answer_was_lost_is_archived_and_known_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_stays_so_when_the_store_comes_back_with_older_data() {
+async fn an_ended_session_stays_ended_when_the_store_returns_with_older_data() {
     let world = World::of(2).await;
     let ana = world.connect(0, Some("ana"));
     ana.join("party-1").await;
     let saved = world.store.saved();
     ana.ask(END, json!({ "id": "party-1" })).await;
-    world.store.come_back_with(saved);
-    // Whoever knows better has compared by then, and has asked the others for their copies.
+    world.store.restore(saved);
+    // By then every node with a newer copy has compared and restored.
     sleep(Duration::from_secs(10)).await;
     let bo = world.connect(1, None);
     let (code, message) = bo.refusal(JOIN, json!({ "id": "party-1" })).await;
@@ -176,35 +176,39 @@ async fn what_has_ended_stays_so_when_the_store_comes_back_with_older_data() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_archived_counts_where_the_store_comes_back_with_less_and_nobody_remembers() {
+async fn the_archive_is_restored_when_the_store_returns_with_older_data_and_no_node_has_a_copy() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
     ana.add(1).await;
     let saved = world.store.saved();
     ana.add(2).await;
     ana.close().await;
-    // By then the node has let its room go.
+    // By then the room has ended.
     sleep(Duration::from_secs(90)).await;
-    world.store.come_back_with(saved);
+    world.store.restore(saved);
     let joined: Value = world.connect(1, None).join("party-1").await;
     assert_eq!(joined["queueState"]["queue"].as_array().unwrap().len(), 2, "{joined}");
     assert_eq!(joined["queueState"]["incarnation"], 1);
-    assert_eq!(joined["users"].as_array().unwrap().len(), 1, "who had left is not there again");
+    assert_eq!(
+        joined["users"].as_array().unwrap().len(),
+        1,
+        "the member that had left is not restored"
+    );
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_and_is_not_in_the_log_any_more_is_not_done_again() {
+async fn an_edit_of_unknown_outcome_is_not_repeated_once_the_log_has_dropped_it() {
     let world = World::of(2).await;
     let [ana] = world.party("party-1").await;
-    world.store.lose(Loss::AnswerAndLog);
+    world.store.lose(Loss::ResultAndLog);
     let (code, _) = ana.refusal(ADD, json!({ "item": item(1) })).await;
     assert_eq!(code, "SERVICE_UNAVAILABLE");
     let joined: Value = ana.join("party-1").await;
-    assert_eq!(joined["queueState"]["sequence"], 1, "it was done once");
+    assert_eq!(joined["queueState"]["sequence"], 1, "the edit was performed once");
 }
 
 #[tokio::test]
-async fn a_session_that_is_created_again_by_name_is_the_same() {
+async fn a_session_that_is_created_again_with_its_correlation_id_is_the_same() {
     const CREATE: &str = "mutation($name: ID) { createSession(correlationId: $name, input: {
         boardPath: \"/kilter/1/2/3\", latitude: 1, longitude: 2, discoverable: true }) { id } }";
     let world = World::of(1).await;

@@ -1,5 +1,5 @@
-//! How refusals are written: each with its message, a code of the protocol, and when it is worth
-//! trying again.
+//! The encoding of replies and errors. An error has a message, a code of the protocol, and the time
+//! after which to retry.
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use bytes::Bytes;
@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::value::error::PartyError;
 
-/// After how long it is worth asking again for what cannot be done now.
+/// The time after which to retry a request that cannot be served now.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// A refusal before anything was run.
+/// An error of a request that was not run.
 pub(super) fn server_error(error: &PartyError) -> ServerError {
     let mut refusal = ServerError::new(&error.message, None);
     refusal.extensions = Some(extensions(error));
     refusal
 }
 
-/// The list of errors of a document that is not run.
+/// Encodes the errors of a document that was not run.
 pub(super) fn encode_errors(mut errors: Vec<ServerError>) -> Bytes {
     errors.iter_mut().for_each(complete);
     encode(&errors)
 }
 
-/// Errors without data: nothing was run, but the document itself is right.
+/// Encodes errors without data: nothing was run, but the document itself is valid.
 pub(super) fn encode_without_data(mut errors: Vec<ServerError>) -> Bytes {
     #[derive(Serialize)]
     struct Refused {
@@ -34,9 +34,9 @@ pub(super) fn encode_without_data(mut errors: Vec<ServerError>) -> Bytes {
     encode(&Refused { errors })
 }
 
-/// What came of a document that was run.
+/// Encodes the response of a document that was run.
 pub(super) fn encode_response(mut response: Response) -> Bytes {
-    // The engine looks into some variables only when it has begun, and then finds nothing to do.
+    // The engine validates some variables only while it runs the document.
     let is_own = |error: &ServerError| error.source::<PartyError>().is_some();
     if response.data == Value::Null && !response.errors.iter().any(is_own) {
         return encode_without_data(response.errors);
@@ -45,8 +45,8 @@ pub(super) fn encode_response(mut response: Response) -> Bytes {
     encode(&response)
 }
 
-/// Gives an error its code. Whatever is not a refusal of the party's own is the engine's, about
-/// what the caller wrote.
+/// Adds the code to an error. An error that is not a [`PartyError`] is from the GraphQL engine, and
+/// concerns the caller's document.
 fn complete(error: &mut ServerError) {
     if error.extensions.as_ref().is_some_and(|known| known.get("code").is_some()) {
         return;
@@ -60,9 +60,9 @@ fn complete(error: &mut ServerError) {
 fn extensions(error: &PartyError) -> ErrorExtensionValues {
     let mut extensions = ErrorExtensionValues::default();
     extensions.set("code", error.code.as_str());
-    let is_passing = [ErrorCode::ServiceUnavailable, ErrorCode::ServerBusy].contains(&error.code);
-    let usual = is_passing.then_some(RETRY_AFTER_SECONDS);
-    if let Some(seconds) = error.retry_after_seconds.or(usual) {
+    let is_temporary = [ErrorCode::ServiceUnavailable, ErrorCode::ServerBusy].contains(&error.code);
+    let default = is_temporary.then_some(RETRY_AFTER_SECONDS);
+    if let Some(seconds) = error.retry_after_seconds.or(default) {
         extensions.set("retry_after_seconds", Value::from(seconds));
     }
     extensions

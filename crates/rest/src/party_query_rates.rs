@@ -1,4 +1,4 @@
-//! How fast each address may ask about party sessions without a socket, signed in or not.
+//! The rate limit of each address for party requests over HTTP, signed in or not.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -12,44 +12,45 @@ use tokio::time::Instant;
 
 use super::{Refused, Shared};
 
-/// The rates of all addresses of this node. Clones share them.
+/// The rate limits of all addresses of this node. Clones share them.
 #[derive(Debug, Clone)]
-pub(super) struct QuestionRates(Allowances<IpAddr>);
+pub(super) struct PartyQueryRates(Allowances<IpAddr>);
 
-impl QuestionRates {
-    /// So many questions per second, of which twice as many may come at once.
+impl PartyQueryRates {
+    /// A limit of requests per second, with bursts of twice as many.
     pub(super) fn new(per_second: u32) -> Self {
         Self(Allowances::new(Rate::per_second(per_second, per_second.saturating_mul(2))))
     }
 
-    /// Takes the allowance for one question, or says in how many seconds there is one.
+    /// Takes one token, or returns the seconds until there is one.
     fn take(&self, address: IpAddr, now: Instant) -> Result<(), u64> {
-        self.0.take(&household(address), now)
+        self.0.take(&counted_address(address), now)
     }
 }
 
-/// Whoever has one IPv6 address has the 2^64 around it, so these count as one.
-fn household(address: IpAddr) -> IpAddr {
+/// The address under which a request is counted. A /64 network of IPv6 counts as one address,
+/// because a client usually has all of its addresses.
+fn counted_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 
-/// Says that a request may be answered: its address does not ask too often. It is looked at before
-/// the body, so that who asks too often is not read.
+/// Proof that the address of a request is within its rate. Extracted before the body, so that the
+/// body of a rejected request is not read.
 #[derive(Debug)]
-pub(super) struct MayAsk;
+pub(super) struct WithinRate;
 
-impl FromRequestParts<Shared> for MayAsk {
+impl FromRequestParts<Shared> for WithinRate {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Refused> {
         let gateway = &shared.api.gateway;
-        // Every listener notes the peer; without one there is nobody to count.
+        // Every listener records the peer; requests of tests without one are not counted.
         let Some(peer) = parts.extensions.get::<SocketAddr>() else { return Ok(Self) };
         let address = client_address(peer.ip(), &parts.headers, &gateway.config().trusted_proxies);
-        match shared.question_rates.take(address, gateway.clock().now()) {
+        match shared.party_query_rates.take(address, gateway.clock().now()) {
             Ok(()) => Ok(Self),
             Err(seconds) => {
                 let message = format!("Rate limit exceeded. Try again in {seconds} seconds.");
@@ -68,15 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_passes_then_the_rate_holds_and_a_household_counts_as_one() {
-        let rates = QuestionRates::new(5);
+    fn a_burst_passes_then_the_rate_holds_and_an_ipv6_network_counts_as_one() {
+        let rates = PartyQueryRates::new(5);
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let start = Clock::system().now();
         for number in 0..10 {
             assert_eq!(rates.take(address(&format!("2001:db8::{number}")), start), Ok(()));
         }
         assert_eq!(rates.take(address("2001:db8::ffff:ffff:ffff"), start), Err(1));
-        assert_eq!(rates.take(address("2001:db8:0:1::1"), start), Ok(()), "another household");
+        assert_eq!(rates.take(address("2001:db8:0:1::1"), start), Ok(()), "another network");
         for _ in 0..10 {
             assert_eq!(rates.take(address("192.0.2.1"), start), Ok(()));
         }

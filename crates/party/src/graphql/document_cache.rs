@@ -1,4 +1,4 @@
-//! Documents that were parsed before: clients write the same ones again and again.
+//! A cache of parsed documents: clients send the same ones repeatedly.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,20 +7,20 @@ use async_graphql::parser::parse_query;
 use async_graphql::parser::types::ExecutableDocument;
 use heartline_runtime::Map;
 
+use super::encode::server_error;
 use super::guard::{check_document, check_text};
-use super::refusal::server_error;
 
-/// Documents that are kept, and the longest text of one. Beyond, all are forgotten: who writes
-/// values into documents instead of variables makes a new one every time.
+/// The most cached documents, and the longest text of one. A full cache is cleared: a client that
+/// writes values into its documents instead of variables sends a new document every time.
 const KEPT_MAX: usize = 64;
 const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// Parsed documents by their text, all of which may be run.
+/// Parsed and checked documents by their text.
 #[derive(Debug, Default)]
-pub(super) struct Documents(Mutex<Map<String, Arc<ExecutableDocument>>>);
+pub(super) struct DocumentCache(Mutex<Map<String, Arc<ExecutableDocument>>>);
 
-impl Documents {
-    /// The document of this text, if it may be run.
+impl DocumentCache {
+    /// Parses and checks a text, or finds its document in the cache.
     pub(super) fn parse(&self, text: &str) -> Result<Arc<ExecutableDocument>, ServerError> {
         if let Some(known) = self.lock(|kept| kept.get(text).cloned()) {
             return Ok(known);
@@ -40,8 +40,8 @@ impl Documents {
         Ok(parsed)
     }
 
-    fn lock<T>(&self, look: impl FnOnce(&mut Map<String, Arc<ExecutableDocument>>) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock<T>(&self, with: impl FnOnce(&mut Map<String, Arc<ExecutableDocument>>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_document_is_parsed_once_and_a_bad_one_is_refused_every_time() {
-        let documents = Documents::default();
+        let documents = DocumentCache::default();
         let first = documents.parse("{ session(sessionId: \"a\") { id } }").unwrap();
         let again = documents.parse("{ session(sessionId: \"a\") { id } }").unwrap();
         assert!(Arc::ptr_eq(&first, &again));
@@ -63,8 +63,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
-        let documents = Documents::default();
+    fn the_cache_is_bounded() {
+        let documents = DocumentCache::default();
         for number in 0..KEPT_MAX * 3 {
             documents.parse(&format!("{{ a{number} }}")).unwrap();
             assert!(documents.lock(|kept| kept.len()) <= KEPT_MAX);

@@ -1,4 +1,4 @@
-//! Events as the documents of subscribers ask for them, written once for all who ask alike.
+//! A cache of encoded events: an event is encoded once for all subscribers with the same document.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,12 @@ use tokio::sync::OnceCell;
 
 use crate::room::listener::ListenerEvent;
 
-/// Encoded events that are kept for others who ask alike, and their bytes: the oldest go first.
-/// Subscribers of a session hear an event at the same time, so that few are enough.
+/// The most cached events and their bytes; the oldest are removed first. Subscribers of a session
+/// receive an event at the same time, so few are enough.
 const KEPT_MAX: usize = 256;
 const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Which event it is.
-///
-/// The number comes first, because it tells most events apart.
+/// The identity of an event. The number is compared first, because it differs most often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventKey {
     number: u64,
@@ -33,22 +31,22 @@ enum Kind {
 }
 
 impl EventKey {
-    /// Tells events of a session apart; none for what has no number of its own.
-    pub(super) fn of(session_id: &Arc<str>, heard: &ListenerEvent) -> Option<Self> {
-        let (incarnation, kind, number) = match heard {
+    /// The key of an event; none for an event without a number.
+    pub(super) fn of(session_id: &Arc<str>, event: &ListenerEvent) -> Option<Self> {
+        let (incarnation, kind, number) = match event {
             ListenerEvent::FullSync(session) => {
                 (session.incarnation, Kind::FullSync, session.version)
             }
             ListenerEvent::Queue { event, incarnation } => {
                 (*incarnation, Kind::Queue, event.stamp.sequence)
             }
-            ListenerEvent::Session(news) => (news.incarnation, Kind::Session, news.sequence?),
+            ListenerEvent::Session(update) => (update.incarnation, Kind::Session, update.sequence?),
         };
         Some(Self { session_id: Arc::clone(session_id), incarnation, kind, number })
     }
 }
 
-/// What a document asks for: who writes the same is answered the same.
+/// The identity of a document with its variables.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DocumentKey {
     pub(super) query: String,
@@ -63,13 +61,13 @@ struct Kept {
     encoded: Arc<OnceCell<Bytes>>,
 }
 
-/// The newest encoded events.
+/// The cache.
 #[derive(Debug, Default)]
-pub(super) struct Encodings(Mutex<VecDeque<Kept>>);
+pub(super) struct EncodingCache(Mutex<VecDeque<Kept>>);
 
-impl Encodings {
-    /// The event as the document asks for it. Of those who ask at the same time one encodes, and
-    /// the others wait for it.
+impl EncodingCache {
+    /// The event, encoded for the document. Of concurrent callers one encodes, and the others wait
+    /// for it.
     pub(super) async fn get(
         &self,
         event: EventKey,
@@ -82,8 +80,8 @@ impl Encodings {
 
     fn cell(&self, event: EventKey, document: &Arc<DocumentKey>) -> Arc<OnceCell<Bytes>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_alike = |kept: &&Kept| kept.event == event && kept.document == *document;
-        if let Some(kept) = all.iter().rev().find(is_alike) {
+        let is_same = |kept: &&Kept| kept.event == event && kept.document == *document;
+        if let Some(kept) = all.iter().rev().find(is_same) {
             return Arc::clone(&kept.encoded);
         }
         let size = |kept: &Kept| kept.encoded.get().map_or(0, Bytes::len);
