@@ -122,7 +122,8 @@ impl ParcelQueue {
 mod tests {
     use std::future::poll_fn;
 
-    use heartline_routing::{Clock, Envelope};
+    use heartline_routing::Envelope;
+    use heartline_runtime::Clock;
 
     use super::*;
 

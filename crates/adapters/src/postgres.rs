@@ -40,8 +40,7 @@ use std::time::Duration;
 
 use heartline_durability::StoreError;
 use heartline_protocol::Timestamp;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 pub use config::{Encryption, POOL_SIZE, PostgresConfig, SynchronousCommit, UrlError};
 pub use counters::PostgresCounters;

@@ -40,8 +40,7 @@ mod tests;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 pub use backup::{BackupError, RestoreError, back_up, restore, unfinished};
 pub use check::{Thoroughness, check_store};

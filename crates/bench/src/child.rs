@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use heartline_engines::free_port;
+use heartline_runtime::Random;
 
 use super::signer::Secret;
 
@@ -207,7 +208,7 @@ pub(super) fn random_secret() -> Secret {
 }
 
 fn random_number() -> u64 {
-    rand::random()
+    Random::system().draw()
 }
 
 fn this_program() -> Result<PathBuf> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 
 use super::dial::DialPlan;
 use super::push_setup::users;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::Instant;
 
 use super::report::new_histogram;

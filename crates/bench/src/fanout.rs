@@ -12,7 +12,7 @@ use heartline_durability::chats::GROUP_MEMBERS_MAX;
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_protocol::server_frame::{ChatKind, Message};
 use heartline_protocol::{ChatId, MessageId, ServerFrame, encode_server};
-use heartline_routing::Clock;
+use heartline_runtime::{Clock, Random};
 use tokio::time::sleep;
 use ulid::Ulid;
 
@@ -182,9 +182,9 @@ async fn bare_setup(options: &FanoutArgs, users: &[String]) -> Result<PushSetup>
 fn message_frame(content_bytes: usize) -> Result<String> {
     let wall = Clock::system().wall();
     let message = Message {
-        chat_id: ChatId(Ulid(rand::random())),
+        chat_id: ChatId(Ulid(Random::system().draw())),
         sequence: 1000,
-        message_id: MessageId(Ulid(rand::random())),
+        message_id: MessageId(Ulid(Random::system().draw())),
         sender_id: "bench-0".parse()?,
         client_message_id: IdKind::Ulid.new_id().parse()?,
         content: content(content_bytes)?,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use heartline_engines::Redis;
-use heartline_routing::Clock;
+use heartline_runtime::{Clock, Random};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use self::baselines::{Baseline, Baselines};
@@ -166,7 +166,9 @@ async fn measure(options: &HeartbeatsArgs, redis: &mut BenchRedis) -> Result<Mea
 impl BenchRedis {
     async fn start(given: Option<&str>) -> Result<Self> {
         let (url, prefix, private) = match given {
-            Some(url) => (url.to_owned(), format!("bench:{:08x}:", rand::random::<u32>()), None),
+            Some(url) => {
+                (url.to_owned(), format!("bench:{:08x}:", Random::system().draw::<u32>()), None)
+            }
             None => {
                 let path = std::env::var_os("PATH").unwrap_or_default();
                 let is_there = |directory: PathBuf| directory.join("redis-server").exists();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use heartline_protocol::limits::HEARTBEAT_INTERVAL;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 
 use super::client_sockets::ClientSockets;

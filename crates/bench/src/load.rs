@@ -101,7 +101,7 @@ pub(super) async fn drive(
     }
     let mut total = LoadResult::default();
     while let Some(finished) = threads.join_next().await {
-        total.add(finished??);
+        total.add(finished???);
     }
     Ok(total)
 }

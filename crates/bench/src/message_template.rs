@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use heartline_protocol::ChatId;
 use heartline_protocol::client_frame::{ClientFrame, SendMessage};
 use heartline_protocol::limits::CONTENT_BYTES_MAX;
-use heartline_routing::Clock;
+use heartline_runtime::{Clock, Random};
 use ulid::{ULID_LEN, Ulid};
 
 use super::frame_scanner::TIME_DIGITS;
@@ -50,10 +50,9 @@ impl IdKind {
     /// A new id.
     pub(super) fn new_id(self) -> String {
         match self {
-            Self::Ulid => {
-                Ulid::from_parts(Clock::system().wall().unix_ms, rand::random()).to_string()
-            }
-            Self::Random => format!("{:032x}", rand::random::<u128>()),
+            Self::Ulid => Ulid::from_parts(Clock::system().wall().unix_ms, Random::system().draw())
+                .to_string(),
+            Self::Random => format!("{:032x}", Random::system().draw::<u128>()),
         }
     }
 
@@ -107,7 +106,7 @@ impl MessageTemplate {
         patch(&mut self.bytes, &self.time, &digits);
         match self.id_kind {
             IdKind::Ulid => {
-                let id = Ulid::from_parts(Clock::system().wall().unix_ms, rand::random());
+                let id = Ulid::from_parts(Clock::system().wall().unix_ms, Random::system().draw());
                 let mut text = [0; ULID_LEN];
                 id.array_to_str(&mut text);
                 patch(&mut self.bytes, &self.client_message_id, &text);

@@ -16,8 +16,7 @@ use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
 use hdrhistogram::Histogram;
 use heartline_engines::{Postgres, Redis};
-use heartline_routing::Clock;
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use tokio::time::sleep;
 
 use self::edits::{EditScript, OWN_ITEMS_MIN};

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 

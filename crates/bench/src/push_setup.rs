@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use heartline_protocol::limits::PUSH_USERS_MAX;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::{sleep, sleep_until};
 
 use super::client_sockets::ClientSockets;

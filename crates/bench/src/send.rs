@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 
 use super::chat_layout::{ChatLayout, Chats};

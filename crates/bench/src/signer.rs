@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde::Serialize;
 

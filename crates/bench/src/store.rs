@@ -10,8 +10,7 @@ use heartline_adapters::sqlite::{SqliteConfig, SqliteStore};
 use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{ChatLog, Chats, NewChat, NewMessage};
 use heartline_protocol::{ChatId, UserId};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use serde::{Deserialize, Serialize};
 
 use super::Ids;

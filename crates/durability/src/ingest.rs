@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use heartline_protocol::{ChatId, Outcome};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 

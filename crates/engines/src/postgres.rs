@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use heartline_runtime::Random;
 use rustix::process::Signal;
 
 use crate::port::free_port;
@@ -98,7 +99,7 @@ impl Postgres {
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
         let binaries = binaries();
         let owner = owner();
-        let name = format!("heartline-postgres-{:032x}", rand::random::<u128>());
+        let name = format!("heartline-postgres-{:032x}", Random::system().draw::<u128>());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir(&directory).expect("a temporary directory can be created");
         let cleanup = cleanup(&directory);

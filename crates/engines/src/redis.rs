@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use heartline_runtime::Random;
 use rustix::process::Signal;
 
 use crate::port::free_port;
@@ -73,7 +74,7 @@ impl Redis {
     /// Redis is not installed, or does not start.
     pub fn start_in(prepare: impl Fn(&Path, u16) -> Vec<String>) -> Self {
         for _ in 0..ATTEMPTS {
-            let name = format!("heartline-redis-{:032x}", rand::random::<u128>());
+            let name = format!("heartline-redis-{:032x}", Random::system().draw::<u128>());
             let directory = std::env::temp_dir().join(name);
             fs::create_dir(&directory).expect("a temporary directory can be created");
             let cleanup = cleanup(&directory);

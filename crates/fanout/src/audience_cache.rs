@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use heartline_durability::Chain;
 use heartline_protocol::{ChatId, UserId};
-use heartline_routing::Clock;
-use heartline_runtime::Map;
+use heartline_runtime::{Clock, Map};
 use tokio::time::Instant;
 use tracing::warn;
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use heartline_protocol::{ChatId, NodeId, UserId};
 use heartline_routing::{
-    Clock, Delivery, DirectoryError, Envelope, LocalSockets, NodeLink, ResyncReason, Route, Routes,
+    Delivery, DirectoryError, Envelope, LocalSockets, NodeLink, ResyncReason, Route, Routes,
 };
+use heartline_runtime::Clock;
 use tracing::debug;
 
 use crate::metrics::Metrics;

@@ -15,10 +15,8 @@ use heartline_protocol::server_frame::{Chat, ChatChange, ChatKind, ChatMember, M
 use heartline_protocol::{
     ChatId, MessageId, NodeId, ServerFrame, Timestamp, UserId, decode_server,
 };
-use heartline_routing::{
-    Answering, Clock, DirectoryError, Envelope, LocalLink, NoSockets, Route, Routes,
-};
-use heartline_runtime::TaskSet;
+use heartline_routing::{Answering, DirectoryError, Envelope, LocalLink, NoSockets, Route, Routes};
+use heartline_runtime::{Clock, TaskSet};
 use tokio::sync::mpsc;
 use ulid::Ulid;
 

@@ -10,10 +10,10 @@ use heartline_durability::{LazyStore, LazyWrites, StoreError, Watermark};
 use heartline_fanout::{Audience, Audiences, Fanout, Metrics, PresenceFanout};
 use heartline_protocol::{ChatId, ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NoSockets,
-    Policy, Routes,
+    Envelope, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NoSockets, Policy,
+    Routes,
 };
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 

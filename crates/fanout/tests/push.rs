@@ -9,9 +9,10 @@ use bytes::Bytes;
 use heartline_fanout::{Fanout, Metrics, Push};
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Clock, Envelope, Lease, LeaseKey, LeaseKind, Leases, LinkError, LocalSockets, MemoryDirectory,
+    Envelope, Lease, LeaseKey, LeaseKind, Leases, LinkError, LocalSockets, MemoryDirectory,
     NodeLink, NodeRecord, Nodes, Policy,
 };
+use heartline_runtime::Clock;
 use serde_json::Value;
 
 /// A link that accepts everything, to nodes of which one is cut off from the directory.

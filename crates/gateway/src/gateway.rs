@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use heartline_protocol::NodeId;
-use heartline_routing::{Clock, Leases, NodeLink, PresenceStates};
-use heartline_runtime::{Random, Tasks};
+use heartline_routing::{Leases, NodeLink, PresenceStates};
+use heartline_runtime::{Clock, Random, Tasks};
 
 use crate::addresses::Addresses;
 use crate::budget::Budget;

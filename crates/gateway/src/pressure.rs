@@ -125,7 +125,7 @@ impl Pressure {
 
 #[cfg(test)]
 mod tests {
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
 
     use super::*;
 

@@ -22,7 +22,7 @@ impl SlidingWindow {
 
 #[cfg(test)]
 mod tests {
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
 
     use super::*;
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_gateway::{Config, Gateway, Transport, drain};
-use heartline_routing::Clock;
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use tokio::io::AsyncReadExt;

@@ -12,8 +12,8 @@ use heartline_protocol::server_frame::Message;
 use heartline_protocol::{
     ChatId, MessageId, NodeId, ServerFrame, Timestamp, decode_server, encode_server,
 };
-use heartline_routing::{Clock, Delivery, Envelope, LocalLink, NodeLink};
-use heartline_runtime::TaskSet;
+use heartline_routing::{Delivery, Envelope, LocalLink, NodeLink};
+use heartline_runtime::{Clock, TaskSet};
 use http::Request;
 use jsonwebtoken::{EncodingKey, Header};
 use tokio::io::AsyncReadExt;

@@ -64,7 +64,7 @@ impl FromRequestParts<Shared> for WithinRate {
 mod tests {
     use std::time::Duration;
 
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
 
     use super::*;
 

@@ -41,7 +41,7 @@ impl Episode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Clock;
+    use heartline_runtime::Clock;
 
     #[test]
     fn an_episode_is_reported_when_it_begins_and_when_it_ends() {

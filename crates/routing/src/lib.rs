@@ -4,7 +4,6 @@
 //! [`NodeLink`] carries envelopes to the node that a lease names, and [`renewal`] renews a node's
 //! own leases.
 
-pub mod clock;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod directory;
@@ -18,7 +17,6 @@ pub mod presence;
 pub mod rate;
 pub mod renewal;
 
-pub use clock::Clock;
 pub use directory::{
     Answering, Connections, Directory, DirectoryEngine, DirectoryError, Leases, LiveNode,
     NodeRecord, Nodes, Policy, PresenceStates, Refusal, Registration, Route, Routes,

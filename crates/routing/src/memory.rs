@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
-use heartline_runtime::Map;
+use heartline_runtime::{Clock, Map};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::user::{Moment, User};
-use crate::clock::Clock;
 use crate::directory::{
     Answering, Connections, DirectoryError, Leases, LiveNode, NodeRecord, Nodes, Policy,
     PresenceStates, Registration, Route, Routes,

@@ -108,7 +108,7 @@ impl<Key> Clone for Allowances<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Clock;
+    use heartline_runtime::Clock;
 
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {

@@ -11,7 +11,6 @@ use heartline_protocol::CloseReason;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
-use crate::clock::Clock;
 use crate::directory::{
     Connections, DirectoryError, Leases, NodeRecord, Nodes, Policy, Registration,
 };
@@ -19,6 +18,7 @@ use crate::episode::{Ended, Episode};
 use crate::lease::{Lease, LeaseKey};
 use crate::link::{Envelope, NodeLink};
 use crate::metrics::RoutingMetrics;
+use heartline_runtime::Clock;
 
 /// The leases of a node's own connections: implemented by the gateway's hub.
 pub trait LocalLeases: Send + Sync {

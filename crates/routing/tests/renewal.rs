@@ -7,10 +7,10 @@ use std::time::Duration;
 use heartline_protocol::{ConnectionId, Timestamp};
 use heartline_routing::renewal::{ConnectionCounts, LeaseLosses, LocalLeases, Renewal};
 use heartline_routing::{
-    Clock, Directory, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NodeRecord,
-    Policy, PresenceState, PresenceStates, RoutingMetrics,
+    Directory, Lease, LeaseKey, LeaseKind, Leases, LocalLink, MemoryDirectory, NodeRecord, Policy,
+    PresenceState, PresenceStates, RoutingMetrics,
 };
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use tokio::time::{advance, sleep};
 
 const NODE: &str = "node-1";

@@ -73,6 +73,7 @@ impl RngCore for Random {
 struct SystemRandomSource;
 
 impl RandomSource for SystemRandomSource {
+    #[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
     fn fill(&self, bytes: &mut [u8]) {
         rand::rng().fill_bytes(bytes);
     }

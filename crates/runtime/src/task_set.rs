@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tracing::error;
 
 /// Tasks that belong to one value: dropping the set cancels them. The panic of a task is logged, also
@@ -19,7 +19,7 @@ impl<T: Send + 'static> TaskSet<T> {
 
     /// Runs a task.
     #[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
-    pub fn spawn(&mut self, work: impl Future<Output = T> + Send + 'static) {
+    pub fn spawn(&mut self, work: impl Future<Output = T> + Send + 'static) -> AbortHandle {
         self.0.spawn(async move {
             // The state that a panic leaves behind is dropped with the future.
             match AssertUnwindSafe(work).catch_unwind().await {
@@ -29,7 +29,7 @@ impl<T: Send + 'static> TaskSet<T> {
                     resume_unwind(panic)
                 }
             }
-        });
+        })
     }
 
     /// Waits for the next task that ends. `None` if there are no tasks.
@@ -69,6 +69,16 @@ impl<T: Send + 'static> TaskSet<T> {
 impl<T: Send + 'static> Default for TaskSet<T> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl<T: Send + 'static, F: Future<Output = T> + Send + 'static> FromIterator<F> for TaskSet<T> {
+    fn from_iter<I: IntoIterator<Item = F>>(works: I) -> Self {
+        let mut tasks = Self::new();
+        for work in works {
+            tasks.spawn(work);
+        }
+        tasks
     }
 }
 

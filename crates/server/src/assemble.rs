@@ -10,8 +10,8 @@ use heartline_durability::Publications;
 use heartline_fanout::{Fanout, TypingQueue};
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_rest::{Api, Development, PrivacyChanges};
-use heartline_routing::{Clock, Envelope, LocalSockets, NodeRecord};
-use heartline_runtime::Random;
+use heartline_routing::{Envelope, LocalSockets, NodeRecord};
+use heartline_runtime::{Clock, Random};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 

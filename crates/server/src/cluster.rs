@@ -16,9 +16,9 @@ use heartline_routing::link::{
     ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Returned,
 };
 use heartline_routing::{
-    Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink, NodeRecord, Planes,
+    Directory, Envelope, LocalLink, MemoryDirectory, NodeLink, NodeRecord, Planes,
 };
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;

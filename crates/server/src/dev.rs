@@ -131,7 +131,7 @@ pub(crate) mod tests {
 
     impl Scratch {
         pub(crate) fn new() -> Self {
-            let name = format!("heartline-test-{:032x}", rand::random::<u128>());
+            let name = format!("heartline-test-{:032x}", Random::system().draw::<u128>());
             let path = std::env::temp_dir().join(name);
             fs::create_dir(&path).unwrap();
             Self(path)

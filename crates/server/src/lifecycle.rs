@@ -190,6 +190,7 @@ impl Lifecycle {
 }
 
 /// Spawns the work and reports once how it ended; `cut` cancels it.
+#[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
 fn run(
     tasks: &TaskTracker,
     cut: &CancellationToken,

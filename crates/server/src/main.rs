@@ -13,7 +13,7 @@ use heartline::commands::store::{self, StoreArguments};
 use heartline::commands::token::{self, SECRET_VARIABLE, TokenArguments};
 use heartline::lifecycle::Exit;
 use heartline_bench::{self as bench, BenchArgs};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_terminal::ConnectArgs;
 
 /// Party sessions allocate often and on every thread. With glibc's allocator an edit costs half as

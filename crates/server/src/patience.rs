@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use heartline_adapters::redis::RedisFailure;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 use tracing::warn;
 

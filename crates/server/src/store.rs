@@ -12,8 +12,7 @@ use heartline_durability::{
 use heartline_fanout::Audiences;
 use heartline_party::PartyArchive;
 use heartline_protocol::Timestamp;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use prometheus_client::registry::Registry;
 
 use crate::config::{Config, StoreEngine};

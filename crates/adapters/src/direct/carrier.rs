@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use heartline_protocol::NodeId;
+use heartline_routing::LinkError;
 use heartline_routing::link::{
     Carrier, Departures, DirectCarrier, LinkMetrics, Parcel, Reach, Refused,
 };
-use heartline_routing::{Clock, LinkError};
-use heartline_runtime::{Random, Tasks};
+use heartline_runtime::{Clock, Random, Tasks};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use heartline_protocol::NodeId;
+use heartline_routing::LinkError;
 use heartline_routing::link::{LinkMetrics, Parcel, Reach, Refused};
-use heartline_routing::{Clock, LinkError};
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;

@@ -4,12 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
+use heartline_runtime::TaskSet;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
@@ -21,7 +21,7 @@ const PATIENT: Duration = Duration::from_secs(30);
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 /// What happens after the answer was written.
@@ -41,7 +41,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(async move {
             let mut held = Vec::new();
             loop {

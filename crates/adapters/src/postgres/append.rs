@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use heartline_durability::{AppendError, Appended, StoreError};
 use heartline_protocol::{ChatId, Outcome};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use tracing::error;

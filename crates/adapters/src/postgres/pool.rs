@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use heartline_durability::StoreError;
 use heartline_protocol::Outcome;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;

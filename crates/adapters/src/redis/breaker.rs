@@ -83,7 +83,7 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
 
     use super::*;
 

@@ -6,8 +6,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use redis::{Cmd, FromRedisValue, Pipeline, ToRedisArgs, Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};

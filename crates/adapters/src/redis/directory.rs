@@ -17,10 +17,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use heartline_protocol::{ConnectionId, NodeId, Timestamp, UserId};
 use heartline_routing::{
-    Answering, Change, Clock, Connections, DirectoryError, Lease, LeaseKey, Leases, LiveConnection,
+    Answering, Change, Connections, DirectoryError, Lease, LeaseKey, Leases, LiveConnection,
     LiveNode, NodeRecord, Nodes, Policy, PresenceState, PresenceStates, Registration, Route,
     Routes,
 };
+use heartline_runtime::Clock;
 use redis::cmd;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};

@@ -16,10 +16,9 @@ use std::time::Duration;
 use heartline_engines::{Redis, RedisCluster};
 use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
-    Clock, Lease, LeaseKey, LeaseKind, Leases, Policy, PresenceState, PresenceStates, shard_of,
+    Lease, LeaseKey, LeaseKind, Leases, Policy, PresenceState, PresenceStates, shard_of,
 };
-use heartline_runtime::Random;
-use tokio::task::JoinSet;
+use heartline_runtime::{Clock, Random, TaskSet};
 use tokio::time::sleep;
 
 use super::{RedisClient, RedisConfig, RedisCounters, RedisDirectory, RedisDirectoryConfig};
@@ -48,14 +47,14 @@ async fn patient_directory(url: &str, node: &str, shards: u16) -> Listening {
 /// A directory whose listener runs for as long as it is held.
 struct Listening {
     directory: RedisDirectory,
-    _listener: JoinSet<()>,
+    _listener: TaskSet<()>,
 }
 
 impl Listening {
     async fn open(client: RedisClient, config: RedisDirectoryConfig) -> Self {
         let opened = RedisDirectory::connect(client, config, Clock::system()).await;
         let (directory, listener) = opened.unwrap();
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         tasks.spawn(listener.run());
         Self { directory, _listener: tasks }
     }

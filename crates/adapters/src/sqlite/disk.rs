@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heartline_durability::{Chain, StoreError};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::Instant;
 
 /// How long a measurement of the free space is used.

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use heartline_durability::{AppendError, Chain, NewMessage, StoreError};
 use heartline_protocol::ChatId;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 

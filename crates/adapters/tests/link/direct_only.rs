@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use heartline_engines::FaultProxy;
 use heartline_routing::link::{ReasonLabel, Transport};
-use heartline_routing::{Clock, LinkError, NodeLink};
+use heartline_routing::{LinkError, NodeLink};
+use heartline_runtime::Clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

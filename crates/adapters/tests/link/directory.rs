@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use heartline_adapters::redis::RedisClient;
 use heartline_protocol::{NodeId, Timestamp};
-use heartline_routing::{Answering, Clock, DirectoryError, LiveNode, NodeRecord, Nodes};
+use heartline_routing::{Answering, DirectoryError, LiveNode, NodeRecord, Nodes};
+use heartline_runtime::Clock;
 use tokio::time::Instant;
 
 /// The nodes that are there, for all directories of a test.

@@ -12,11 +12,10 @@ use heartline_protocol::{ChatId, NodeId};
 use heartline_routing::link::{
     ClusterLink, ClusterParts, LinkMetrics, RETURNS_MAX, Reception, Transport,
 };
-use heartline_routing::{Clock, Delivery, Envelope, LinkError, NodeLink, ResyncReason};
-use heartline_runtime::Random;
+use heartline_routing::{Delivery, Envelope, LinkError, NodeLink, ResyncReason};
+use heartline_runtime::{Clock, Random, TaskSet};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::directory::{Listed, ListedNodes, record};
@@ -63,12 +62,13 @@ pub(crate) struct Node {
     pub(crate) inbox: mpsc::Receiver<Envelope>,
     listed: Listed,
     /// The tasks of the node, which end with it.
-    tasks: JoinSet<()>,
+    tasks: TaskSet<()>,
 }
 
 impl Node {
     pub(crate) async fn start(setting: Setting) -> Self {
-        let id: NodeId = format!("{}-{:08x}", setting.name, rand::random::<u32>()).parse().unwrap();
+        let id: NodeId =
+            format!("{}-{:08x}", setting.name, Random::system().draw::<u32>()).parse().unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = TcpListener::bind(setting.listen.unwrap_or(any)).await.unwrap();
         let address = setting.advertise.unwrap_or(listener.local_addr().unwrap());
@@ -101,7 +101,7 @@ impl Node {
             nodes: Arc::new(nodes),
             clock: Clock::system(),
         });
-        let mut tasks = JoinSet::new();
+        let mut tasks = TaskSet::new();
         let server = DirectServer::new(id.clone(), secret, reception);
         tasks.spawn(server.serve(listener, std::future::pending()));
         tasks.spawn(direct_tasks.run());

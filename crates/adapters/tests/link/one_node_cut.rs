@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use heartline_engines::{FaultProxy, Redis};
-use heartline_routing::{Clock, NodeLink};
+use heartline_routing::NodeLink;
+use heartline_runtime::Clock;
 
 use crate::harness::{Cluster, PATIENCE, SWITCHED, after, until};
 

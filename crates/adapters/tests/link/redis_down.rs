@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use heartline_engines::Redis;
+use heartline_routing::NodeLink;
 use heartline_routing::link::Transport;
-use heartline_routing::{Clock, NodeLink};
+use heartline_runtime::Clock;
 
 use crate::harness::{Cluster, PATIENCE, SWITCHED, after, until};
 

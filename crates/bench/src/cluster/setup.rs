@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use heartline_engines::{Postgres, Redis};
 use heartline_protocol::server_frame::ChatKind;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 
 use super::window::Window;

@@ -1,7 +1,7 @@
 //! The layouts that Heartline's leases are compared with, each renewed as fast as Redis replies.
 
 use anyhow::Result;
-use heartline_routing::Clock;
+use heartline_runtime::{Clock, Random};
 use rand::seq::SliceRandom;
 
 use super::redis_connection::{Commands, RedisConnection};
@@ -83,7 +83,7 @@ impl Baselines {
         // its sorted set.
         let random_order = || {
             let mut order: Vec<usize> = (0..connections).collect();
-            order.shuffle(&mut rand::rng());
+            order.shuffle(&mut Random::system());
             order
         };
         let mut by_shard: Vec<usize> = (0..connections).collect();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use heartline_protocol::{NodeId, UserId};
-use heartline_routing::{Clock, PresenceStates, Routes};
-use heartline_runtime::{TaskSet, blocking};
+use heartline_routing::{PresenceStates, Routes};
+use heartline_runtime::{Clock, TaskSet, blocking};
 use tokio::runtime::Builder;
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep};
@@ -83,7 +83,7 @@ impl QueryThread {
     /// Ends the thread and returns the latencies.
     pub(super) async fn finish(mut self) -> Result<QueryLatencies> {
         self.set(Background::Stopped);
-        self.thread.join_next().await.context("the thread was joined before")??
+        self.thread.join_next().await.context("the thread was joined before")???
     }
 }
 

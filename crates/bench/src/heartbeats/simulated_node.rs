@@ -13,10 +13,10 @@ use heartline_adapters::redis::{
 use heartline_protocol::{ConnectionId, NodeId, UserId};
 use heartline_routing::renewal::{ConnectionCounts, LeaseLosses, LocalLeases, Renewal};
 use heartline_routing::{
-    Clock, Lease, LeaseKey, LeaseKind, Leases, LocalLink, NodeRecord, Nodes, Policy, Registration,
+    Lease, LeaseKey, LeaseKind, Leases, LocalLink, NodeRecord, Nodes, Policy, Registration,
     RoutingMetrics, shard_of,
 };
-use heartline_runtime::{Random, TaskSet};
+use heartline_runtime::{Clock, Random, TaskSet};
 use ulid::Ulid;
 
 use super::redis_connection::{Commands, RedisConnection};
@@ -92,7 +92,7 @@ pub(super) async fn open_directory(
 impl SimulatedNode {
     /// A node without connections.
     pub(super) async fn open(url: &str, prefix: &str) -> Result<Arc<Self>> {
-        let node_id: NodeId = format!("bench-{:08x}", rand::random::<u32>()).parse()?;
+        let node_id: NodeId = format!("bench-{:08x}", Random::system().draw::<u32>()).parse()?;
         let (directory, listener) = open_directory(url, prefix, node_id.clone()).await?;
         let mut listening = TaskSet::new();
         listening.spawn(listener.run());
@@ -131,7 +131,7 @@ impl SimulatedNode {
         let missing = connections.saturating_sub(self.len());
         stream::iter(0..missing)
             .map(|_| async {
-                let user_id: UserId = Ulid(rand::random()).to_string().parse()?;
+                let user_id: UserId = Ulid(Random::system().draw()).to_string().parse()?;
                 let key = self.register(user_id).await?;
                 self.leases.write().unwrap_or_else(PoisonError::into_inner).push(key);
                 anyhow::Ok(())
@@ -143,7 +143,7 @@ impl SimulatedNode {
 
     async fn register(&self, user_id: UserId) -> Result<LeaseKey> {
         let shard = shard_of(&user_id, SHARDS);
-        let ulid = Ulid::from_parts(Clock::system().wall().unix_ms, rand::random());
+        let ulid = Ulid::from_parts(Clock::system().wall().unix_ms, Random::system().draw());
         let connection_id = ConnectionId { ulid, shard };
         let node_id = self.node.node_id.clone();
         let key = LeaseKey { user_id, node_id, connection_id };
@@ -247,7 +247,7 @@ impl SimulatedNode {
 }
 
 fn claim(key: &LeaseKey, again: bool) -> Result<Lease> {
-    let device_id = Ulid(rand::random()).to_string().parse()?;
+    let device_id = Ulid(Random::system().draw()).to_string().parse()?;
     let (kind, age) = (LeaseKind::Chat, Duration::ZERO);
     Ok(Lease { key: key.clone(), device_id, kind, age, again })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::sleep;
 

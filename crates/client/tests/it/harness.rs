@@ -104,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FakeSocket<S> {
 
     pub(crate) async fn send_established(&mut self, interval_ms: u64, timeout_ms: u64) {
         let established = ConnectionEstablished {
-            connection_id: ConnectionId { ulid: Ulid(rand::random()), shard: 1 },
+            connection_id: ConnectionId { ulid: Ulid(Random::system().draw()), shard: 1 },
             user_id: "ana".parse().unwrap(),
             device_id: "phone".parse().unwrap(),
             server_id: "node-1".parse().unwrap(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use heartline_protocol::ChatId;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, timeout};
 

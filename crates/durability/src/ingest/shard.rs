@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use heartline_protocol::Timestamp;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;

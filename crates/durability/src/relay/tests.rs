@@ -5,8 +5,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use heartline_protocol::server_frame::{ManifestChat, Message};
 use heartline_protocol::{MessageId, Timestamp, UserId};
-use heartline_routing::Clock;
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use ulid::Ulid;
 
 use super::*;

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use heartline_protocol::{MessageId, Timestamp};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use proptest::prelude::*;
 use ulid::Ulid;
 

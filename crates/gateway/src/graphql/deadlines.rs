@@ -111,7 +111,7 @@ impl Deadlines {
 
 #[cfg(test)]
 mod tests {
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
 
     use super::*;
 

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Condvar;
 use shuttle::thread::{self, JoinHandle};

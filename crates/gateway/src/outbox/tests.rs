@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use proptest::prelude::*;
 
 use super::*;

@@ -8,8 +8,8 @@ use heartline_durability::{Relation, Sight};
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{Presence, PresenceStatus};
 use heartline_protocol::{Timestamp, UserId};
-use heartline_routing::{Clock, PresenceState, PresenceStates};
-use heartline_runtime::Map;
+use heartline_routing::{PresenceState, PresenceStates};
+use heartline_runtime::{Clock, Map};
 use tracing::warn;
 
 use crate::ports::Relations;

@@ -109,7 +109,7 @@ impl Inbound {
 
 #[cfg(test)]
 mod tests {
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
     use ulid::Ulid;
 
     use super::*;

@@ -12,7 +12,7 @@ mod walks;
 
 use bytes::Bytes;
 use heartline_protocol::{ErrorFrame, Timestamp, Token};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 
 use super::*;
 use crate::websocket::FrameError;

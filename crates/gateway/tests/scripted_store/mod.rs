@@ -11,7 +11,8 @@ use heartline_gateway::ports::{Reads, Records, Relations, RelationsError, SendOu
 use heartline_gateway::{Config, DurabilityPorts, Gateway, Metrics, Parts, TypingNotices};
 use heartline_protocol::server_frame::Message;
 use heartline_protocol::{ChatId, NodeId, Outcome, Timestamp, UserId};
-use heartline_routing::{Clock, Directory, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use heartline_routing::{Directory, Envelope, LocalLink, MemoryDirectory, NodeLink};
+use heartline_runtime::Clock;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

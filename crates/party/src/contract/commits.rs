@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::task::JoinSet;
+use heartline_runtime::TaskSet;
 
 use super::{Step, StoreContract, committed, done, fields, fields_of};
 use crate::room::store::{Committed, PartyStore, Revision};
@@ -102,7 +102,7 @@ impl StoreContract {
     async fn of_concurrent_commits_one_wins_each_revision(&self) {
         let (session_id, first) = self.created().await;
         let wins = Wins::default();
-        let mut committers = JoinSet::new();
+        let mut committers = TaskSet::new();
         for number in 0..COMMITTERS {
             let store = self.stores[number % self.stores.len()].clone();
             committers.spawn(win_once(store, session_id.clone(), number, Arc::clone(&wins)));

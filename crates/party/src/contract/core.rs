@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use heartline_runtime::Random;
+use heartline_runtime::{Random, TaskSet};
 use rand::Rng;
 use tokio::sync::broadcast;
-use tokio::task::JoinSet;
 
 use super::{ENTRIES_KEPT, StoreContract, fields_of, next_commit};
 use crate::room::store::{Commit, Committed, Notice, PartyStore, Revision};
@@ -31,7 +30,7 @@ impl StoreContract {
         let follower = self.other();
         let mut notices = follower.watch.notices();
         follower.watch.watch(&session_id).await.expect("the store works");
-        let mut nodes = JoinSet::new();
+        let mut nodes = TaskSet::new();
         for number in 0..NODES {
             let store = &self.stores[number as usize % self.stores.len()];
             let node = Node::new(store.clone(), &session_id, number);

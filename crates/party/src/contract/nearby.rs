@@ -1,5 +1,7 @@
 //! The promises of every archive about searches by place.
 
+use heartline_runtime::Random;
+
 use super::archive::{ArchiveContract, discovered};
 use crate::room::archive::{Archived, Discovered, SearchArea};
 use crate::value::session::{Details, Status};
@@ -33,8 +35,10 @@ impl ArchiveContract<'_> {
 
     async fn sessions_in_an_area_are_found_the_nearest_first(&self) {
         // A random place, so that many runs on one engine do not affect each other.
-        let (latitude, longitude) =
-            (rand::random_range(-60.0..60.0), rand::random_range(-170.0..170.0));
+        let (latitude, longitude) = (
+            Random::system().draw_within(-60.0..60.0),
+            Random::system().draw_within(-170.0..170.0),
+        );
         let north = |metres: f64| self.at(latitude + metres / DEGREE_METRES, longitude);
         let [middle, near, far, away] = [0.0, 300.0, 499.0, 501.0].map(north);
         let east_degrees = 400.0 / DEGREE_METRES / f64::to_radians(latitude).cos();
@@ -59,8 +63,10 @@ impl ArchiveContract<'_> {
     }
 
     async fn hidden_and_ended_sessions_are_not_found(&self) {
-        let (latitude, longitude) =
-            (rand::random_range(-60.0..60.0), rand::random_range(-170.0..170.0));
+        let (latitude, longitude) = (
+            Random::system().draw_within(-60.0..60.0),
+            Random::system().draw_within(-170.0..170.0),
+        );
         let open = self.at(latitude, longitude);
         let ended = Archived { status: Status::Ended, ..self.at(latitude, longitude) };
         let mut hidden = self.at(latitude, longitude);
@@ -81,7 +87,7 @@ impl ArchiveContract<'_> {
     }
 
     async fn areas_cross_the_date_line_and_the_poles(&self) {
-        let latitude = rand::random_range(-60.0..60.0);
+        let latitude = Random::system().draw_within(-60.0..60.0);
         let (west, east) = (self.at(latitude, 179.9999), self.at(latitude, -179.9999));
         let (pole, beyond) = (self.at(89.9999, 10.0), self.at(89.9999, -170.0));
         let all = [&west, &east, &pole, &beyond];

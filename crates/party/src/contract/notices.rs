@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use heartline_runtime::TaskSet;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::{Step, StoreContract, done, entry_of, next_commit};
 use crate::room::store::{PartyStore, Revision};
@@ -66,7 +66,7 @@ impl StoreContract {
     async fn no_commit_is_missed_once_watching_has_begun(&self) {
         let (session_id, first) = self.created().await;
         let allowed = Arc::new(Semaphore::new(ROUND_COMMITS));
-        let mut committer = JoinSet::new();
+        let mut committer = TaskSet::new();
         let store = self.other().clone();
         committer.spawn(commit_on(store, session_id.clone(), first, Arc::clone(&allowed)));
         let watcher = self.first();

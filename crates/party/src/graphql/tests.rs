@@ -18,10 +18,9 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use heartline_protocol::NodeId;
 use heartline_protocol::graphql::{GraphQlRequest, Reply};
-use heartline_routing::{Clock, MemoryDirectory, NodeRecord, Nodes};
-use heartline_runtime::Random;
+use heartline_routing::{MemoryDirectory, NodeRecord, Nodes};
+use heartline_runtime::{Clock, Random, TaskSet};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Caller, Party};
@@ -78,7 +77,7 @@ struct World {
     archive: Arc<MemoryArchive>,
     nodes: Vec<Party>,
     sockets: AtomicU64,
-    _tasks: JoinSet<()>,
+    _tasks: TaskSet<()>,
 }
 
 impl World {
@@ -91,7 +90,7 @@ impl World {
     async fn with(count: usize, rates: PartyRates) -> Self {
         let (store, archive) = (Arc::new(MemoryStore::new()), Arc::new(MemoryArchive::default()));
         let directory: Arc<dyn Nodes> = Arc::new(MemoryDirectory::new(16, Clock::system()));
-        let (mut nodes, mut tasks) = (Vec::new(), JoinSet::new());
+        let (mut nodes, mut tasks) = (Vec::new(), TaskSet::new());
         for number in 0..count {
             let node_id: NodeId = format!("node-{number}").parse().unwrap();
             let record = NodeRecord {

@@ -49,7 +49,8 @@ impl LiveNodes {
 
 #[cfg(test)]
 mod tests {
-    use heartline_routing::{Clock, NodeRecord};
+    use heartline_routing::NodeRecord;
+    use heartline_runtime::Clock;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{join, join_all};
 use heartline_protocol::NodeId;
-use heartline_runtime::Map;
+use heartline_runtime::{Clock, Map};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, info, warn};
@@ -24,7 +24,6 @@ use super::parcel::{PARCEL_BYTES_MAX, Parcel, Status};
 use super::peers::{PeerStatus, Way};
 use super::reception::Reception;
 use super::{LinkError, NodeLink};
-use crate::clock::Clock;
 use crate::directory::Nodes;
 
 /// How often the link checks whether something is due.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use heartline_protocol::NodeId;
-use heartline_runtime::{Map, Set};
+use heartline_runtime::{Clock, Map, Set};
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -23,7 +23,6 @@ use super::metrics::{LinkMetrics, Transport};
 use super::numbering::{Arrival, Received};
 use super::parcel::{Arrived, Content, ParcelError, Status};
 use super::peers::Peers;
-use crate::clock::Clock;
 
 /// Envelopes that the inbox holds. Senders on this node and direct links wait for room; a parcel
 /// from the broker waits 50 ms and is then dropped, which is a gap.

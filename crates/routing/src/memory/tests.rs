@@ -1,6 +1,6 @@
 use super::MemoryDirectory;
-use crate::clock::Clock;
 use crate::contract::Contract;
+use heartline_runtime::Clock;
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_directory_keeps_the_contract() {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use heartline_auth::{DATA_DIRECTORY, SECRET_BYTES_MIN, Secret, read_dev_secret};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 
 use self::evidence::Evidence;
 use self::probe::Probe;

@@ -7,8 +7,7 @@ use clap::Subcommand;
 use heartline_adapters::sqlite::SqliteStore;
 use heartline_durability::Repair;
 use heartline_protocol::ChatId;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::store::{StoreLocation, print_outcome};
 use crate::config::StoreEngine;

@@ -198,7 +198,7 @@ mod tests {
     use clap::Parser;
     use heartline_adapters::sqlite::SqliteStore;
     use heartline_durability::People;
-    use heartline_routing::Clock;
+    use heartline_runtime::Clock;
     use heartline_runtime::Random;
 
     use super::*;

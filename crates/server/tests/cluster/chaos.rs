@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use heartline_runtime::Random;
 use heartline_testing::{PATIENCE, eventually};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -201,7 +202,7 @@ fn beliefs(snapshot: &[Value], observer: &RecordingSocket) -> BTreeMap<String, S
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_any_mix_of_faults_everybody_is_found_and_seen_as_they_are() {
     let seed = std::env::var("HEARTLINE_SEED").ok().map(|seed| seed.parse().unwrap());
-    let seed = seed.unwrap_or_else(rand::random::<u64>);
+    let seed = seed.unwrap_or_else(|| Random::system().draw());
     println!("HEARTLINE_SEED={seed}");
     let cluster = Setup::nodes(3).network(Network::FaultyToRedis).start().await;
     let mut observer = cluster.all::<3>()[0].connect("observer").await;

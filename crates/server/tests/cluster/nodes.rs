@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use heartline_engines::{FaultProxy, HeldPort, Postgres, Redis, free_port, hold_port};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::{PATIENCE, SECRET, Server, Socket, bearer, service_token};
 use serde_json::Value;
 use tokio::process::Command;

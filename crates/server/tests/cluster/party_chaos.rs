@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use heartline_runtime::Random;
 use heartline_testing::party::Join;
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -68,7 +69,7 @@ async fn fail(cluster: &mut Cluster, game: &Game, leader: &mut Member) -> Instan
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_party_is_one_whatever_becomes_of_its_nodes() {
     let seed = std::env::var("HEARTLINE_SEED").ok().map(|seed| seed.parse().unwrap());
-    let seed = seed.unwrap_or_else(rand::random::<u64>);
+    let seed = seed.unwrap_or_else(|| Random::system().draw());
     println!("HEARTLINE_SEED={seed}");
     let mut cluster = Setup::nodes(3).set("party.archive_debounce", "1s").start().await;
     let recorder = Recorder::on(&cluster, SESSION).await;

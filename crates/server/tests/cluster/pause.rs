@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heartline_protocol::Timestamp;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::presence::{SENTINEL, is_known, is_presence};
 use heartline_testing::{PATIENCE, Socket, eventually, seconds_from_now, sign};
 use serde_json::{Value, json};

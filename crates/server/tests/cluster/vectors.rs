@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::eventually;
 use heartline_testing::presence::{SENTINEL, is_known};
 use serde_json::Value;

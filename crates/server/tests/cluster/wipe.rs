@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::eventually;
 use tokio::time::{sleep, sleep_until};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::presence::{SENTINEL, is_known};
 use tokio::time::sleep;
 

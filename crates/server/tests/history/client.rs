@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_protocol::limits::CONTENT_BYTES_MAX;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep_until};

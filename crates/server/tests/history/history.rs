@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use serde::Serialize;
 use tokio::time::Instant;
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heartline_runtime::Random;
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::sleep;
@@ -54,7 +55,7 @@ pub(crate) async fn pause(server: &mut Server, shared: &Shared, random: &mut Std
 
 /// A directory where something can be mounted.
 fn mount_point() -> PathBuf {
-    let name = format!("heartline-mount-{:032x}", rand::random::<u128>());
+    let name = format!("heartline-mount-{:032x}", Random::system().draw::<u128>());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir(&path).unwrap();
     path

@@ -2,6 +2,7 @@
 //!
 //! Each is short here; `scripts/history` makes them long.
 
+use heartline_runtime::Random;
 use rand::rngs::StdRng;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -32,7 +33,10 @@ pub(crate) fn rounds(short: usize) -> usize {
 
 pub(crate) fn seed() -> u64 {
     let given = std::env::var("HISTORY_SEED").ok();
-    given.map_or_else(rand::random, |given| given.parse().expect("HISTORY_SEED is a number"))
+    given.map_or_else(
+        || Random::system().draw(),
+        |given| given.parse().expect("HISTORY_SEED is a number"),
+    )
 }
 
 /// Prints what was measured, and fails if a promise was broken or too little was tried.

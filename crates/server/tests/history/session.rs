@@ -9,8 +9,7 @@ use heartline_client::raw::{
     OPCODE_CLOSE, OPCODE_PING, OPCODE_PONG, OPCODE_TEXT, connect_raw, masked_frame,
     masked_text_frame, read_server_frame,
 };
-use heartline_routing::Clock;
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heartline_client::raw::{OPCODE_CLOSE, OPCODE_TEXT};
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Random, TaskSet};
 use heartline_testing::chat::PATIENT;
 use heartline_testing::{Server, Socket, close_of, token};
 use serde::Deserialize;
@@ -102,7 +102,7 @@ impl Member {
                     assert_eq!(frame.code.as_deref(), Some("SERVER_BUSY"));
                     self.busy += 1;
                     let seconds = frame.retry_after_seconds.expect("when to come again") as f64;
-                    let jitter = 1.0 + 0.5 * rand::random::<f64>();
+                    let jitter = 1.0 + 0.5 * Random::system().draw::<f64>();
                     tokio::time::sleep(Duration::from_secs_f64(seconds * jitter)).await;
                     self.ask().await;
                 }

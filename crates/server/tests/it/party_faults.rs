@@ -146,7 +146,7 @@ const FAULTS: [(u8, &str, &[&str]); 55] = [
         "members vanish after an hour",
         &[
             "the_lifetime_of_a_session_is_extended_while_it_has_members",
-            "every_key_ends_by_itself_and_keeping_puts_that_off",
+            "every_key_expires_and_keep_extends_it",
         ],
     ),
     (
@@ -214,7 +214,7 @@ const FAULTS: [(u8, &str, &[&str]); 55] = [
     (
         41,
         "the lists of sessions grow without bound",
-        &["active_sessions_are_those_with_a_sign_of_life_the_oldest_first"],
+        &["active_sessions_are_listed_by_their_last_activity"],
     ),
     (42, "error messages contain SQL", &["nothing_of_the_inside_is_told_when_engines_are_away"]),
     (
@@ -250,7 +250,7 @@ const FAULTS: [(u8, &str, &[&str]); 55] = [
         "messages, operations and connections have no limit",
         &[
             "an_item_that_is_too_large_is_refused_and_a_frame_that_is_too_large_ends_the_socket",
-            "only_so_many_operations_are_under_way",
+            "the_number_of_pending_operations_is_limited",
             "of_two_thousand_sockets_from_one_address_one_thousand_are_admitted",
         ],
     ),
@@ -271,7 +271,7 @@ const FAULTS: [(u8, &str, &[&str]); 55] = [
         51,
         "subscriptions to Redis leak",
         &[
-            "many_are_watched_and_left_at_once_and_what_is_left_is_not_heard_and_not_subscribed",
+            "many_sessions_are_watched_and_unwatched_at_once_and_unsubscribed",
             "a_room_without_members_ends_and_no_longer_watches_its_session",
         ],
     ),
@@ -309,7 +309,7 @@ const FAULTS: [(u8, &str, &[&str]); 55] = [
         "empty sessions stay in memory",
         &[
             "a_room_without_members_ends_and_no_longer_watches_its_session",
-            "what_nobody_uses_leaves_memory_and_stays_in_the_file",
+            "an_unused_session_leaves_memory_and_stays_in_the_file",
         ],
     ),
     (

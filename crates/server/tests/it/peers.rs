@@ -9,8 +9,7 @@ use heartline_client::raw::{
 use heartline_client::{Client, ClientConfig, ClientEvent};
 use heartline_protocol::Token;
 use heartline_protocol::server_frame::ConnectionEstablished;
-use heartline_routing::Clock;
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use heartline_testing::{PATIENCE, Server, Socket, bearer, close_of, service_token, token};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -1,7 +1,7 @@
 //! Presence for subscribers: the events, their order, and the limits of subscriptions.
 
 use heartline_protocol::Timestamp;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
 use heartline_testing::{seconds_from_now, sign};
 use serde_json::{Value, json};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use heartline_routing::Clock;
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use heartline_testing::chat::open_store;
 use heartline_testing::presence::{OPEN, SENTINEL, is_known, unknown};
 use heartline_testing::{Files, PATIENCE, Socket};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heartline_client::raw::masked_text_frame;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use heartline_testing::{PATIENCE, Response, Server, Socket, bearer, token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -35,7 +35,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Self {
-        let name = format!("heartline-terminal-{:032x}", rand::random::<u128>());
+        let name = format!("heartline-terminal-{:032x}", Random::system().draw::<u128>());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use heartline_runtime::Random;
 use tokio::process::Command;
 
 /// The program under test and the directory for the files of its tests. Cargo passes both only to
@@ -33,7 +34,7 @@ impl Binary {
 
     /// A new empty directory.
     pub fn scratch(&self) -> PathBuf {
-        let name = format!("heartline-it-{:032x}", rand::random::<u128>());
+        let name = format!("heartline-it-{:032x}", Random::system().draw::<u128>());
         let path = Path::new(self.directory).join(name);
         std::fs::create_dir(&path).unwrap();
         path

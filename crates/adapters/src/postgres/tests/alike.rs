@@ -12,8 +12,7 @@ use heartline_fanout::Audiences;
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::server_frame::{ChatKind, Role};
 use heartline_protocol::{ChatId, Timestamp, UserId};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use proptest::prelude::*;
 
 use super::scratch::{Scratch, message, user};
@@ -327,7 +326,7 @@ impl Drop for Directory {
 }
 
 async fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
-    let name = format!("heartline-alike-{:032x}", rand::random::<u128>());
+    let name = format!("heartline-alike-{:032x}", Random::system().draw::<u128>());
     let directory = Directory(std::env::temp_dir().join(name));
     std::fs::create_dir(&directory.0).unwrap();
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::in_directory(&directory.0) };

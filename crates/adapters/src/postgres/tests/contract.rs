@@ -1,8 +1,7 @@
 use heartline_durability::contract::Contract;
 use heartline_fanout::contract::AudienceContract;
 use heartline_protocol::ChatId;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::scratch::{Scratch, group, message, whole};
 use crate::append_all::AppendAll;

@@ -7,9 +7,7 @@ use std::time::Duration;
 use heartline_durability::{Actor, Appended, ChatEdit, Chats, Upkeep};
 use heartline_engines::Postgres;
 use heartline_protocol::{ChatId, Outcome};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
-use tokio::task::JoinSet;
+use heartline_runtime::{Clock, Random, TaskSet};
 
 use super::scratch::{Scratch, ask, group, page, patient, send, user, whole};
 use crate::postgres::chats;
@@ -85,7 +83,7 @@ async fn acknowledged_messages_survive_a_power_cut_and_the_pool_recovers() {
     let chat_id = prepare(&postgres.url()).await;
     let store = open(&postgres.url(), chat_id).await;
     let (stop, failures) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let mut lanes: JoinSet<Vec<(String, u64)>> = (0..8)
+    let mut lanes: TaskSet<Vec<(String, u64)>> = (0..8)
         .map(|lane| send_on(store.clone(), chat_id, lane, stop.clone(), failures.clone()))
         .collect();
     for cut in 1..=3 {
@@ -93,7 +91,7 @@ async fn acknowledged_messages_survive_a_power_cut_and_the_pool_recovers() {
         let head = page(&store, chat_id, 0).await.unwrap().head_sequence;
         while page(&store, chat_id, 0).await.unwrap().head_sequence < head + 50 {}
         let engine = Arc::clone(&postgres);
-        let restarted = tokio::task::spawn_blocking(move || {
+        let restarted = heartline_runtime::blocking(move || {
             engine.stop();
             engine.restart();
         });

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use heartline_durability::{AppendError, Chain, ChatLog};
 use heartline_protocol::{ChatId, Outcome};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 

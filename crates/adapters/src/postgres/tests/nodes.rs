@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use heartline_durability::{Announcements, Published, Unpublished, Upkeep};
 use heartline_protocol::ChatId;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
-use tokio::task::JoinSet;
+use heartline_runtime::{Clock, Random, TaskSet};
 
 use super::scratch::{Scratch, group, message, page, send, whole};
 use crate::append_all::AppendAll;
@@ -33,8 +31,8 @@ async fn two_nodes_assign_the_sequences_of_a_chat_without_gaps_in_commit_order()
     let stores = [scratch.open().await, scratch.open().await];
     let chat_id = group(&stores[0], "ana", &[]).await;
     let last = (SENDERS * EACH) as u64;
-    let reader = tokio::task::JoinSet::from_iter([follow(stores[1].clone(), chat_id, last)]);
-    let senders: JoinSet<Vec<u64>> = (0..SENDERS)
+    let reader = heartline_runtime::TaskSet::from_iter([follow(stores[1].clone(), chat_id, last)]);
+    let senders: TaskSet<Vec<u64>> = (0..SENDERS)
         .map(|sender| {
             let store = stores[sender % 2].clone();
             async move {
@@ -65,7 +63,7 @@ async fn batches_of_the_same_chats_in_any_order_do_not_deadlock() {
     for _ in 0..10 {
         chats.push(group(&stores[0], "ana", &[]).await);
     }
-    let lanes: JoinSet<()> = (0..8_usize)
+    let lanes: TaskSet<()> = (0..8_usize)
         .map(|lane| {
             let (store, mut chats) = (stores[lane % 2].clone(), chats.clone());
             // Each lane has its own order of the same chats.

@@ -2,9 +2,7 @@
 
 use heartline_durability::{Chain, ChatLog, Chats};
 use heartline_engines::Postgres;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
-use tokio::task::JoinSet;
+use heartline_runtime::{Clock, Random, TaskSet};
 
 use super::scratch::{Scratch, ask, group, send, user};
 use crate::postgres::{OpenError, PostgresConfig, PostgresStore, SynchronousCommit};
@@ -60,7 +58,7 @@ async fn commits_wait_for_the_disk_whatever_the_role_is_set_to() {
 async fn nodes_that_start_together_migrate_the_schema_once() {
     let scratch = Scratch::new();
     let config = scratch.config();
-    let nodes: JoinSet<PostgresStore> =
+    let nodes: TaskSet<PostgresStore> =
         (0..6)
             .map(|_| {
                 let config = config.clone();

@@ -1,6 +1,6 @@
 use heartline_party::contract::ArchiveContract;
 use heartline_party::{Archived, PartyArchive, PartySession};
-use tokio::task::JoinSet;
+use heartline_runtime::TaskSet;
 
 use super::scratch::Scratch;
 
@@ -28,7 +28,7 @@ async fn the_archive_keeps_every_promise_of_its_port() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_archive_the_same_sessions_end_at_the_newest() {
     let scratch = Scratch::new();
-    let mut nodes = JoinSet::new();
+    let mut nodes = TaskSet::new();
     for node in 0..3_u64 {
         let store = scratch.open().await;
         nodes.spawn(async move {

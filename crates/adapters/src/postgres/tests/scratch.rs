@@ -8,8 +8,7 @@ use heartline_durability::{
 use heartline_engines::Postgres;
 use heartline_protocol::server_frame::{ChatKind, Message};
 use heartline_protocol::{ChatId, UserId};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use tokio_postgres::types::FromSqlOwned;
 
 use crate::postgres::config::Deadlines;

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use heartline_engines::Postgres;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::scratch::{ask, group, send};
 use crate::postgres::{PostgresConfig, PostgresStore};
@@ -16,7 +15,7 @@ struct Certificates(PathBuf);
 
 impl Certificates {
     fn new() -> Self {
-        let name = format!("heartline-certificates-{:032x}", rand::random::<u128>());
+        let name = format!("heartline-certificates-{:032x}", Random::system().draw::<u128>());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)

@@ -1,6 +1,5 @@
 use heartline_engines::{Redis, RedisCluster};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::*;
 use crate::redis::RedisCounters;

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use heartline_routing::Clock;
-use heartline_runtime::Supervisor;
+use heartline_runtime::{Clock, Supervisor};
 use tokio::time::Instant;
 use tracing::info;
 

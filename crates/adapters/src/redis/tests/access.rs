@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use heartline_engines::Redis;
 use heartline_routing::{
-    Change, Clock, Connections, Lease, Leases, NodeRecord, Nodes, Policy, PresenceStates, Routes,
+    Change, Connections, Lease, Leases, NodeRecord, Nodes, Policy, PresenceStates, Routes,
 };
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use redis::{Value, cmd};
 use tokio::time::timeout;
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use heartline_engines::Redis;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use redis::{Pipeline, Value, cmd};
 use tokio::time::sleep;
 

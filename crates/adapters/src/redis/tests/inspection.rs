@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use heartline_routing::{Clock, Leases, NodeRecord, Nodes, Policy};
+use heartline_routing::{Leases, NodeRecord, Nodes, Policy};
+use heartline_runtime::Clock;
 use redis::{Cmd, Value};
 
 use super::{Engines, lease, patient_client, patient_directory, policy, settled};

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use heartline_engines::Redis;
 use heartline_routing::link::{LinkMetrics, RETURNS_MAX, Reception, Transport};
-use heartline_routing::{Answering, Change, Clock, Leases, PresenceStates};
+use heartline_routing::{Answering, Change, Leases, PresenceStates};
+use heartline_runtime::{Clock, TaskSet};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::{Listening, client, config, directory, lease, policy, settled};
@@ -60,7 +60,7 @@ async fn a_link_listener_that_panics_is_restarted_and_has_a_gap() {
     let (reception, _inbox) = Reception::new(own.clone(), Clock::system(), metrics.clone());
     let (returns, _returned) = mpsc::channel(RETURNS_MAX);
     let (_carrier, tasks) = RedisCarrier::new(client.clone(), own, Arc::clone(&reception), returns);
-    let mut running = JoinSet::new();
+    let mut running = TaskSet::new();
     running.spawn(tasks.run());
     let mut gaps = reception.gaps();
 

@@ -3,7 +3,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use heartline_engines::RedisCluster;
 use heartline_protocol::UserId;
-use heartline_routing::{Clock, Connections, Lease, LeaseKey, Leases, Policy};
+use heartline_routing::{Connections, Lease, LeaseKey, Leases, Policy};
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 
 use super::{directory, lease, policy, settled};

@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use heartline_engines::Redis;
 use heartline_routing::{
-    Answering, Clock, Connections, Leases, NodeRecord, Nodes, PresenceStates, Routes,
+    Answering, Connections, Leases, NodeRecord, Nodes, PresenceStates, Routes,
 };
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 
 use super::{LEASE, client, config, directory, lease, policy, settled, user};

@@ -2,7 +2,8 @@ use std::path::Path;
 use std::process::Command;
 
 use heartline_engines::Redis;
-use heartline_routing::{Clock, Connections, Leases, PresenceState, PresenceStates, Registration};
+use heartline_routing::{Connections, Leases, PresenceState, PresenceStates, Registration};
+use heartline_runtime::Clock;
 use tokio::time::sleep;
 
 use super::{LEASE, directory, lease, policy, settled, user};

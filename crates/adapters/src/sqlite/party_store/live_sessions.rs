@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use heartline_party::{Commit, Committed, NOTICES_MAX, Notice, Revision};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use heartline_durability::{AppendRefusal, Chain, ChatLog, LogRead, Position, Repair, Upkeep};
 use heartline_protocol::{ChatId, Outcome};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::scratch::{Scratch, group, message};
 use crate::append_all::AppendAll;
@@ -59,7 +58,7 @@ async fn waiting_jobs_are_committed_together() {
         let _ = gate.recv();
         Ok(())
     });
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = heartline_runtime::TaskSet::new();
     let (slow, ()) = tokio::join!(slow, async {
         has_begun.await.unwrap();
         for number in 0..50 {

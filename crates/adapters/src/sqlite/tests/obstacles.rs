@@ -2,8 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::scratch::Scratch;
 use crate::sqlite::{SqliteConfig, SqliteStore};

@@ -51,9 +51,9 @@ async fn catching_up_reads_as_few_pages_in_a_long_chat_as_in_a_short_one() {
     transaction.commit().unwrap();
     drop(shell);
 
-    let began = heartline_routing::Clock::system().now();
+    let began = heartline_runtime::Clock::system().now();
     let store = scratch.open();
-    let opening = heartline_routing::Clock::system().now() - began;
+    let opening = heartline_runtime::Clock::system().now() - began;
     assert!(opening.as_secs() < 2, "ready after {opening:?}");
     drop(store);
     let long = pages_for_the_last_hundred(&scratch, long, 1_000_000);

@@ -8,10 +8,8 @@ use heartline_party::{
     Changes, Commit, Committed, Notice, PartyStore, Revision, SessionActivity, SessionStore,
     SessionWatch, Stored,
 };
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random, TaskSet, Tasks};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 use super::scratch::{Scratch, group, message};
 use crate::sqlite::{
@@ -223,10 +221,9 @@ async fn busy(store: &SqliteStore) -> std::sync::mpsc::SyncSender<()> {
         };
         held.0.writer.write(wait).await.unwrap();
     };
-    let mut tasks = JoinSet::new();
-    tasks.spawn(work);
+    // The task ends by itself when the sender is used or dropped.
+    drop(Tasks::new().spawn("busy writer", work));
     has_begun.await.unwrap();
-    tasks.detach_all();
     release
 }
 
@@ -244,7 +241,7 @@ async fn waiting_commits_and_messages_are_committed_together() {
     let node = Arc::new(party(&store).await);
     let before = store.counters().commits.get();
     let release = busy(&store).await;
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     for number in 0..50_u64 {
         let node = Arc::clone(&node);
         tasks.spawn(async move { go(&node, &format!("session-{number}"), 1..=1).await });
@@ -273,7 +270,7 @@ async fn a_commit_whose_caller_has_gone_is_cached_and_notified() {
     let release_first = busy(&store).await;
     let (began, has_begun) = oneshot::channel();
     let (release, gate) = std::sync::mpsc::sync_channel::<()>(1);
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::new();
     let held = store.clone();
     tasks.spawn(async move {
         let wait = move |_: &mut crate::sqlite::write_transaction::WriteTransaction<'_>| {
@@ -311,7 +308,7 @@ async fn a_child_commits_until_it_is_killed() {
     let config = SqliteConfig { disk_reserve_bytes: 0, ..SqliteConfig::new(database) };
     let store = SqliteStore::open(&config, Clock::system(), Random::system()).unwrap();
     let node = Arc::new(party(&store).await);
-    let mut sessions = JoinSet::new();
+    let mut sessions = TaskSet::new();
     for session in 0..SESSIONS {
         let node = Arc::clone(&node);
         sessions.spawn(async move {

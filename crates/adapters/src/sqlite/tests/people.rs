@@ -3,7 +3,7 @@ use std::time::Duration;
 use heartline_durability::{Actor, ChatEdit, Chats, Contacts, People, Privacy, Sight};
 use heartline_fanout::Audiences;
 use heartline_protocol::server_frame::Role;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use rusqlite::params;
 
 use super::scratch::{Scratch, group, message, user};

@@ -4,8 +4,7 @@ use std::process::{Command, Stdio};
 
 use heartline_durability::{Chain, ChatLog, LogRead, Position};
 use heartline_protocol::{ChatId, Outcome};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random, TaskSet, blocking};
 
 use super::scratch::{Scratch, group, message};
 use crate::append_all::AppendAll;
@@ -116,14 +115,16 @@ async fn a_backup_made_while_writing_has_no_gap() {
     let copy = scratch.directory().join("copy.db");
     store.append_all(vec![message(chat_id, "ana", "first")]).await.unwrap();
     let (database, target) = (scratch.database(), copy.clone());
-    let backup = tokio::task::spawn_blocking(move || back_up(&database, &target, false));
+    let mut tasks = TaskSet::new();
+    let backup = tasks.spawn(blocking(move || back_up(&database, &target, false)));
     let mut round = 0;
     while !backup.is_finished() {
         let batch = (0..8).map(|number| message(chat_id, "ana", &format!("{round}.{number}")));
         store.append_all(batch.collect()).await.unwrap();
         round += 1;
     }
-    backup.await.unwrap().unwrap();
+    let written = tasks.join_next().await.unwrap().unwrap().unwrap();
+    written.unwrap();
     drop(store);
     restore(&scratch.database(), &copy, true).unwrap();
     let store = scratch.open();

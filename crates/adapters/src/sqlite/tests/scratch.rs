@@ -5,8 +5,7 @@ use heartline_durability::message::DEFAULT_CONTENT_TYPE;
 use heartline_durability::{Chats, NewChat, NewMessage};
 use heartline_protocol::server_frame::ChatKind;
 use heartline_protocol::{ChatId, UserId};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 use rusqlite::Connection;
 
 use crate::sqlite::{SqliteConfig, SqliteStore};
@@ -16,7 +15,7 @@ pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(super) fn new() -> Self {
-        let name = format!("heartline-sqlite-{:032x}", rand::random::<u128>());
+        let name = format!("heartline-sqlite-{:032x}", Random::system().draw::<u128>());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)

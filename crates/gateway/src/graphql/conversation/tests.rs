@@ -1,6 +1,6 @@
 //! Every message at every stage.
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 
 use super::*;
 

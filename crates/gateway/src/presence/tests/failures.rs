@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use heartline_protocol::rest::Visibility;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use serde_json::{Value, json};
 
 use super::fixtures::{World, user};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use heartline_protocol::rest::Visibility;
 use heartline_protocol::{ConnectionId, UserId};
 use heartline_routing::{
-    Clock, Lease, LeaseKey, LeaseKind, Leases, MemoryDirectory, Policy, PresenceNews,
-    PresenceStates, Transition,
+    Lease, LeaseKey, LeaseKind, Leases, MemoryDirectory, Policy, PresenceNews, PresenceStates,
+    Transition,
 };
-use heartline_runtime::TaskSet;
+use heartline_runtime::{Clock, TaskSet};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use tokio::sync::oneshot;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use heartline_protocol::UserId;
-use heartline_routing::Clock;
-use heartline_runtime::Map;
+use heartline_runtime::{Clock, Map};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use heartline_runtime::TaskSet;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use super::{ADD, Client, World, item, uuid};
 
@@ -18,7 +18,7 @@ async fn no_concurrent_add_on_two_nodes_is_lost() {
     for stream in &mut streams {
         assert_eq!(stream.event().await["__typename"], "FullSync");
     }
-    let mut adding = JoinSet::new();
+    let mut adding = TaskSet::new();
     for (number, client) in clients.iter().enumerate() {
         let client = client.clone();
         adding.spawn(async move {

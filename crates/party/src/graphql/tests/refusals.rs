@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use async_graphql::parser::parse_query;
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use serde_json::json;
 use tokio::time::timeout;
 

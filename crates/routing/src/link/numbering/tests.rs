@@ -5,7 +5,7 @@ fn node(name: &str) -> NodeId {
 }
 
 fn start() -> Instant {
-    crate::clock::Clock::system().now()
+    heartline_runtime::Clock::system().now()
 }
 
 /// The arrivals of these numbers, one after the other.

@@ -1,8 +1,8 @@
 use heartline_protocol::Timestamp;
 
 use super::*;
-use crate::clock::Clock;
 use crate::directory::NodeRecord;
+use heartline_runtime::Clock;
 
 fn node(name: &str) -> NodeId {
     name.parse().unwrap()

@@ -9,7 +9,7 @@ use heartline_auth::{NewToken, Secret, sign};
 use heartline_client::ClientConfig;
 use heartline_gateway::config::SessionPolicy;
 use heartline_protocol::{DeviceId, Token, UserId};
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 
 use self::script::Script;
 use super::evidence::Evidence;

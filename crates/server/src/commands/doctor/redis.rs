@@ -7,8 +7,7 @@ use heartline_adapters::redis::{
     Anomaly, Inspection, RedisClient, RedisCounters, Rule, Severity, Sweeps, Vitals,
     check_settings, inspect, sweeps, vitals,
 };
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::clocks;
 use super::evidence::Evidence;

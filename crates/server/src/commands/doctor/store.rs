@@ -6,8 +6,7 @@ use std::path::Path;
 
 use heartline_adapters::sqlite::{SqliteConfig, Thoroughness, check_store};
 use heartline_durability::Chain;
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::DoctorArguments;
 use super::clocks;

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use heartline_engines::{Redis, RedisCluster};
 use heartline_party::{SessionActivity, SessionRecovery, SessionStore, SessionWatch};
-use heartline_routing::Clock;
-use heartline_runtime::Random;
+use heartline_runtime::{Clock, Random};
 
 use super::{advance, at, heard, step, stored};
 use crate::redis::{RedisClient, RedisConfig, RedisCounters, RedisPartyConfig, RedisPartyStore};

@@ -5,7 +5,7 @@ use heartline_engines::{Redis, RedisCluster};
 use heartline_party::{
     Committed, Revision, SessionActivity, SessionRecovery, SessionStore, SessionWatch,
 };
-use heartline_routing::Clock;
+use heartline_runtime::Clock;
 use tokio::time::{sleep, timeout};
 
 use super::{PATIENCE, advance, at, gap, hasty_store, heard, step, store, stored};

@@ -1,3 +1,0 @@
-//! The clock that every plane uses.
-
-pub use heartline_runtime::Clock;
