@@ -24,7 +24,7 @@ struct Server {
     _tasks: TaskSet<()>,
 }
 
-/// What happens after the answer was written.
+/// The behaviour of the server after the response was written.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     Close,

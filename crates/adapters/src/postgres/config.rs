@@ -88,7 +88,7 @@ impl Default for Deadlines {
 pub struct PostgresConfig {
     /// The encryption of connections.
     pub encryption: Encryption,
-    /// What every commit waits for, whatever is set for the server or the role.
+    /// `synchronous_commit` of every database session, whatever is set for the server or the role.
     pub synchronous_commit: SynchronousCommit,
     /// The size of the connection pool.
     pub pool_size: usize,

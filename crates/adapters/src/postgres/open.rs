@@ -35,7 +35,7 @@ pub enum OpenError {
     Roots {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem of the file.
         reason: String,
     },
     /// The server is too old.

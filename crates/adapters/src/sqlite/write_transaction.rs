@@ -32,8 +32,8 @@ pub(super) struct ChatState {
 }
 
 /// The writer's cache of the file. The cache is exact: only this writer changes the file while it
-/// holds the lock. It is cleared after a rollback, and when an operator's shell has changed the
-/// file.
+/// holds the lock. A rollback clears the cache, and so does a change of the file by an operator's
+/// shell.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     chats: HashMap<ChatId, ChatState>,

@@ -64,7 +64,7 @@ impl Nodes for ListedNodes {
 impl Answering for ListedNodes {
     fn silence(&self) -> Duration {
         match &self.redis {
-            // It is asked once a second, so that one second is no silence.
+            // The directory is called once a second, so one second without a call is not an outage.
             Some(_) => {
                 let silence = Clock::system().now() - *self.answered_at.lock().unwrap();
                 silence.saturating_sub(Duration::from_millis(1100))

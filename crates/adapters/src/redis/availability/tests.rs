@@ -4,7 +4,7 @@ use heartline_runtime::{Clock, Random};
 use super::*;
 use crate::redis::RedisCounters;
 
-/// What asks a Redis, and where the answers are shown.
+/// A prober of a Redis, and its metrics.
 struct Stage {
     availability: RedisAvailability,
     registry: Registry,

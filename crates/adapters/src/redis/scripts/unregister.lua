@@ -25,7 +25,7 @@ if own then
 elseif redis.call('ZREM', leases, user .. '/' .. node .. '/' .. id) == 0 then
     return reply('', {})
 end
--- Renewing an expired lease later would make it live without a route. It is removed here, so that
+-- Renewing an expired lease later would make it live without a route, so it is removed here, and
 -- its node registers the connection again.
 local ended = {}
 for _, connection in ipairs(over) do

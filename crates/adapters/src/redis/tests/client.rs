@@ -123,7 +123,7 @@ async fn a_full_redis_counts_as_down() {
     let redis = Redis::start();
     let client = client(&redis.url());
     client.query::<Value>(cmd("SET").arg("key").arg("value")).await.unwrap();
-    // It holds more than one byte, whatever it does with its buffers.
+    // Redis uses more than one byte, whatever its buffers.
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let failure = client.query::<Value>(cmd("SET").arg("key").arg("value")).await.unwrap_err();
     assert!(matches!(failure, RedisFailure::Unable(_)), "{failure}");

@@ -7,7 +7,7 @@ use redis::{Pipeline, cmd};
 use super::{patient_client, patient_directory, policy, settled};
 use crate::redis::RedisClient;
 
-/// What a connection may cost Redis, with all its indexes.
+/// The bytes that a connection may use in Redis, with all its indexes.
 const BYTES_MAX: u64 = 1536;
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_connection_costs_redis_four_keys_and_at_most_a_kilobyte_and_a_half() 
     assert!(bytes <= BYTES_MAX, "{bytes} bytes");
 }
 
-/// What all keys take together, by Redis' own account.
+/// The memory of all keys, by Redis' own count.
 async fn used_by_keys(client: &RedisClient) -> u64 {
     let names: Vec<String> = client.query(cmd("KEYS").arg("*")).await.unwrap();
     let mut bytes = 0;

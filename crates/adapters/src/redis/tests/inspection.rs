@@ -56,7 +56,7 @@ async fn announce(directory: &crate::redis::RedisDirectory, node: &str) {
     directory.announce(&record, Duration::from_secs(600)).await.unwrap();
 }
 
-/// What is made wrong about a user `U` with connection `C` on node `N`, and how it is named.
+/// Inconsistencies of a user `U` with connection `C` on node `N`, and their names.
 const FAULTS: [(&str, &str); 14] = [
     ("PERSIST test:user_connections:U", "it never ends"),
     ("EXPIRE test:user_servers:U 6000", "too long"),

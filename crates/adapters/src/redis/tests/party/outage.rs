@@ -42,7 +42,7 @@ async fn every_call_fails_in_time(store: &RedisPartyStore) {
     }
 }
 
-/// What a session is at, as soon as Redis answers again.
+/// The version of a session, as soon as Redis answers again.
 async fn revision(store: &RedisPartyStore) -> Option<Revision> {
     let asked = async {
         loop {
@@ -123,7 +123,7 @@ async fn a_commit_that_waited_in_a_stopped_redis_is_applied_late_or_not_at_all()
     every_call_fails_in_time(&one).await;
     sleep(Duration::from_secs(3).saturating_sub(Clock::system().now() - stopped_at)).await;
     redis.resume();
-    // What was sent before the connection was given up is carried out once.
+    // A commit that was sent before the connection was closed is applied once.
     let present = revision(&one).await.unwrap();
     assert!(present == at(1, 1) || present == at(1, 2), "{present:?}");
     let mut version = present.version;
