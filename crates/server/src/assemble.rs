@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use heartline_adapters::HttpJwks;
 use heartline_adapters::jwks::FETCH_TIMEOUT;
 use heartline_auth::{AuthConfig, Authenticator, Keys, PemFile, Secret};
-use heartline_durability::Publications;
 use heartline_fanout::{Fanout, TypingQueue};
 use heartline_gateway::{Gateway, Metrics, Parts, PresenceTask};
 use heartline_rest::{Api, Development, PrivacyChanges};
@@ -65,15 +64,12 @@ pub async fn assemble(
     let metrics = metrics(&lifecycle, &mut registry);
     let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
     fanout_metrics.register(&mut registry);
-    let publications = Publications::default();
-    let bus = Bus::in_process(publications.clone(), clock);
-    let ingest = IngestPlane::new(store.clone(), &bus, publications, &config, clock, &mut registry);
+    let bus = Bus::in_process(clock);
+    let ingest = IngestPlane::new(store.clone(), &bus, &config, clock, &mut registry);
     let (typing_queue, typing) = TypingQueue::new(fanout_metrics.clone());
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;
-    let sources = (clock, random);
-    let opening = PartyPlane::new(&config, &store, redis, node_id.clone(), sources, &mut registry);
-    let party = opening.await?;
-    let registry = Arc::new(registry);
+    let (id, sources) = (node_id.clone(), (clock, random));
+    let party = PartyPlane::new(&config, &store, redis, id, sources, &mut registry).await?;
     let (gateway, presence) = Gateway::new(Parts {
         config: config.gateway(),
         node_id: node_id.clone(),
@@ -87,8 +83,7 @@ pub async fn assemble(
         typing: Arc::new(QueuedTyping(typing_queue)),
         metrics,
     });
-    let routes = Arc::clone(&directory.routes);
-    let gateway = Arc::new(gateway);
+    let (routes, gateway) = (Arc::clone(&directory.routes), Arc::new(gateway));
     let sockets = Arc::clone(&gateway) as Arc<dyn LocalSockets>;
     let fanout = Fanout { node_id, routes, link, sockets, clock, metrics: fanout_metrics };
     let fanout_plane = FanoutPlane {
@@ -99,12 +94,7 @@ pub async fn assemble(
         lazy_writes: ingest.lazy_writes(),
         typing,
     };
-    let tls = match (&config.server.tls_cert, &config.server.tls_key) {
-        (Some(certificate), Some(key)) => {
-            Some(TlsReloader::load(certificate, key).context("server.tls_cert")?)
-        }
-        _ => None,
-    };
+    let tls = certificates(&config)?;
     let api = Api {
         gateway,
         fanout: fanout.clone(),
@@ -114,7 +104,7 @@ pub async fn assemble(
         privacy_changes: PrivacyChanges(fanout),
         directory,
         authenticator,
-        registry,
+        registry: Arc::new(registry),
         tasks: lifecycle.connections(),
         stop: lifecycle.soft_stop(),
         cut: lifecycle.hard_stop(),
@@ -136,6 +126,13 @@ pub async fn assemble(
         presence,
         tls,
     })
+}
+
+fn certificates(config: &Config) -> Result<Option<TlsReloader>> {
+    let (Some(certificate), Some(key)) = (&config.server.tls_cert, &config.server.tls_key) else {
+        return Ok(None);
+    };
+    Ok(Some(TlsReloader::load(certificate, key).context("server.tls_cert")?))
 }
 
 fn authenticator(keys: AuthKeys, clock: Clock) -> Result<Authenticator> {

@@ -11,15 +11,18 @@ use heartline_runtime::Clock;
 pub(crate) struct Bus {
     /// The end of ingest.
     pub(crate) publisher: Arc<dyn EventBus>,
+    /// The messages that were published and are not recorded in the store yet.
+    pub(crate) publications: Publications,
     open_source: Arc<dyn Fn() -> Box<dyn EventSource> + Send + Sync>,
 }
 
 impl Bus {
-    /// The bus inside of this process, which records what it has delivered in `publications`.
-    pub(crate) fn in_process(publications: Publications, clock: Clock) -> Self {
-        let bus = Arc::new(InProcessBus::new(publications, clock));
+    /// The bus inside this process.
+    pub(crate) fn in_process(clock: Clock) -> Self {
+        let publications = Publications::default();
+        let bus = Arc::new(InProcessBus::new(publications.clone(), clock));
         let publisher = Arc::clone(&bus) as Arc<dyn EventBus>;
-        Self { publisher, open_source: Arc::new(move || Box::new(bus.source())) }
+        Self { publisher, publications, open_source: Arc::new(move || Box::new(bus.source())) }
     }
 
     /// Opens the end of fanout, at the start and again after a consumer has failed.

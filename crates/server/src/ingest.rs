@@ -50,12 +50,10 @@ pub(crate) struct LastWrites {
 }
 
 impl IngestPlane {
-    /// Puts the plane together around an open store and a bus. The bus and the plane share
-    /// `publications`: the messages that were published and are not recorded in the store yet.
+    /// Puts the plane together around an open store and a bus.
     pub(crate) fn new(
         store: Store,
         bus: &Bus,
-        publications: Publications,
         config: &Config,
         clock: Clock,
         registry: &mut Registry,
@@ -70,7 +68,7 @@ impl IngestPlane {
             open: limits.breaker_open,
         };
         let breaker = |name, metrics| Arc::new(Breaker::new(name, breaker_config, clock, metrics));
-        let bus = Arc::clone(&bus.publisher);
+        let (bus, publications) = (Arc::clone(&bus.publisher), bus.publications.clone());
         let lazy_writes = LazyWrites::new(metrics.clone());
         let (ingest, shards) = Ingest::new(IngestParts {
             limits: IngestLimits {
