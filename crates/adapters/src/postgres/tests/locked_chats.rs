@@ -123,7 +123,8 @@ async fn a_lock_that_is_released_in_time_fails_nobody() {
     };
     let held = [held];
     let hold = hold(&operator, &held, locked, released);
-    let ((), results, ()) = tokio::join!(hold, sends, releases);
+    let all = async { tokio::join!(hold, sends, releases) };
+    let ((), results, ()) = timeout(DEADLINE * 3, all).await.expect("the other chat is stored");
     for result in results {
         assert_eq!(result.unwrap().message.sequence, 1);
     }
