@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// What is heard until the bytes end or a violation does.
+/// The messages that are read until the bytes or a violation end them.
 type Heard = (Vec<Incoming>, Option<FrameError>);
 
 /// Reads what there is; true after a violation.

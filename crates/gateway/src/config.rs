@@ -6,6 +6,7 @@ use heartline_protocol::limits::{self, ClientLimits};
 use heartline_protocol::rest::Visibility;
 use heartline_routing::Policy;
 use ipnet::IpNet;
+use serde::Deserialize;
 
 use crate::graphql::GraphQlConfig;
 
@@ -56,8 +57,8 @@ pub enum SessionPolicy {
     SingleSession,
 }
 
-/// The gateway's limits; the defaults are the protocol's.
-#[derive(Debug, Clone)]
+/// The gateway's limits; the defaults are the protocol's. A configuration names each by its field.
+#[derive(Debug, Clone, Deserialize)]
 pub struct Limits {
     /// Frames that one connection's data lane may hold.
     pub outbox_messages: usize,
@@ -88,6 +89,7 @@ pub struct Limits {
     /// Live connections per address on this node.
     pub connections_per_address: usize,
     /// Bytes that all outboxes together may hold.
+    #[serde(skip)]
     pub outbox_memory: u64,
 }
 

@@ -37,7 +37,7 @@ impl Tasks {
     ) -> JoinHandle<T> {
         let panics = self.panics.clone();
         self.tracker.spawn(async move {
-            // What a panic leaves behind is dropped with the future and seen by nobody.
+            // The state that a panic leaves behind is dropped with the future.
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(output) => output,
                 Err(panic) => {

@@ -125,7 +125,6 @@ pub struct Auth {
     #[serde(deserialize_with = "decode::optional_text")]
     pub audience: Option<String>,
     /// How far the clocks of issuer and server may differ.
-    #[serde(deserialize_with = "decode::duration")]
     pub leeway: Duration,
     /// The secret of a site that uses NextAuth; empty when there is none.
     pub nextauth_secret: Secret,
@@ -136,57 +135,42 @@ pub struct Auth {
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
     /// How often a client sends a heartbeat.
-    #[serde(deserialize_with = "decode::duration")]
     pub heartbeat_interval: Duration,
     /// How long a connection may be silent before it is closed.
-    #[serde(deserialize_with = "decode::duration")]
     pub heartbeat_timeout: Duration,
     /// How long a client has to authenticate after the challenge.
-    #[serde(deserialize_with = "decode::duration")]
     pub auth_timeout: Duration,
     /// How long a connection stays open after its token has expired.
-    #[serde(deserialize_with = "decode::duration")]
     pub token_grace: Duration,
     /// Whether a user may have several connections at once.
     #[serde(deserialize_with = "decode::session_policy")]
     pub session_policy: gateway::SessionPolicy,
     /// The maximum age of a connection.
-    #[serde(deserialize_with = "decode::duration")]
     pub max_connection_age: Duration,
     /// How long a drain may take.
-    #[serde(deserialize_with = "decode::duration")]
     pub drain_timeout: Duration,
 }
 
-/// The limits, one key per number; the gateway's own type explains each.
+/// The limits, one key per number.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the manual and the gateway's Limits document the same names")]
 pub struct Limits {
-    pub outbox_messages: usize,
-    pub outbox_bytes: usize,
-    #[serde(deserialize_with = "decode::duration")]
-    pub slow_grace: Duration,
-    pub urgent_frames: usize,
-    pub inbound_requests: usize,
-    pub send_rate: u32,
-    pub send_burst: u32,
-    pub frame_rate: u32,
-    pub frame_burst: u32,
-    pub typing_rate: u32,
-    pub presence_rate: u32,
-    pub frame_bytes: usize,
-    pub ingest_per_chat: usize,
-    pub ingest_per_node: usize,
-    pub sync_reads: usize,
-    pub breaker_failures: usize,
-    #[serde(deserialize_with = "decode::duration")]
-    pub breaker_window: Duration,
-    #[serde(deserialize_with = "decode::duration")]
-    pub breaker_open: Duration,
-    pub connections_per_user: usize,
-    pub connections_per_address: usize,
+    /// The limits of connections. Their keys are in the same section.
+    #[serde(flatten)]
+    pub gateway: gateway::Limits,
+    /// The share of the process' memory that all outboxes together may hold.
     pub outbox_memory_percent: u64,
+    /// Sends under way per chat.
+    pub ingest_per_chat: usize,
+    /// Sends under way per node.
+    pub ingest_per_node: usize,
+    /// Sync reads under way per node.
+    pub sync_reads: usize,
+    /// Failures of the store within the window that open its circuit breaker.
+    pub breaker_failures: usize,
+    /// The window in which failures of the store are counted.
+    pub breaker_window: Duration,
+    /// How long an open circuit breaker rejects calls before it tries one.
+    pub breaker_open: Duration,
 }
 
 /// The directory of connections.
@@ -194,13 +178,10 @@ pub struct Limits {
 #[serde(deny_unknown_fields)]
 pub struct Routing {
     /// How long a lease lasts without renewal.
-    #[serde(deserialize_with = "decode::duration")]
     pub lease: Duration,
     /// How often a node renews its leases.
-    #[serde(deserialize_with = "decode::duration")]
     pub renew_interval: Duration,
     /// How often expired leases are removed.
-    #[serde(deserialize_with = "decode::duration")]
     pub sweep_interval: Duration,
     /// The number of shards that users are divided into.
     pub shards: u16,
@@ -255,7 +236,6 @@ pub struct Presence {
     /// The visibility of users who have chosen none.
     pub default_visibility: Visibility,
     /// How long a user whose last connection has ended still counts as online.
-    #[serde(deserialize_with = "decode::duration")]
     pub offline_linger: Duration,
 }
 
@@ -274,21 +254,17 @@ pub struct Party {
     #[serde(deserialize_with = "decode::optional_text")]
     pub archive_url: Option<String>,
     /// How long a session must be unchanged before it is archived.
-    #[serde(deserialize_with = "decode::duration")]
     pub archive_debounce: Duration,
     /// How long an unused session stays in memory or Redis.
-    #[serde(deserialize_with = "decode::duration")]
     pub session_ttl: Duration,
     /// After how long without members a session is ended; none for never.
     #[serde(deserialize_with = "decode::auto_end")]
     pub auto_end: Option<Duration>,
     /// How long a member may be away.
-    #[serde(deserialize_with = "decode::duration")]
     pub resume_grace: Duration,
     /// Queue events that can be replayed.
     pub event_log_size: usize,
     /// How long queue events can be replayed.
-    #[serde(deserialize_with = "decode::duration")]
     pub event_log_ttl: Duration,
     /// Pending events per subscriber, at most.
     pub subscription_queue: usize,
@@ -394,23 +370,8 @@ impl Config {
 impl Limits {
     /// The gateway's limits on a machine with this much memory.
     fn within(&self, memory_bytes: u64) -> gateway::Limits {
-        gateway::Limits {
-            outbox_messages: self.outbox_messages,
-            outbox_bytes: self.outbox_bytes,
-            slow_grace: self.slow_grace,
-            urgent_frames: self.urgent_frames,
-            inbound_requests: self.inbound_requests,
-            send_rate: self.send_rate,
-            send_burst: self.send_burst,
-            frame_rate: self.frame_rate,
-            frame_burst: self.frame_burst,
-            typing_rate: self.typing_rate,
-            presence_rate: self.presence_rate,
-            frame_bytes: self.frame_bytes,
-            connections_per_user: self.connections_per_user,
-            connections_per_address: self.connections_per_address,
-            outbox_memory: share(memory_bytes, self.outbox_memory_percent),
-        }
+        let outbox_memory = share(memory_bytes, self.outbox_memory_percent);
+        gateway::Limits { outbox_memory, ..self.gateway.clone() }
     }
 }
 

@@ -56,7 +56,9 @@ fn nothing_is_left_for_later_in_the_source() {
 #[test]
 fn no_comment_begins_with_a_pronoun() {
     let pronouns = ["What ", "Who ", "Whoever ", "Whom ", "Which "];
-    for (path, text) in sources() {
+    // A migration that was applied somewhere never changes.
+    let is_migration = |path: &Path| path.to_string_lossy().contains("/migrations/");
+    for (path, text) in sources().filter(|(path, _)| !is_migration(path)) {
         for (line, number) in text.lines().zip(1..) {
             let comment = line.trim_start().trim_start_matches(['/', '!', '*', '#', '-']);
             let is_comment = comment.len() < line.trim_start().len();

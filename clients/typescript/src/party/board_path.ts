@@ -1,5 +1,5 @@
 /**
- * Which board a page of the site is about.
+ * The board of a page of the site.
  *
  * `/{board}/{layout}/{size}/{sets}/{angle}/{view}/{climb}`: the first four say which board it is.
  * The angle can be changed while climbing, and the rest is only where somebody looks.

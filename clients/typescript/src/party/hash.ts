@@ -1,5 +1,5 @@
 /**
- * What two copies of a queue compare to see whether they are the same.
+ * The hash by which two copies of a queue are compared.
  *
  * The *state hash* sees which items are there and which is current. The *order hash* sees
  * everything that a member can see: the items with their content, in their order, and the current

@@ -1,4 +1,4 @@
-//! Which statuses are applied.
+//! Statuses that are applied, and older ones that are not.
 
 use heartline_protocol::Timestamp;
 use heartline_protocol::server_frame::PresenceStatus;

@@ -1,4 +1,4 @@
-//! What every [`ChatLog`](crate::log::ChatLog) promises if one chat cannot be written.
+//! The promises of every [`ChatLog`](crate::log::ChatLog) if one chat cannot be written.
 
 use heartline_protocol::{ChatId, Outcome};
 

@@ -89,12 +89,12 @@ impl Checker<'_> {
             "sweep_interval must be at most lease",
         );
         self.refuse_if(
-            config.limits.slow_grace > gateway.drain_timeout,
+            config.limits.gateway.slow_grace > gateway.drain_timeout,
             &[("limits", "slow_grace"), ("gateway", "drain_timeout")],
             &format!(
                 "a drain would cut a slow consumer within its grace: limits.slow_grace ({}) must \
                  be at most gateway.drain_timeout ({})",
-                shown(config.limits.slow_grace),
+                shown(config.limits.gateway.slow_grace),
                 shown(gateway.drain_timeout)
             ),
         );
@@ -103,19 +103,19 @@ impl Checker<'_> {
     fn limits(&mut self, config: &Config) {
         let limits = &config.limits;
         self.refuse_if(
-            limits.send_burst < limits.send_rate,
+            limits.gateway.send_burst < limits.gateway.send_rate,
             &[("limits", "send_burst"), ("limits", "send_rate")],
             &format!(
                 "send_burst ({}) must be at least send_rate ({})",
-                limits.send_burst, limits.send_rate
+                limits.gateway.send_burst, limits.gateway.send_rate
             ),
         );
         self.refuse_if(
-            limits.frame_burst < limits.frame_rate,
+            limits.gateway.frame_burst < limits.gateway.frame_rate,
             &[("limits", "frame_burst"), ("limits", "frame_rate")],
             &format!(
                 "frame_burst ({}) must be at least frame_rate ({})",
-                limits.frame_burst, limits.frame_rate
+                limits.gateway.frame_burst, limits.gateway.frame_rate
             ),
         );
         self.refuse_if(

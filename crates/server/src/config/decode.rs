@@ -43,10 +43,6 @@ pub enum LogFormat {
     Json,
 }
 
-pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    humantime::parse_duration(&String::deserialize(deserializer)?).map_err(Error::custom)
-}
-
 pub(super) fn retention<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Duration>, D::Error> {

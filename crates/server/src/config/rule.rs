@@ -50,6 +50,21 @@ impl Rule {
         }
     }
 
+    /// The value as the typed configuration reads it: a duration in the form that serde gives to
+    /// the standard library's.
+    pub(super) fn typed(&self, value: &Value) -> toml::Value {
+        let duration = match (self, value) {
+            (Self::Duration(..), Value::Text(text)) => humantime::parse_duration(text).ok(),
+            _ => None,
+        };
+        let Some(duration) = duration else { return value.to_toml() };
+        let secs = toml::Value::Integer(duration.as_secs() as i64);
+        let nanos = toml::Value::Integer(duration.subsec_nanos().into());
+        toml::Value::Table(
+            [("secs".to_owned(), secs), ("nanos".to_owned(), nanos)].into_iter().collect(),
+        )
+    }
+
     /// Converts a text from the environment to the type of this key. A text that cannot be
     /// converted stays a text, which the check then rejects.
     pub(super) fn read(&self, text: &str) -> Value {

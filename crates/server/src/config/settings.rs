@@ -114,7 +114,7 @@ impl Settings {
                 .entry(key.section)
                 .or_insert_with(|| toml::Value::Table(toml::Table::new()));
             if let toml::Value::Table(section) = section {
-                section.insert(key.name.to_owned(), setting.value.to_toml());
+                section.insert(key.name.to_owned(), key.rule.typed(&setting.value));
             }
         }
         sections

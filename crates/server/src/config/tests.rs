@@ -11,6 +11,8 @@ use heartline_gateway::config as gateway;
 
 use super::keys::KEYS;
 use super::layer::Layer as AnyLayer;
+use super::settings::Settings;
+use super::value::Value;
 use super::*;
 
 mod mistakes;
@@ -84,6 +86,21 @@ fn the_manual_the_table_and_the_types_name_the_same_keys() {
     load_text("").unwrap();
 }
 
+/// The section of limits is read into two structs, which cannot refuse a key that neither knows.
+#[test]
+fn every_limit_reaches_the_types() {
+    let defaults = format!("{:?}", load_text("").unwrap().config.limits);
+    for key in KEYS.iter().filter(|key| key.section == "limits") {
+        let value = match &Settings::defaults().get(key).value {
+            Value::Integer(number) => (number + 1).to_string(),
+            Value::Text(text) => format!("\"{text} 1ms\""),
+            other => panic!("{} is {other}", key.path()),
+        };
+        let loaded = load_text(&format!("[limits]\n{} = {value}", key.name)).unwrap();
+        assert_ne!(format!("{:?}", loaded.config.limits), defaults, "{}", key.path());
+    }
+}
+
 #[test]
 fn the_manual_explains_every_key() {
     let mut explained = false;
@@ -131,7 +148,7 @@ fn a_file_goes_over_the_defaults_and_the_environment_over_the_file() {
     let config = loaded.config;
     assert_eq!(config.gateway.heartbeat_interval, Duration::from_secs(3));
     assert_eq!(config.gateway.auth_timeout, Duration::from_secs(8));
-    assert_eq!((config.limits.send_rate, config.limits.send_burst), (12, 30));
+    assert_eq!((config.limits.gateway.send_rate, config.limits.gateway.send_burst), (12, 30));
     assert_eq!(config.server.allowed_origins, ["https://a.example", "https://b.example:8443"]);
     let proxies: Vec<_> = config.server.trusted_proxies.iter().map(ToString::to_string).collect();
     assert_eq!(proxies, ["10.0.0.0/8", "192.0.2.7/32"]);

@@ -1,4 +1,4 @@
-//! Who may end a session, what remains of it, and what a former member may do.
+//! The end of a session: who may end it, what remains of it, what a former member may do.
 
 use std::time::Duration;
 

@@ -115,8 +115,8 @@ impl Drop for SmallDisk {
 
 /// A disk whose power can be cut: a file system in an image, in memory.
 ///
-/// What the kernel has not written to the image when it is copied is lost in the copy, just as it
-/// is lost on a disk without power; the journal of the copy is replayed when it is mounted.
+/// Data that the kernel has not written to the image when it is copied is lost in the copy, just as
+/// it is lost on a disk without power; the journal of the copy is replayed when it is mounted.
 #[derive(Debug)]
 pub(crate) struct PoweredDisk {
     point: PathBuf,

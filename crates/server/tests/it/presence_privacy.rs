@@ -1,4 +1,4 @@
-//! Who may see whose presence, on every path, and how soon a change of visibility takes effect.
+//! Privacy of presence on every path, and how soon a change of visibility takes effect.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Documents that are partly written by hand and partly from the code.
 //!
-//! What the code writes stands between two marker lines, which are comments and not shown.
+//! Generated text stands between two marker lines, which are comments and not shown.
 
 use std::path::{Path, PathBuf};
 

@@ -51,7 +51,7 @@ fn limits(differences: &[Difference]) -> Finding {
 }
 
 fn evidence(loaded: &Loaded) -> Vec<Evidence> {
-    let limits = &loaded.config.limits;
+    let limits = &loaded.config.limits.gateway;
     let mut found = Vec::new();
     let (outbox, inbound) = (limits.outbox_messages, limits.inbound_requests);
     let buffers =
