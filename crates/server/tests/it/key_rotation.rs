@@ -148,7 +148,7 @@ async fn while_the_provider_is_out_of_order_the_last_good_keys_serve() {
         assert_eq!(server.upgrade(&[("Authorization", &known)]).await.status, 101);
         assert!(is_ready(&server).await);
     }
-    server.logged(&["the last good one serves"]).await;
+    server.logged(&["the last good one stays in use"]).await;
 }
 
 #[tokio::test]

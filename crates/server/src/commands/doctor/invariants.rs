@@ -107,7 +107,7 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "graceful_fanout",
         meaning: "a failed delivery is retried a few times and then replaced by a sync",
-        tests: &["what_could_not_be_addressed_ends_in_a_sync_when_the_store_is_back"],
+        tests: &["undeliverable_messages_end_in_a_sync_when_the_store_is_back"],
     },
     Invariant {
         name: "reconnect_heals",
