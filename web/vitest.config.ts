@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** What measures time has the machine to itself, as far as this run is concerned. */
+/** Tests that measure time run alone. */
 const ALONE = "test/first_view.test.ts";
 
 /** All files share a real server and a real browser, each with people of its own. */

@@ -23,7 +23,7 @@ export type StopReason =
   /** The storage belongs to another user. */
   | "storage_of_another_user";
 
-/** What to do after an ending. */
+/** The next step after an ending. */
 export type Next =
   | {
       kind: "retry";

@@ -2,7 +2,7 @@
 import type { BackOff } from "./back_off.js";
 import type { ErrorFrame } from "./protocol.gen.js";
 
-/** What to do with a rejected request. */
+/** The next step for a rejected request. */
 export type Verdict =
   /** The rejection is definite. */
   | { kind: "final" }

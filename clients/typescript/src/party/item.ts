@@ -28,7 +28,7 @@ export interface Climb {
   readonly boardType?: string | null;
 }
 
-/** Who added an item, for display. */
+/** The user who added an item, for display. */
 export interface QueueItemUser {
   readonly id: string;
   readonly username: string;

@@ -12,7 +12,7 @@ const LATER_MAX = 1000;
 /** How long a damaged whole state is accepted before another one is requested. */
 export const DAMAGE_COOLDOWN_MS = 30_000;
 
-/** What an event requires: nothing, the events before it, or a whole state. */
+/** The need of an event: nothing, the events before it, or a whole state. */
 export type Verdict = "fine" | "replay" | "resync";
 
 /** A copy of the queue. */
@@ -77,7 +77,7 @@ export class Replica {
     this.#later.clear();
   }
 
-  /** What the copy requires: it is damaged, or does not match the server's hashes. */
+  /** The need of the copy: it is damaged, or does not match the server's hashes. */
   verdict(now: number): Verdict {
     if (this.#isDamaged) {
       return this.#damaged(now);
