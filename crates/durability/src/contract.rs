@@ -1,5 +1,5 @@
-//! The suite that every store must pass: it checks each promise of the ports' documentation through
-//! the ports alone.
+//! The suites that every store and every bus must pass: they check each promise of the ports'
+//! documentation through the ports alone.
 //!
 //! Every run has users of its own, so one engine can serve any number of runs. Only the last step,
 //! retention, removes data of others.

@@ -23,7 +23,8 @@ pub enum Event {
         change: ChatChange,
         /// The chat after the change, which its members receive.
         chat: Arc<Chat>,
-        /// Users who were members before the change. They are notified without the chat.
+        /// Users who were members before the change and are not any more. They are notified without
+        /// the chat.
         removed: Vec<UserId>,
         /// The version of the chat's membership after the change.
         members_version: u64,

@@ -158,8 +158,8 @@ impl Fanout {
         self.send(&self.node_id, envelope()).await;
     }
 
-    /// Sends an envelope. A failed send consumes a number of the link, so that the receiver detects
-    /// a gap.
+    /// Sends an envelope. A failed send consumes a number of the link, so that a receiver that
+    /// lives detects a gap; the clients of a dead node sync when they reconnect.
     pub(crate) async fn send(&self, node_id: &NodeId, envelope: Envelope) {
         if let Err(error) = self.link.send(node_id, envelope).await {
             debug!(node = %node_id, %error, "envelope not sent");

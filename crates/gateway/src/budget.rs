@@ -1,4 +1,4 @@
-//! The memory that all outboxes of a node may use together.
+//! The memory that all outboxes and unanswered GraphQL requests of a node may use together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

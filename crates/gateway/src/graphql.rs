@@ -1,7 +1,8 @@
 //! GraphQL over WebSocket, the second protocol of the gateway.
 //!
 //! The transport is `graphql-transport-ws`; the operations are behind a port. Such a socket passes
-//! the same checks as any other: origin, limits, tokens, leases, memory, drain.
+//! the same checks as any other: origin, limits, memory, drain, and with a token also lease and
+//! expiry.
 
 mod connection;
 pub mod conversation;

@@ -114,7 +114,8 @@ impl Hub {
         Listing { hub: Arc::clone(self), place: Place::Member(handle) }
     }
 
-    /// Lists a socket that has not authenticated yet, so that a drain reaches it.
+    /// Lists a socket without a user, so that a drain reaches it: one that has not authenticated
+    /// yet, or an anonymous party client.
     pub(crate) fn list_guest(self: &Arc<Self>, number: u64, handle: Arc<Handle>) -> Listing {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
         self.metrics.connections_unauthenticated.inc();

@@ -23,7 +23,8 @@ use super::{Api, Refused, health};
 /// 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The most bytes of one request: a whole queue of the largest items.
+/// The most bytes of one request: a full queue (`QUEUE_BYTES_MAX` of party sessions) with room to
+/// spare.
 pub(super) const BODY_BYTES_MAX: usize = 6 * 1024 * 1024;
 
 /// Runs a query or a mutation. Subscriptions need a socket.

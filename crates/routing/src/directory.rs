@@ -101,9 +101,9 @@ pub trait Answering: Send + Sync + std::fmt::Debug {
 /// Grants, renews and ends leases.
 ///
 /// A lease that was neither renewed nor registered again within the policy's `lease` does not
-/// exist any more for any port of the directory, whether or not a sweep has removed it; its user
-/// goes offline when a sweep finds it. Time is the directory's own, so that nodes with differing
-/// clocks agree.
+/// exist any more for any port of the directory, whether or not a sweep has removed it (except
+/// that [`Routes`] may name the node until the sweep); its user goes offline when a sweep finds
+/// it. Time is the directory's own, so that nodes with differing clocks agree.
 #[async_trait]
 pub trait Leases: Send + Sync + std::fmt::Debug {
     /// Decides admission, replacement and the per-user limit as one atomic step, and whether the

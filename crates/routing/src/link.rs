@@ -42,8 +42,9 @@ use heartline_protocol::{NodeId, UserId};
 /// Why an envelope was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The receiver's queue is full: the envelope is dropped, and its recipients must sync.
-    #[error("the node's queue is full")]
+    /// There is no room for the envelope in the queue to the node, or it is too large: it is
+    /// dropped, and its recipients must sync.
+    #[error("the queue to the node is full")]
     Full,
     /// There is no such node, or it has stopped.
     #[error("no such node")]

@@ -67,11 +67,11 @@ impl MemoryDirectory {
         Moment { now: self.clock.now(), wall: self.clock.wall() }
     }
 
-    /// Stop 3 of the life of a presence transition: decided. Published under the lock of its shard,
-    /// so that a user's transitions arrive in order.
+    /// Stop 3 of the life of a presence transition: published, after [`User`] has decided it. This
+    /// happens under the lock of its shard, so that a user's transitions arrive in order.
     fn publish(&self, transition: Option<Transition>) {
         let Some(transition) = transition else { return };
-        tracing::trace!(target: "heartline::life", presence_stop = 3, "decided");
+        tracing::trace!(target: "heartline::life", presence_stop = 3, "published");
         // There may be no receiver.
         let _ = self.changes.send(Change::Decided(transition));
     }

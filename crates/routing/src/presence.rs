@@ -5,7 +5,7 @@ use heartline_protocol::{Timestamp, UserId};
 /// Whether a user is online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PresenceState {
-    /// The user has a live lease.
+    /// The user has a live lease, or had one within the linger.
     Online {
         /// Rises with every transition of the user, so that a late event can be detected.
         version: u64,

@@ -1,8 +1,9 @@
 //! Parcels through Redis: each node listens to its own channel, `server:<node>:deliver`.
 //!
-//! The reply to `PUBLISH` does not say whether the receiver got a parcel. So parcels are numbered,
-//! parcels that Redis does not take are returned to be sent directly, and an interrupted
-//! subscription is reported to the receiving end as a gap.
+//! The reply to `PUBLISH` is no proof that the receiver got a parcel (only 0 proves that it did
+//! not, and only without a Cluster). So parcels are numbered, parcels that Redis does not take are
+//! returned to be sent directly, and an interrupted subscription is reported to the receiving end
+//! as a gap.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 use crate::transport::Transport;
 use crate::websocket::{FrameReader, ReaderLimits, Upgrade};
 
-/// Bytes that one result may have: a whole queue of the largest items, with room to spare.
+/// The most bytes of one result, far above a full queue (`QUEUE_BYTES_MAX` of party sessions).
 const RESULT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// A GraphQL upgrade that was granted.
