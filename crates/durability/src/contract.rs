@@ -7,12 +7,12 @@
 mod chat_log;
 mod chats;
 mod contacts;
-mod event_bus;
+pub(crate) mod event_bus;
 mod failing_chat;
 mod halted;
 mod people;
 
-pub use event_bus::{BusUnderTest, prove_event_bus};
+pub use self::event_bus::{BusUnderTest, prove_event_bus};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

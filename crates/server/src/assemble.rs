@@ -64,7 +64,7 @@ pub async fn assemble(
     let metrics = metrics(&lifecycle, &mut registry);
     let fanout_metrics = heartline_fanout::Metrics { routing, ..Default::default() };
     fanout_metrics.register(&mut registry);
-    let bus = Bus::in_process(clock);
+    let bus = Bus::in_process(clock, &mut registry);
     let ingest = IngestPlane::new(store.clone(), &bus, &config, clock, &mut registry);
     let (typing_queue, typing) = TypingQueue::new(fanout_metrics.clone());
     let Cluster { directory, link, envelopes, record, others, redis } = cluster;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use heartline_durability::{EventBus, EventSource, InProcessBus, Publications};
 use heartline_runtime::Clock;
+use prometheus_client::registry::Registry;
 
 /// Both ends of the event bus. Clones share it.
 #[derive(Clone)]
@@ -18,9 +19,10 @@ pub(crate) struct Bus {
 
 impl Bus {
     /// The bus inside this process.
-    pub(crate) fn in_process(clock: Clock) -> Self {
+    pub(crate) fn in_process(clock: Clock, registry: &mut Registry) -> Self {
         let publications = Publications::default();
         let bus = Arc::new(InProcessBus::new(publications.clone(), clock));
+        bus.register(registry);
         let publisher = Arc::clone(&bus) as Arc<dyn EventBus>;
         Self { publisher, publications, open_source: Arc::new(move || Box::new(bus.source())) }
     }

@@ -49,8 +49,8 @@ impl FanoutPlane {
     }
 }
 
-/// Consumes events for ever. A consumer that fails or panics is started again. The relay repeats the
-/// messages that it had received and not reported; on the in-process bus chat changes are lost.
+/// Consumes events for ever. A consumer that fails or panics is started again, and receives the
+/// events again that the former one had not reported.
 async fn consume(bus: Bus, fanout: Fanout, audiences: Arc<dyn Audiences>) {
     let restarts = fanout.metrics.consumer_restarts.clone();
     let supervisor = Supervisor::new("fanout", fanout.clock, restarts.clone());

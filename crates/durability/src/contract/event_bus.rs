@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use heartline_protocol::server_frame::Message;
+use heartline_protocol::server_frame::{Chat, ChatChange, ChatKind, Message};
 use heartline_protocol::{ChatId, MessageId, Timestamp};
 use heartline_runtime::Random;
 use ulid::Ulid;
@@ -47,6 +47,7 @@ pub async fn prove_event_bus(under_test: &mut dyn BusUnderTest) {
     assert_eq!(again, [1, 2, 3], "events that must come again do, in order");
     let dropped = repeats(under_test, &alone(104), None, markers(105)).await;
     assert_eq!(dropped, [1, 2, 3], "unreported events come again, in order");
+    prove_changes_are_repeated(under_test, &chat).await;
 }
 
 /// Events of one chat arrive in order, and each at least once.
@@ -106,6 +107,30 @@ async fn repeats(
     }
 }
 
+/// A change of a chat that a dropped source has yielded and not reported comes again. No relay
+/// repeats it: a store does not record which changes were announced.
+async fn prove_changes_are_repeated(
+    under_test: &mut dyn BusUnderTest,
+    chat: &impl Fn(u128) -> ChatId,
+) {
+    let events: Vec<_> = (200..203).map(|number| changed(chat(number))).collect();
+    under_test.bus().publish(events.clone()).await.expect("the bus has room");
+    let mut missing = events.clone();
+    let mut source = under_test.source().await;
+    while !missing.is_empty() {
+        let batch = receive(&mut *source).await;
+        missing.retain(|event| !batch.iter().any(|it| it.event == *event));
+    }
+    drop(source);
+    let mut missing = events;
+    let mut source = under_test.source().await;
+    while !missing.is_empty() {
+        let batch = receive(&mut *source).await;
+        report(&mut *source, &batch, Attempt::Attempted).await;
+        missing.retain(|event| !batch.iter().any(|it| it.event == *event));
+    }
+}
+
 async fn receive(source: &mut dyn EventSource) -> Vec<Received> {
     let batch = source.receive(BATCH_EVENTS).await.expect("the bus works");
     assert!((1..=BATCH_EVENTS).contains(&batch.len()));
@@ -138,4 +163,17 @@ fn stored(chat_id: ChatId, sequence: u64) -> Event {
     };
     let message = Arc::new(message);
     Event::Message(Stored { message, members_version: 1, origin: None, committed_at: None })
+}
+
+pub(crate) fn changed(chat_id: ChatId) -> Event {
+    let chat = Chat {
+        chat_id,
+        kind: ChatKind::Group,
+        name: Some("Team".to_owned()),
+        members: Vec::new(),
+        head_sequence: 0,
+        created_at: Timestamp { unix_ms: 0 },
+    };
+    let (change, chat, removed) = (ChatChange::Renamed, Arc::new(chat), Vec::new());
+    Event::ChatChanged { change, chat, removed, members_version: 1 }
 }

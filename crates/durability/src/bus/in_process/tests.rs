@@ -9,9 +9,13 @@ use ulid::Ulid;
 
 use super::*;
 use crate::announcements::{Announcements, Unpublished};
+use crate::contract::event_bus::changed;
 use crate::contract::{BusUnderTest, prove_event_bus};
 use crate::event::Stored;
 use crate::store::StoreError;
+
+/// More events than any of the tests has in one batch.
+const BATCH: usize = 16;
 
 fn bus() -> InProcessBus {
     InProcessBus::new(Publications::default(), Clock::system())
@@ -52,11 +56,11 @@ impl BusUnderTest for Relayed {
     async fn relay(&mut self, stored: &[Event]) {
         self.bus.publications.record(&self.records).await;
         let is_recorded = |event: &Event| {
-            let Some(published) = published(event) else { return true };
+            let Event::Message(Stored { message, .. }) = event else { return true };
             let records = self.records.0.lock().unwrap();
             records.iter().any(|range| {
-                range.chat_id == published.chat_id
-                    && (range.first..=range.last).contains(&published.first)
+                range.chat_id == message.chat_id
+                    && (range.first..=range.last).contains(&message.sequence)
             })
         };
         let missing = stored.iter().filter(|event| !is_recorded(event)).cloned().collect();
@@ -108,4 +112,30 @@ async fn only_a_fresh_commit_has_a_time_of_this_process() {
     let received = bus.source().receive(2).await.unwrap();
     let times: Vec<_> = received.iter().map(|received| received.committed_at).collect();
     assert_eq!(times, [Some(bus.clock.now()), None]);
+}
+
+#[tokio::test]
+async fn an_event_at_which_every_consumer_fails_is_dropped_and_the_others_are_not() {
+    let bus = bus();
+    let events = [1, 2, 3].map(|number| changed(ChatId(Ulid(number))));
+    bus.publish(events.to_vec()).await.unwrap();
+    let mut delivered = Vec::new();
+    for _ in 0..YIELDS_MAX {
+        // A consumer that fails at the second event before it reports the batch.
+        let mut source = bus.source();
+        loop {
+            let batch = source.receive(BATCH).await.unwrap();
+            if batch.iter().any(|received| received.event == events[1]) {
+                break;
+            }
+            delivered.extend(batch.iter().map(|received| received.event.clone()));
+            let attempt = Attempt::Attempted;
+            let report = |it: &Received| Report { position: it.position, attempt };
+            source.report(batch.iter().map(report).collect()).await.unwrap();
+        }
+    }
+    assert_eq!(bus.dropped.get(), 1);
+    let received = bus.source().receive(BATCH).await.unwrap();
+    delivered.extend(received.into_iter().map(|received| received.event));
+    assert_eq!(delivered, [events[0].clone(), events[2].clone()]);
 }
