@@ -3,6 +3,8 @@
 //! During the measurement only the ids and positions of items are parsed; their content is parsed
 //! and hashed at the end, because readers share the machine with the server under test.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -179,8 +181,10 @@ impl Replica {
         let is_same =
             (&self.state_hash, &self.order_hash) == (&session.state_hash, &session.order_hash);
         ensure!(is_same && ids(self) == ids(session), "the copy differs from the session");
-        let queue = self.queue.iter().map(QueuedItem::item).collect::<Result<Vec<Item>>>()?;
-        let current = self.current.as_ref().map(QueuedItem::item).transpose()?;
+        let mut messages = ParsedMessages::default();
+        let queue =
+            self.queue.iter().map(|item| messages.item(item)).collect::<Result<Vec<Item>>>()?;
+        let current = self.current.as_ref().map(|item| messages.item(item)).transpose()?;
         let state_hash = state_hash(&queue, current.as_ref()).to_string();
         let order_hash = order_hash(&queue, current.as_ref()).to_string();
         ensure!(
@@ -193,18 +197,28 @@ impl Replica {
     }
 }
 
-impl QueuedItem {
-    /// Parses the item from its message.
-    fn item(&self) -> Result<Item> {
-        let event = parse::<Item>(&self.source)?;
-        let state = event.state.map(|state| (state.queue, state.current_climb_queue_item));
-        let (queue, current) = state.unwrap_or_default();
-        let all =
-            queue.into_iter().chain(current).chain(event.added_item).chain(event.current_item);
-        all.into_iter()
-            .find(|item| item.uuid() == self.uuid)
-            .context("the item is not in its message")
+/// The items of messages, each parsed once: a full state contains many items of the queue.
+#[derive(Default)]
+struct ParsedMessages(HashMap<*const Vec<u8>, Vec<Item>>);
+
+impl ParsedMessages {
+    /// Finds an item in its message.
+    fn item(&mut self, queued: &QueuedItem) -> Result<Item> {
+        let items = match self.0.entry(Arc::as_ptr(&queued.source)) {
+            Entry::Occupied(parsed) => parsed.into_mut(),
+            Entry::Vacant(unparsed) => unparsed.insert(items(&queued.source)?),
+        };
+        let item = items.iter().find(|item| item.uuid() == queued.uuid);
+        item.cloned().context("the item is not in its message")
     }
+}
+
+/// All items that a message contains.
+fn items(message: &[u8]) -> Result<Vec<Item>> {
+    let event = parse::<Item>(message)?;
+    let state = event.state.map(|state| (state.queue, state.current_climb_queue_item));
+    let (queue, current) = state.unwrap_or_default();
+    Ok(queue.into_iter().chain(current).chain(event.added_item).chain(event.current_item).collect())
 }
 
 fn parse<'a, I: Deserialize<'a>>(text: &'a [u8]) -> Result<Event<'a, I>> {
