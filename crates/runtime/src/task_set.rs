@@ -20,16 +20,14 @@ impl<T: Send + 'static> TaskSet<T> {
     /// Runs a task.
     #[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
     pub fn spawn(&mut self, work: impl Future<Output = T> + Send + 'static) -> AbortHandle {
-        self.0.spawn(async move {
-            // The state that a panic leaves behind is dropped with the future.
-            match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(output) => output,
-                Err(panic) => {
-                    error!("task panicked");
-                    resume_unwind(panic)
-                }
-            }
-        })
+        // An async block would hold `work` twice: where it was captured, and where it is awaited.
+        // The state that a panic leaves behind is dropped with the future.
+        self.0.spawn(AssertUnwindSafe(work).catch_unwind().map(|ended| {
+            ended.unwrap_or_else(|panic| {
+                error!("task panicked");
+                resume_unwind(panic)
+            })
+        }))
     }
 
     /// Waits for the next task that ends. `None` if there are no tasks.

@@ -36,17 +36,15 @@ impl Tasks {
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         let panics = self.panics.clone();
-        self.tracker.spawn(async move {
-            // The state that a panic leaves behind is dropped with the future.
-            match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(output) => output,
-                Err(panic) => {
-                    let count = panics.inc() + 1;
-                    error!(task = name, count, "task panicked");
-                    resume_unwind(panic)
-                }
-            }
-        })
+        // An async block would hold `work` twice: where it was captured, and where it is awaited.
+        // The state that a panic leaves behind is dropped with the future.
+        self.tracker.spawn(AssertUnwindSafe(work).catch_unwind().map(move |ended| {
+            ended.unwrap_or_else(|panic| {
+                let count = panics.inc() + 1;
+                error!(task = name, count, "task panicked");
+                resume_unwind(panic)
+            })
+        }))
     }
 
     /// Waits until every task has ended. More may be spawned meanwhile, and are awaited too.

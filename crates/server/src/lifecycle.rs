@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, Stream, StreamExt};
 use heartline_runtime::Tasks;
 use prometheus_client::metrics::counter::Counter;
+use tokio_util::future::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -114,12 +115,9 @@ impl Lifecycle {
 
     /// Runs the task of one socket. A panic ends only this task, and is counted.
     pub fn spawn_connection(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let cut = self.hard.clone();
-        // Boxed, because each wrapper around it would hold as many bytes again.
-        let work = Box::pin(work);
-        self.connections.spawn("connection", async move {
-            cut.run_until_cancelled(work).await;
-        });
+        // Not an async block: it would hold the connection's bytes once more.
+        let work = work.with_cancellation_token_owned(self.hard.clone());
+        self.connections.spawn("connection", work);
     }
 
     /// Waits until the process is asked to stop or fails, then until all tasks have finished, at
